@@ -1,0 +1,1 @@
+//! Idempotency keys that hold: at most one execution per operation, and every retry gets the first answer.
