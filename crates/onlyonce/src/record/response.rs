@@ -1,0 +1,71 @@
+//! A response as it is kept for replay.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+/// What a retry is answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The status of the first answer.
+    pub status: StatusCode,
+    /// Its end-to-end headers, less those that are never replayed.
+    pub headers: HeaderMap,
+    /// Its body, or why there is none.
+    pub body: Kept,
+}
+
+impl Response {
+    /// The same outcome without what a retry would need to see it.
+    pub fn without_body(&self, why: NotKept) -> Self {
+        Self {
+            status: self.status,
+            headers: HeaderMap::new(),
+            body: Kept::No(why),
+        }
+    }
+
+    /// Bytes of the body that is kept.
+    pub fn body_bytes(&self) -> usize {
+        match &self.body {
+            Kept::Bytes { body, .. } => body.len(),
+            Kept::No(_) => 0,
+        }
+    }
+}
+
+/// A body that is kept, or the reason why it is not.
+#[derive(Clone, PartialEq)]
+pub enum Kept {
+    /// Every byte of it.
+    Bytes {
+        /// The body.
+        body: Bytes,
+        /// What followed it; gRPC has its status there.
+        trailers: Option<HeaderMap>,
+    },
+    /// Nothing: a retry gets 410, never a second execution.
+    No(NotKept),
+}
+
+/// A body may hold anything, so only its length is shown.
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes { body, .. } => write!(f, "Bytes({})", body.len()),
+            Self::No(why) => write!(f, "No({why:?})"),
+        }
+    }
+}
+
+/// Why a body is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// It is larger than `response_bytes_max`.
+    TooLarge,
+    /// It is a stream of events.
+    Streamed,
+    /// The policy keeps no bodies of this route.
+    Secret,
+    /// The store would not take it.
+    Refused,
+}

@@ -1,0 +1,309 @@
+//! The store contract: guarded compare-and-swap, and nothing else.
+//!
+//! A store is dumb. It holds a [`Record`] per [`OperationId`], writes one only if a [`Guard`] holds,
+//! and tells its own time. It knows no policy: what may follow what is the engine's to say.
+//!
+//! 1. An answer is given only after the write it reports is as durable as the store promises.
+//! 2. A guard that fails is an answer ([`Swap::Stale`]), not an error.
+//! 3. [`Fault::NotDone`] means that the write has not happened and never will. Everything else that
+//!    went wrong, a future that was dropped or timed out included, is [`Fault::Unsure`].
+//! 4. *Unsure* is resolved by repeating the identical call. It must be harmless, and it must wait
+//!    behind the one that may still be in flight.
+//! 5. A record that cannot be read is an error for its id. It is never absent.
+//!
+//! [`cas`] says what each write makes of a record, for stores that hold records in memory.
+
+pub mod cas;
+#[cfg(feature = "memory")]
+pub mod memory;
+#[cfg(any(feature = "memory", feature = "sqlite"))]
+mod wake;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{StoreTime, as_ms};
+use crate::fingerprint::Fingerprint;
+use crate::record::{KeyText, Record, Response, Revision, SettledBy, StateSet, TakenFrom, Token};
+use crate::scope::{OperationId, Principal};
+
+/// Holds the records. See the [module](self) for what every method promises.
+pub trait Store: Send + Sync + 'static {
+    /// Inserts the draft if its id is absent and `not_after` has not passed, else returns what is
+    /// there: expired and released records are the engine's to judge, and are taken by `swap`.
+    /// Repeat it, same draft, after `Unsure`.
+    fn claim(&self, draft: Draft) -> impl Future<Output = Result<Seen, Fault>> + Send;
+
+    /// What is there now. It must see every write that was answered before it was called.
+    fn load(&self, id: OperationId) -> impl Future<Output = Result<Seen, Fault>> + Send;
+
+    /// Makes the record what `to` says if `guard` still holds, with `notes` in the same commit.
+    fn swap(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        notes: Notes,
+    ) -> impl Future<Output = Result<Swap, Fault>> + Send;
+
+    /// Extends the lease of each running record that still has its token, and changes its revision.
+    /// One beat per entry, in their order.
+    fn renew(
+        &self,
+        held: &[(OperationId, Token)],
+        lease: Lease,
+    ) -> impl Future<Output = Result<Vec<Beat>, Fault>> + Send;
+}
+
+/// Tells when a record may have changed.
+pub trait Watch: Store {
+    /// Subscribed from the moment of the call, not of the first poll: subscribe, then load. The
+    /// future ends after the next write of the record, and may end for nothing.
+    fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// What the background work needs.
+pub trait Maintain: Store {
+    /// The records in the given states, a page at a time.
+    fn scan(&self, query: Scan) -> impl Future<Output = Result<Page, Fault>> + Send;
+
+    /// Deletes at most `limit` records whose time to live is over. Never a running or unknown one,
+    /// and nothing at all while the clock is held.
+    fn sweep(&self, limit: usize) -> impl Future<Output = Result<Swept, Fault>> + Send;
+
+    /// Holds the clock, for every node and over restarts, or trusts it again.
+    fn hold_clock(&self, held: bool) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// What the store can take.
+    fn limits(&self) -> Limits;
+}
+
+/// A claim: the record to be, less what the store's clock decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The operation.
+    pub id: OperationId,
+    /// The attempt.
+    pub token: Token,
+    /// The key as the client sent it.
+    pub key: KeyText,
+    /// What makes a request "the same".
+    pub fingerprint: Fingerprint,
+    /// Digest of who sent it.
+    pub principal: Principal,
+    /// The route that claims it.
+    pub route: Arc<str>,
+    /// How long the owner may be silent.
+    pub lease: Lease,
+    /// Lease and upstream timeout together.
+    pub quiet_ms: i64,
+    /// How long the record is kept once completed.
+    pub ttl_ms: i64,
+    /// A copy of this draft that reaches the store later than this inserts nothing.
+    pub not_after: StoreTime,
+}
+
+/// How long an owner may be silent; never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease(i64);
+
+impl Lease {
+    /// A lease of `duration`, in whole milliseconds and at least one.
+    pub fn new(duration: Duration) -> Self {
+        Self(as_ms(duration).max(1))
+    }
+
+    /// Its length in milliseconds.
+    pub const fn as_ms(self) -> i64 {
+        self.0
+    }
+
+    /// Its length.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0.unsigned_abs())
+    }
+}
+
+/// What must still be true of the record for a write to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// It has this token and one of these states: an owner's write.
+    Owner {
+        /// The owner's.
+        token: Token,
+        /// Where the write may start from.
+        states: StateSet,
+    },
+    /// It is exactly as it was read: anyone else's write.
+    Unchanged(Revision),
+}
+
+/// What a record is to become. Times are the store's, taken when it writes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// No record.
+    Absent,
+    /// A new attempt.
+    Running(Box<Attempt>),
+    /// Outcome unknown, the owner's token kept; since now, or since an earlier moment that it returns to.
+    Unknown {
+        /// `None`: now.
+        since: Option<StoreTime>,
+    },
+    /// Not executed, the owner's token kept; forgotten after its ttl, or at the moment that it returns to.
+    Released {
+        /// `None`: its ttl from now.
+        expires_at: Option<StoreTime>,
+    },
+    /// Final; forgotten after its ttl.
+    Completed {
+        /// Who says so.
+        settled_by: SettledBy,
+        /// What a retry is answered with.
+        response: Arc<Response>,
+        /// A new token, for a write that is not the owner's.
+        token: Option<Token>,
+    },
+}
+
+/// An attempt that takes over a record that someone else left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The claim.
+    pub draft: Draft,
+    /// Its number.
+    pub attempt: u32,
+    /// Where it returns to if it is not executed.
+    pub taken_from: Option<TakenFrom>,
+    /// `None`: now.
+    pub first_claimed_at: Option<StoreTime>,
+}
+
+/// What is written to the audit in the same commit. Nothing is noted yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Notes {}
+
+/// What a store holds for an id, and its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// The record; `None` if absent.
+    pub record: Option<Record>,
+    /// It is running with the token of the draft that was claimed.
+    pub mine: bool,
+    /// The store's time of this answer.
+    pub now: StoreTime,
+    /// The store's clock was set forward and nobody has confirmed it: nothing lapses or expires.
+    pub clock_held: bool,
+}
+
+/// What became of a swap.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Swap {
+    /// Written; or the record already was what this write makes it.
+    Done(Revision),
+    /// The guard does not hold. Nothing was written.
+    Stale(Box<Seen>),
+}
+
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The lease runs anew.
+    Kept,
+    /// The record is no longer this owner's, or no longer running.
+    Lost,
+    /// Nobody knows.
+    Unsure,
+}
+
+/// Which records to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// In these states.
+    pub states: StateSet,
+    /// From where the last page ended.
+    pub after: Option<Cursor>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Where a page ended; its meaning is the store's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor(pub u128);
+
+/// A page of records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The records, each once.
+    pub records: Vec<(OperationId, Record)>,
+    /// Where the next page starts; `None` after the last.
+    pub next: Option<Cursor>,
+    /// The store's time.
+    pub now: StoreTime,
+    /// See [`Seen::clock_held`].
+    pub clock_held: bool,
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Records deleted.
+    pub deleted: usize,
+    /// Whether more were expired than the limit let it delete.
+    pub more: bool,
+}
+
+/// What a store can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest body that it keeps.
+    pub body_bytes_max: usize,
+    /// Whether it lives in this process alone.
+    pub embedded: bool,
+}
+
+/// A call that gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// It has not happened and never will.
+    #[error("not done")]
+    NotDone(#[source] StoreError),
+    /// It may have happened, or may yet. Repeat the identical call.
+    #[error("unsure whether it was done")]
+    Unsure(#[source] StoreError),
+}
+
+impl Fault {
+    /// What went wrong.
+    pub fn error(&self) -> &StoreError {
+        match self {
+            Self::NotDone(error) | Self::Unsure(error) => error,
+        }
+    }
+}
+
+/// What went wrong in a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No answer, or an error of the machine below. Repeating with the same key is safe.
+    #[error("store is unavailable")]
+    Unavailable(#[source] BoxError),
+    /// Its queue is full. Try again later.
+    #[error("store is busy")]
+    Busy,
+    /// It will never take this content. Write less of it.
+    #[error("store refuses this content")]
+    Refused(#[source] BoxError),
+    /// This record cannot be read. It is not absent: settle it by hand, or restore the store.
+    #[error("record is unreadable")]
+    Unreadable(#[source] BoxError),
+    /// It was closed. Open it again.
+    #[error("store is closed")]
+    Closed,
+}
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,211 @@
+//! A store that forgets when the process ends, for tests.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::cas::{self, Effect};
+use super::wake::Wakers;
+use super::{
+    Beat, Cursor, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
+    Store, Swap, Swept, Watch,
+};
+use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::record::{Record, Token};
+use crate::scope::OperationId;
+
+/// Records in a map. A clone is the same store.
+///
+/// ```
+/// use onlyonce::store::memory::MemoryStore;
+///
+/// let store = MemoryStore::new();
+/// # let _ = store;
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Mutex<Inner>>,
+    clock: Arc<dyn Clock>,
+    wakers: Wakers,
+}
+
+#[derive(Default)]
+struct Inner {
+    records: BTreeMap<OperationId, Record>,
+    /// The highest time seen: time does not run backward here.
+    now: Option<StoreTime>,
+    clock_held: bool,
+}
+
+impl MemoryStore {
+    /// An empty store on the system's clock.
+    pub fn new() -> Self {
+        Self::with_clock(SystemClock)
+    }
+
+    /// An empty store on `clock`.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        Self {
+            inner: Arc::default(),
+            clock: Arc::new(clock),
+            wakers: Wakers::default(),
+        }
+    }
+
+    fn lock(&self) -> (MutexGuard<'_, Inner>, StoreTime) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let wall = self.clock.wall();
+        let now = inner.now.map_or(wall, |seen| seen.max(wall));
+        inner.now = Some(now);
+        (inner, now)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn seen(&self, id: OperationId, mine: bool, now: StoreTime) -> Seen {
+        let record = self.records.get(&id).cloned();
+        Seen {
+            record,
+            mine,
+            now,
+            clock_held: self.clock_held,
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        let (mut inner, now) = self.lock();
+        let inserted = cas::claim(inner.records.get(&draft.id), &draft, now);
+        if let Some(record) = inserted {
+            inner.records.insert(draft.id, record);
+            self.wakers.wake(draft.id);
+        }
+        let mine = cas::is_mine(inner.records.get(&draft.id), &draft);
+        Ok(inner.seen(draft.id, mine, now))
+    }
+
+    async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        let (inner, now) = self.lock();
+        Ok(inner.seen(id, false, now))
+    }
+
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+        let (mut inner, now) = self.lock();
+        let revision = match cas::swap(inner.records.get(&id), &guard, &to, now) {
+            Effect::Stale => return Ok(Swap::Stale(Box::new(inner.seen(id, false, now)))),
+            Effect::Already(revision) => revision,
+            Effect::Delete(revision) => {
+                inner.records.remove(&id);
+                revision
+            }
+            Effect::Write(record) => {
+                let revision = record.revision();
+                inner.records.insert(id, *record);
+                revision
+            }
+        };
+        self.wakers.wake(id);
+        Ok(Swap::Done(revision))
+    }
+
+    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
+        let (mut inner, now) = self.lock();
+        let beats = held.iter().map(|(id, token)| {
+            match cas::renew(inner.records.get(id), *token, lease, now) {
+                None => Beat::Lost,
+                Some(record) => {
+                    inner.records.insert(*id, record);
+                    Beat::Kept
+                }
+            }
+        });
+        Ok(beats.collect())
+    }
+}
+
+impl Watch for MemoryStore {
+    fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
+        self.wakers.changed(id)
+    }
+}
+
+impl Maintain for MemoryStore {
+    async fn scan(&self, query: Scan) -> Result<Page, Fault> {
+        let (inner, now) = self.lock();
+        let after = query.after.map_or(Bound::Unbounded, |cursor| {
+            Bound::Excluded(OperationId::from_bytes(cursor.0.to_be_bytes()))
+        });
+        let matching = inner
+            .records
+            .range((after, Bound::Unbounded))
+            .filter(|(_, record)| query.states.contains(record.state.kind()));
+        let records: Vec<_> = matching
+            .take(query.limit)
+            .map(|(id, r)| (*id, r.clone()))
+            .collect();
+        let last = records.last().filter(|_| records.len() == query.limit);
+        let next = last.map(|(id, _)| Cursor(u128::from_be_bytes(*id.as_bytes())));
+        Ok(Page {
+            next,
+            records,
+            now,
+            clock_held: inner.clock_held,
+        })
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
+        let (mut inner, now) = self.lock();
+        if inner.clock_held {
+            return Ok(Swept {
+                deleted: 0,
+                more: false,
+            });
+        }
+        let expired = inner
+            .records
+            .iter()
+            .filter(|(_, record)| record.is_expired(now));
+        let mut ids: Vec<_> = expired
+            .map(|(id, _)| *id)
+            .take(limit.saturating_add(1))
+            .collect();
+        let more = ids.len() > limit;
+        ids.truncate(limit);
+        for id in &ids {
+            inner.records.remove(id);
+        }
+        Ok(Swept {
+            deleted: ids.len(),
+            more,
+        })
+    }
+
+    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
+        let (mut inner, _) = self.lock();
+        inner.clock_held = held;
+        if !held {
+            inner.now = None;
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            body_bytes_max: usize::MAX,
+            embedded: true,
+        }
+    }
+}
