@@ -47,8 +47,9 @@ pub use rules::{FingerprintMode, FingerprintRules};
 /// A whole SHA-256 digest, never cut.
 pub type Digest = [u8; 32];
 
-/// What two requests with one key must have in common.
-#[derive(Clone, Copy)]
+/// What two requests with one key must have in common. Compare requests by [`matches`](Self::matches);
+/// `==` is for records.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The rule that `canonical` was made by, or [`Fingerprint::NONE`].
     pub version: u8,

@@ -1,0 +1,350 @@
+//! The only place that picks a status: what a client is told, as RFC 9457 problem documents.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use serde_json::json;
+
+use super::Body;
+use super::IDEMPOTENT_REPLAYED;
+use crate::key::KeyError;
+use crate::once::Refusal;
+use crate::policy::{Mismatch, Policy, Recovery};
+use crate::record::{self, Kept};
+
+/// What a client is told when it does not get the answer of the inner service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    retry: Retry,
+    retry_after_s: Option<u32>,
+    original_status: Option<u16>,
+}
+
+/// Whether sending again is safe, and with which key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    SameKey,
+    NewKey,
+    Never,
+}
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: &str,
+        retry: Retry,
+    ) -> Self {
+        let detail = detail.to_owned();
+        Self {
+            status,
+            code,
+            title,
+            detail,
+            retry,
+            retry_after_s: None,
+            original_status: None,
+        }
+    }
+
+    fn after(self, seconds: u32) -> Self {
+        Self {
+            retry_after_s: Some(seconds),
+            ..self
+        }
+    }
+
+    pub(crate) fn key_missing() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "idempotency_key_missing",
+            "Idempotency-Key is missing",
+            "This operation needs a key. Make one per operation and send it again with every retry of it.",
+            Retry::NewKey,
+        )
+    }
+
+    pub(crate) fn key_invalid(error: &KeyError) -> Self {
+        let problem = Self::new(
+            StatusCode::BAD_REQUEST,
+            "idempotency_key_invalid",
+            "Idempotency-Key is not valid",
+            "",
+            Retry::NewKey,
+        );
+        Self {
+            detail: format!("The key cannot be used: {error}. Nothing was executed."),
+            ..problem
+        }
+    }
+
+    pub(crate) fn principal_unclear(why: &str) -> Self {
+        let problem = Self::new(
+            StatusCode::BAD_REQUEST,
+            "principal_unclear",
+            "Who is asking cannot be told",
+            "",
+            Retry::Never,
+        );
+        Self {
+            detail: format!("{why} Nothing was executed."),
+            ..problem
+        }
+    }
+
+    pub(crate) fn anonymous() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "principal_missing",
+            "Nobody is asking",
+            "A key needs a caller to belong to. Send your credentials with it; nothing was executed.",
+            Retry::SameKey,
+        )
+    }
+
+    pub(crate) fn request_too_large() -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "request_too_large",
+            "The request is too large",
+            "Its body is larger than this operation takes. Nothing was executed and the key is free.",
+            Retry::Never,
+        )
+    }
+
+    pub(crate) fn request_incomplete() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "request_incomplete",
+            "The request is incomplete",
+            "Its body ended early. Nothing was executed; send it again with the same key.",
+            Retry::SameKey,
+        )
+    }
+
+    pub(crate) fn overloaded() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "Too much is under way",
+            "Nothing was executed. Send the request again with the same key, a little later.",
+            Retry::SameKey,
+        )
+        .after(RETRY_AFTER_S)
+    }
+
+    fn key_reused(mismatch: Mismatch) -> Self {
+        let status = match mismatch {
+            Mismatch::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+            Mismatch::Conflict => StatusCode::CONFLICT,
+        };
+        Self::new(
+            status,
+            "idempotency_key_reused",
+            "Idempotency-Key is already used",
+            "This key belongs to another request. Nothing was executed; use a key of its own for this one.",
+            Retry::NewKey,
+        )
+    }
+
+    fn in_progress() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "idempotency_in_progress",
+            "A request is outstanding for this Idempotency-Key",
+            "The first request with this key is still at work. Send it again with the same key to get its answer.",
+            Retry::SameKey,
+        )
+        .after(RETRY_AFTER_S)
+    }
+
+    /// For a retry.
+    fn held() -> Self {
+        Self {
+            status: StatusCode::CONFLICT,
+            ..Self::outcome_unknown(StatusCode::CONFLICT)
+        }
+        .after(UNKNOWN_RETRY_AFTER_S)
+    }
+
+    /// For the first caller.
+    fn outcome_unknown(status: StatusCode) -> Self {
+        Self::new(
+            status,
+            "idempotency_outcome_unknown",
+            "The outcome is unknown",
+            "The request was sent on and may have been executed. It is not run again by itself; \
+             ask again with the same key, never with a new one.",
+            Retry::SameKey,
+        )
+    }
+
+    fn store_unavailable() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "idempotency_store_unavailable",
+            "The record of this key cannot be reached",
+            "Nothing was executed. Send the request again with the same key, a little later.",
+            Retry::SameKey,
+        )
+        .after(RETRY_AFTER_S)
+    }
+
+    fn response_unavailable(original: StatusCode) -> Self {
+        let problem = Self::new(
+            StatusCode::GONE,
+            "idempotency_response_unavailable",
+            "The answer is no longer there",
+            "The request was executed, and its answer was not kept. Do not send it again; look at what it made.",
+            Retry::Never,
+        );
+        Self {
+            original_status: Some(original.as_u16()),
+            ..problem
+        }
+    }
+
+    fn body(&self) -> Bytes {
+        let mut document = json!({
+            "type": format!("{WELL_KNOWN}#{}", self.code),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+            "retry": match self.retry {
+                Retry::SameKey => "same-key",
+                Retry::NewKey => "new-key",
+                Retry::Never => "never",
+            },
+        });
+        if let Some(original) = self.original_status {
+            document["original_status"] = original.into();
+        }
+        document.to_string().into()
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::LINK, HeaderValue::from_static(DESCRIBED_BY));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        headers
+    }
+
+    /// As it is sent.
+    pub(crate) fn response(&self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers();
+        response
+    }
+
+    /// As it is stored.
+    fn record(&self) -> record::Response {
+        let body = Kept::Bytes {
+            body: self.body(),
+            trailers: None,
+        };
+        record::Response {
+            status: self.status,
+            headers: self.headers(),
+            body,
+        }
+    }
+}
+
+/// The problem of a refusal; a replay is none.
+pub(crate) fn refused(refusal: &Refusal, policy: &Policy) -> Response<Body> {
+    match refusal {
+        Refusal::Replay(response) => replay(response),
+        Refusal::Reused => Problem::key_reused(policy.mismatch).response(),
+        Refusal::InProgress => Problem::in_progress().response(),
+        Refusal::Unknown { .. } => Problem::held().response(),
+        Refusal::StoreDown { .. } => Problem::store_unavailable().response(),
+        Refusal::Overloaded => Problem::overloaded().response(),
+    }
+}
+
+/// The stored answer, or word that it was not kept.
+fn replay(stored: &Arc<record::Response>) -> Response<Body> {
+    let Kept::Bytes { body, trailers } = &stored.body else {
+        return Problem::response_unavailable(stored.status).response();
+    };
+    let mut response = Response::new(Body::kept(body.clone(), trailers.clone()));
+    *response.status_mut() = stored.status;
+    *response.headers_mut() = stored.headers.clone();
+    response
+        .headers_mut()
+        .insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Sent on, and no whole answer in time: what the first caller gets, and what `recovery = "fail"` stores.
+pub(crate) fn timed_out(policy: &Policy) -> record::Response {
+    unknown(StatusCode::GATEWAY_TIMEOUT, policy)
+}
+
+/// Sent on, and no whole answer at all: likewise.
+pub(crate) fn failed(policy: &Policy) -> record::Response {
+    unknown(StatusCode::BAD_GATEWAY, policy)
+}
+
+fn unknown(status: StatusCode, policy: &Policy) -> record::Response {
+    let problem = Problem::outcome_unknown(status);
+    match policy.recovery {
+        Recovery::Fail => closed(problem).record(),
+        Recovery::Hold | Recovery::Redrive { .. } | Recovery::Release => problem.record(),
+    }
+}
+
+/// An outcome that was unknown for longer than it is held.
+pub(crate) fn given_up() -> record::Response {
+    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY)).record()
+}
+
+/// Nobody will find out any more.
+fn closed(problem: Problem) -> Problem {
+    let detail = "The request was sent on and may have been executed; its outcome stays unknown. \
+                  Do not send it again before you have looked at what it did.";
+    Problem {
+        retry: Retry::Never,
+        detail: detail.to_owned(),
+        ..problem
+    }
+}
+
+/// The inner service answered, and the store did not take the answer in time.
+pub(crate) fn unsettled() -> Response<Body> {
+    Problem::outcome_unknown(StatusCode::BAD_GATEWAY).response()
+}
+
+/// A stored response as its first caller gets it.
+pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
+    let (body, trailers) = match &stored.body {
+        Kept::Bytes { body, trailers } => (body.clone(), trailers.clone()),
+        Kept::No(_) => (Bytes::new(), None),
+    };
+    let mut response = Response::new(Body::kept(body, trailers));
+    *response.status_mut() = stored.status;
+    *response.headers_mut() = stored.headers.clone();
+    response
+}
+
+/// Where a service tells what it promises about keys.
+pub const WELL_KNOWN: &str = "/.well-known/idempotency";
+const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
+const RETRY_AFTER_S: u32 = 1;
+const UNKNOWN_RETRY_AFTER_S: u32 = 5;
