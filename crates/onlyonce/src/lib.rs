@@ -1,1 +1,6 @@
 //! Idempotency keys that hold: at most one execution per operation, and every retry gets the first answer.
+
+pub mod key;
+pub mod scope;
+
+mod hex;
