@@ -20,11 +20,15 @@
 //! ```
 
 mod field;
+mod find;
 mod rules;
+mod source;
 
 use std::fmt;
 
+pub use find::find;
 pub use rules::{KeyFormat, KeyRules, KeySyntax};
+pub use source::{KeySource, KeySourceError};
 
 /// A caller's key: printable ASCII, not blank, within the rules it was read by.
 #[derive(Clone, PartialEq, Eq, Hash)]
