@@ -220,7 +220,7 @@ fn forms_are_compared_by_fields() {
     assert!(!matches(&auto(), &form(b"a=%"), &form(b"a=%25")));
 }
 
-// R37: FPR-34
+// R34: FPR-34
 #[test]
 fn a_body_with_a_content_coding_is_compared_as_bytes() {
     let coded = Subject {

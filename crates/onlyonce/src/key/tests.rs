@@ -6,7 +6,7 @@ use super::*;
 
 const UUID: &str = "8e03978e-40d5-43e8-bc93-6894a57f9324";
 
-// R2, R3, R4: SYN-01, SYN-02, SYN-06, SYN-25, SYN-27, SYN-30, SYN-35. threat G3
+// R2, R3, R4, R6: SYN-01, SYN-02, SYN-06, SYN-25, SYN-27, SYN-30, SYN-35. threat G3
 #[test]
 fn field_values_that_carry_a_key() {
     let cases = [

@@ -73,7 +73,6 @@ mod tests {
         assert_ne!(Principal::of("", b"bearer1"), Principal::of("bearer1", b""));
     }
 
-    // R27
     #[test]
     fn nobody_is_not_somebody_with_an_empty_name() {
         assert_eq!(Principal::anonymous(), Principal::anonymous());

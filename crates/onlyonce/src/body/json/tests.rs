@@ -298,7 +298,7 @@ proptest! {
         prop_assert_eq!(forms[0] == forms[1], one == two);
     }
 
-    // R33, R37, threat G14
+    // R37, threat G14
     #[test]
     fn one_changed_leaf_changes_the_form(value in value(), which: usize, seed: u64) {
         let changed = different(&value, which);
