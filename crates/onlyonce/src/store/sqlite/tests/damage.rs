@@ -1,0 +1,1 @@
+//! Files that are not what was written.
