@@ -187,7 +187,8 @@ impl ClassScan<'_> {
         let mut expected = None;
         while let Some(row) = rows.next().map_err(|error| self.failed(error))? {
             let number = row.get(0).map_err(|error| self.failed(error))?;
-            let expected = expected.replace(number - 1).unwrap_or(number);
+            let newest = self.class.next.max(number + 1) - 1;
+            let expected = expected.replace(number - 1).unwrap_or(newest);
             if number != expected || number < 1 {
                 return Err(self.damaged(expected));
             }
