@@ -16,6 +16,8 @@
 pub mod cas;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 #[cfg(any(feature = "memory", feature = "sqlite"))]
 mod wake;
 
