@@ -39,13 +39,25 @@ impl Answer {
 pub type SendError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends `POST path` with `key` on a connection of its own, and waits for the whole answer.
-pub async fn post(address: SocketAddr, path: &str, key: &str, body: &str) -> Result<Answer, SendError> {
+pub async fn post(
+    address: SocketAddr,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> Result<Answer, SendError> {
     Connection::open(address).await?.post(path, key, body).await
 }
 
 /// Sends `POST path` with no key.
-pub async fn post_without_key(address: SocketAddr, path: &str, body: &str) -> Result<Answer, SendError> {
-    Connection::open(address).await?.send(Request::post(path), body).await
+pub async fn post_without_key(
+    address: SocketAddr,
+    path: &str,
+    body: &str,
+) -> Result<Answer, SendError> {
+    Connection::open(address)
+        .await?
+        .send(Request::post(path), body)
+        .await
 }
 
 /// One connection. Dropped with an answer outstanding, it hangs up.
@@ -63,12 +75,17 @@ impl Connection {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        Ok(Self { address, sender, _driver: driver })
+        Ok(Self {
+            address,
+            sender,
+            _driver: driver,
+        })
     }
 
     /// Sends `POST path` with `key`, and waits for the whole answer.
     pub async fn post(&mut self, path: &str, key: &str, body: &str) -> Result<Answer, SendError> {
-        self.send(Request::post(path).header("idempotency-key", key), body).await
+        self.send(Request::post(path).header("idempotency-key", key), body)
+            .await
     }
 
     async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
@@ -79,6 +96,10 @@ impl Connection {
         self.sender.ready().await?;
         let (head, body) = self.sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
     }
 }

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args_os().nth(1).map(PathBuf::from).ok_or("usage: ledger FOLDER")?;
+    let folder = std::env::args_os()
+        .nth(1)
+        .map(PathBuf::from)
+        .ok_or("usage: ledger FOLDER")?;
     proof::ledger::serve(folder).await
 }
