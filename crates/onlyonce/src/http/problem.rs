@@ -306,7 +306,10 @@ fn unknown(status: StatusCode, policy: &Policy) -> record::Response {
     let problem = Problem::outcome_unknown(status);
     match policy.recovery {
         Recovery::Fail => closed(problem).record(),
-        Recovery::Hold | Recovery::Redrive { .. } | Recovery::Release => problem.record(),
+        Recovery::Hold
+        | Recovery::Redrive { .. }
+        | Recovery::Release
+        | Recovery::Reconcile { .. } => problem.record(),
     }
 }
 

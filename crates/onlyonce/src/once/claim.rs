@@ -82,7 +82,9 @@ impl Inner {
                 Err(Refusal::Replay(response))
             }
             Decision::Reused => Err(Refusal::Reused),
-            Decision::Unknown { since } => Err(Refusal::Unknown { since }),
+            Decision::Unknown { since } | Decision::Reconcile { since } => {
+                Err(Refusal::Unknown { since })
+            }
             Decision::Release(write) => self.clear(ask, *write).await,
             Decision::Fail(_) => {
                 let record = seen.record.as_ref();

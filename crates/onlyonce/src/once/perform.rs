@@ -176,7 +176,9 @@ impl<T: Send + 'static> Task<T> {
             Verdict::Store(response) => Write::settle(token, response.clone()),
             Verdict::NotExecuted => Write::release(token, taken_from),
             Verdict::Unknown(response) => match self.ask.policy.recovery {
-                Recovery::Hold | Recovery::Redrive { .. } => Write::mark_unknown(token),
+                Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
+                    Write::mark_unknown(token)
+                }
                 Recovery::Fail => Write::settle_by_policy(token, response.clone()),
                 Recovery::Release => Write::release(token, taken_from),
             },
