@@ -234,9 +234,14 @@ impl Policy {
         if self.key_from.is_empty() {
             return Err(PolicyError::NoKeySource);
         }
-        let quiet_min = self.upstream_timeout.saturating_mul(2).saturating_add(self.lease);
+        let quiet_min = self
+            .upstream_timeout
+            .saturating_mul(2)
+            .saturating_add(self.lease);
         match self.recovery {
-            Recovery::Reconcile { quiet, .. } if quiet < quiet_min => Err(PolicyError::QuietTooShort),
+            Recovery::Reconcile { quiet, .. } if quiet < quiet_min => {
+                Err(PolicyError::QuietTooShort)
+            }
             _ => Ok(()),
         }
     }

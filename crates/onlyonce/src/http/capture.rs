@@ -18,9 +18,10 @@ use tower_service::Service;
 
 use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
-use crate::once::{Verdict, Worked};
+use crate::once::{Attempt, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
+use crate::scope::OperationId;
 use crate::store::BoxError;
 
 /// The work of one attempt: calls `inner` and waits for its whole answer, within the route's time.
@@ -28,6 +29,7 @@ pub(super) fn call<S, A>(
     mut inner: S,
     mut head: Parts,
     body: Whole,
+    id: OperationId,
     policy: Arc<Policy>,
 ) -> impl FnOnce(u32) -> Pin<Box<dyn Future<Output = Worked<Response<Body>>> + Send>> + Send
 where
@@ -40,6 +42,10 @@ where
     move |attempt| {
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
+            head.extensions.insert(Attempt {
+                number: attempt,
+                id,
+            });
             let until = Instant::now() + policy.upstream_timeout;
             let answering = async {
                 let response = inner

@@ -50,25 +50,25 @@ where
         let early = match key_of_head(&policy, &head) {
             Ok(Early::NoKey) => return self.forward(head, Body::streamed(body)).await,
             Ok(early) => early,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let body = match request::read(&self.once, &policy, &head, body).await {
             Ok(body) => body,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let fingerprint = request::fingerprint(&policy, &head, &body.bytes);
         let key = match key_of_body(early, &policy, &head, &body, &fingerprint) {
             Ok(Some(key)) => key,
             Ok(None) => return self.forward(head, body.into_body()).await,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let who = match self.identify(&head) {
             Ok(who) => who,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let ask = Arc::new(self.ask(&policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
-        let work = call(self.inner, head, body, policy.clone());
+        let work = call(self.inner, head, body, ask.id, policy.clone());
         let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
                 once.wait(&ask, wait).await
@@ -78,8 +78,8 @@ where
         once.count(&ended);
         Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => problem::refused(&refusal, &policy),
-            Ended::Unsettled => problem::unsettled(),
+            Ended::Refused(refusal) => problem::refused(&refusal, &policy, key.as_str()),
+            Ended::Unsettled => problem::unsettled(&policy),
         })
     }
 
