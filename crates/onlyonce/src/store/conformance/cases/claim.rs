@@ -1,6 +1,7 @@
 //! Claiming.
 
 use crate::record::{Record, State, StateKind};
+use crate::scope::OperationId;
 use crate::store::conformance::Factory;
 use crate::store::conformance::check::{Outcome, between, ensure, equal};
 use crate::store::conformance::lab::Lab;
@@ -38,9 +39,15 @@ pub(super) async fn a_claim_of_an_absent_id_inserts_it<F: Factory>(factory: &F) 
 pub(super) async fn a_claim_leaves_other_ids_alone<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let first = lab.won(&draft(1)).await?;
-    lab.won(&draft(2)).await?;
-    lab.unchanged(draft(1).id, &first).await?;
-    lab.absent(draft(3).id).await
+    for (number, id) in (2..).zip(neighbours(draft(1).id)) {
+        lab.absent(id).await?;
+        lab.won(&Draft {
+            id,
+            ..draft(number)
+        })
+        .await?;
+    }
+    lab.unchanged(draft(1).id, &first).await
 }
 
 // R52
@@ -145,6 +152,15 @@ pub(super) async fn a_repeat_after_its_not_after_is_mine<F: Factory>(factory: &F
     lab.pass_until(not_after).await?;
     let again = lab.won(&draft).await?;
     equal("the record", again, first)
+}
+
+/// Ids that differ from this one in a single bit: the first, the middle ones, the last.
+fn neighbours(id: OperationId) -> impl Iterator<Item = OperationId> {
+    let bits = u128::from_be_bytes(*id.as_bytes());
+    [127, 64, 63, 0].into_iter().map(move |bit| {
+        let neighbour = bits ^ (1 << bit);
+        OperationId::from_bytes(neighbour.to_be_bytes())
+    })
 }
 
 /// A claim by someone else sees the record as it is, and leaves it so.

@@ -117,7 +117,15 @@ pub(super) fn same(found: Option<&Arc<Response>>, expected: &Response) -> Outcom
     };
     equal("the status", found.status, expected.status)?;
     equal("the headers", &found.headers, &expected.headers)?;
+    equal("what follows the body", after(found), after(expected))?;
     equal("the body", &found.body, &expected.body)
+}
+
+fn after(response: &Response) -> Option<&HeaderMap> {
+    match &response.body {
+        Kept::Bytes { trailers, .. } => trailers.as_ref(),
+        Kept::No(_) => None,
+    }
 }
 
 /// A response with all that is easily lost.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::record::{State, StateKind};
@@ -54,7 +55,7 @@ pub(super) async fn every_watcher_wakes<F: Factory>(factory: &F) -> Outcome {
     let watchers: Vec<_> = (0..WATCHERS)
         .map(|_| tokio::spawn(lab.store.changed(draft(1).id)))
         .collect();
-    tokio::task::yield_now().await;
+    yield_now().await;
     lab.swap(&Write::settle(&draft(1))).await?;
     for watcher in watchers {
         let woken = timeout(WAKE_WAIT_MAX, watcher).await;
@@ -93,7 +94,7 @@ pub(super) async fn who_subscribes_then_loads_misses_nothing<F: Factory>(factory
     Ok(())
 }
 
-/// What a waiter does: subscribe, load, sleep until woken, again.
+/// What a waiter does: subscribe, load, see to something else, sleep until woken, again.
 async fn until_completed<S: Watch>(store: Arc<S>, id: OperationId) -> Result<bool, Fault> {
     loop {
         let changed = store.changed(id);
@@ -101,6 +102,7 @@ async fn until_completed<S: Watch>(store: Arc<S>, id: OperationId) -> Result<boo
         if matches!(seen.record, Some(record) if matches!(record.state, State::Completed { .. })) {
             return Ok(true);
         }
+        yield_now().await;
         if timeout(WAKE_WAIT_MAX, changed).await.is_err() {
             return Ok(false);
         }
