@@ -9,7 +9,8 @@
 //! 5. Where the clock cannot be moved the suite waits, some hundredths of a second at a time.
 //!
 //! It needs a tokio runtime with time enabled and not paused, unless the store's clock is a
-//! [`ManualClock`]. Races are as good as the runtime: run them on several threads too. [`Faulty`]
+//! [`ManualClock`]. Races are as good as the runtime: run them on several threads too. What a real
+//! `kill -9` leaves behind is tested by [`durability`], which needs a process to kill; and [`Faulty`]
 //! loses, doubles and delays the calls of any store, in other people's tests too.
 //!
 //! ```
@@ -38,6 +39,7 @@
 mod cases;
 mod check;
 mod clock;
+pub mod durability;
 mod faulty;
 mod lab;
 mod report;
