@@ -8,14 +8,30 @@ mod store;
 mod ways;
 
 use defect::Defect;
-use onlyonce::store::conformance::{Report, exercise};
+use onlyonce::store::conformance::{Case, Report, Verdict, exercise};
 use store::WrongStores;
+use tokio::runtime::Runtime;
 
 #[test]
 fn a_store_without_a_defect_passes_every_case() {
     let report = report(None);
     report.assert_passed();
     assert_eq!(report.skipped().count(), 0, "{report}");
+}
+
+#[test]
+fn a_store_that_panics_fails_the_case_at_hand() {
+    for name in ["a_claim_leaves_other_ids_alone", RACE] {
+        let why = why(Defect::ClaimPanics, name);
+        assert_eq!(why, "panicked: it has a bad day");
+    }
+}
+
+#[test]
+fn a_store_that_never_answers_fails_the_case_in_time() {
+    for name in ["a_claim_leaves_other_ids_alone", RACE] {
+        assert_eq!(why(Defect::ClaimHangs, name), "no end after 30s");
+    }
 }
 
 /// A wrong store, the case named for its defect, and the other cases that notice it too.
@@ -286,14 +302,25 @@ fn fails(defect: Defect, expected: &[&str]) {
     }
 }
 
-/// On one thread and with time that passes only when nobody has anything to do: the same every time.
+fn why(defect: Defect, name: &str) -> String {
+    let case = Case::named(name).expect("the case is in the suite");
+    match runtime().block_on(case.run(&WrongStores(Some(defect)))) {
+        Verdict::Failed(why) => why,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
 fn report(defect: Option<Defect>) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    runtime().block_on(exercise(&WrongStores(defect)))
+}
+
+/// On one thread and with time that passes only when nobody has anything to do: the same every time.
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime starts");
-    runtime.block_on(exercise(&WrongStores(defect)))
+        .expect("a runtime starts")
 }
 
 fn runs() -> usize {
@@ -304,3 +331,5 @@ fn runs() -> usize {
         2
     }
 }
+
+const RACE: &str = "a_claim_is_won_by_one_of_many_racers";

@@ -5,6 +5,8 @@ use onlyonce::record::{Kept, NotKept, Response};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Defect {
+    ClaimPanics,
+    ClaimHangs,
     ClaimChecksThenInserts,
     ClaimReplacesExpired,
     ClaimReplacesReleased,

@@ -128,8 +128,11 @@ impl Store for Wrong {
     async fn claim(&self, mut draft: Draft) -> Result<Seen, Fault> {
         draft.id = self.place(draft.id);
         let checked = self.lock().0.records.get(&draft.id).cloned();
-        if self.is(Defect::ClaimChecksThenInserts) {
-            yield_now().await;
+        match self.defect {
+            Some(Defect::ClaimChecksThenInserts) => yield_now().await,
+            Some(Defect::ClaimPanics) => panic!("it has a bad day"),
+            Some(Defect::ClaimHangs) => std::future::pending().await,
+            _ => {}
         }
         let (mut disk, now) = self.lock();
         let found = match self.defect {
