@@ -53,11 +53,13 @@ wrong_stores! {
     claim_replaces_released: ClaimReplacesReleased fails
         a_claim_of_a_released_record_returns_it and
         a_claim_of_an_expired_record_returns_it,
-        a_claim_that_is_no_longer_running_is_not_mine;
+        a_claim_that_is_no_longer_running_is_not_mine,
+        any_history_goes_as_in_the_model;
     claim_replaces_unknown: ClaimReplacesUnknown fails
         a_claim_of_an_unknown_record_returns_it and
         a_claim_of_an_expired_record_returns_it,
-        a_claim_that_is_no_longer_running_is_not_mine;
+        a_claim_that_is_no_longer_running_is_not_mine,
+        any_history_goes_as_in_the_model;
     claim_repeated_is_not_mine: ClaimRepeatedIsNotMine fails
         a_repeat_of_a_claim_is_mine and
         a_repeat_after_its_not_after_is_mine,
@@ -76,7 +78,8 @@ wrong_stores! {
         a_claim_is_won_by_one_of_many_racers,
         a_claim_that_races_a_sweep_sees_a_record,
         a_late_claim_after_release_and_not_after_inserts_nothing,
-        a_late_claim_after_the_settle_changes_nothing;
+        a_late_claim_after_the_settle_changes_nothing,
+        any_history_goes_as_in_the_model;
     claim_ignores_not_after: ClaimIgnoresNotAfter fails
         a_claim_after_its_not_after_inserts_nothing and
         a_late_claim_after_release_and_not_after_inserts_nothing;
@@ -91,11 +94,13 @@ wrong_stores! {
     take_ignores_not_after: TakeIgnoresNotAfter fails
         a_take_after_its_not_after_writes_nothing;
     take_forgets_its_origin: TakeForgetsItsOrigin fails
-        a_take_is_the_attempt_it_says;
+        a_take_is_the_attempt_it_says and
+        any_history_goes_as_in_the_model;
     load_remembers_absent: LoadRemembersAbsent fails
         load_sees_every_write_that_was_answered and
         a_revision_does_not_come_back_when_a_record_is_deleted_and_made_anew,
-        who_subscribes_then_loads_misses_nothing;
+        who_subscribes_then_loads_misses_nothing,
+        any_history_goes_as_in_the_model;
     load_hides_expired: LoadHidesExpired fails
         an_expired_record_is_there_until_it_is_swept and
         a_claim_of_an_expired_record_returns_it,
@@ -111,6 +116,7 @@ wrong_stores! {
         a_settle_or_a_take_wins_and_not_both,
         a_late_settle_after_a_takeover_is_stale,
         a_late_release_after_a_takeover_is_stale,
+        any_history_goes_as_in_the_model,
         tokens_fence_after_a_crash_as_before;
     owner_needs_no_state: OwnerNeedsNoState fails
         an_owner_writes_only_from_the_states_it_names and
@@ -120,10 +126,12 @@ wrong_stores! {
         a_settle_with_other_content_is_stale,
         a_return_to_another_moment_is_stale,
         a_late_release_after_the_settle_is_stale,
-        a_late_unknown_mark_after_the_settle_is_stale;
+        a_late_unknown_mark_after_the_settle_is_stale,
+        any_history_goes_as_in_the_model;
     revision_is_the_count: RevisionIsTheCount fails
         a_revision_does_not_come_back_when_a_record_is_deleted_and_made_anew and
-        a_late_take_after_its_own_return_is_stale;
+        a_late_take_after_its_own_return_is_stale,
+        any_history_goes_as_in_the_model;
     swap_checks_then_writes: SwapChecksThenWrites fails
         a_record_is_taken_by_one_of_many_racers and
         a_settle_or_a_take_wins_and_not_both,
@@ -154,22 +162,27 @@ wrong_stores! {
         a_late_take_after_anothers_take_is_stale,
         a_late_take_after_its_own_return_is_stale,
         a_late_reap_after_a_renewal_is_stale,
+        any_history_goes_as_in_the_model,
         tokens_fence_after_a_crash_as_before;
     swap_makes_what_is_absent: SwapMakesWhatIsAbsent fails
-        no_swap_makes_a_record_that_is_absent;
+        no_swap_makes_a_record_that_is_absent and
+        any_history_goes_as_in_the_model;
     write_forgets_the_attempt: WriteForgetsTheAttempt fails
-        a_write_keeps_what_it_does_not_name;
+        a_write_keeps_what_it_does_not_name and
+        any_history_goes_as_in_the_model;
     reap_takes_the_token: ReapTakesTheToken fails
         an_owner_settles_what_became_unknown_or_released and
         another_writes_what_it_read,
         a_repeated_reap_is_done,
         a_settle_that_races_the_reaper_is_kept,
         an_unknown_mark_whose_answer_was_lost_is_done_when_repeated,
-        a_call_whose_future_was_dropped_is_resolved_by_repeating_it;
+        a_call_whose_future_was_dropped_is_resolved_by_repeating_it,
+        any_history_goes_as_in_the_model;
     settler_is_forgotten: SettlerIsForgotten fails
         who_settled_it_is_kept and
         a_repeated_decree_is_done,
-        a_decree_whose_answer_was_lost_is_done_when_repeated;
+        a_decree_whose_answer_was_lost_is_done_when_repeated,
+        any_history_goes_as_in_the_model;
     unknown_is_since_the_claim: UnknownIsSinceTheClaim fails
         an_unknown_outcome_is_since_the_stores_now and
         a_repeated_return_is_done;
@@ -191,14 +204,16 @@ wrong_stores! {
         a_take_whose_answer_was_lost_is_done_when_repeated,
         a_decree_whose_answer_was_lost_is_done_when_repeated,
         a_settle_that_arrives_twice_writes_once,
-        a_call_whose_future_was_dropped_is_resolved_by_repeating_it;
+        a_call_whose_future_was_dropped_is_resolved_by_repeating_it,
+        any_history_goes_as_in_the_model;
     return_is_since_now: ReturnIsSinceNow fails
         an_attempt_returns_to_its_earlier_unknown and
         a_return_to_another_moment_is_stale,
         an_attempt_returns_to_its_earlier_release;
     renew_needs_no_token: RenewNeedsNoToken fails
         a_renewal_by_another_token_is_lost and
-        a_late_renewal_after_a_takeover_is_lost;
+        a_late_renewal_after_a_takeover_is_lost,
+        any_history_goes_as_in_the_model;
     renew_keeps_the_revision: RenewKeepsTheRevision fails
         a_renewal_changes_the_revision and
         a_reap_of_a_changed_record_is_stale,
@@ -207,12 +222,14 @@ wrong_stores! {
         a_decree_on_a_changed_record_is_stale,
         a_deletion_of_a_changed_record_is_stale,
         every_write_changes_the_revision,
-        a_late_reap_after_a_renewal_is_stale;
+        a_late_reap_after_a_renewal_is_stale,
+        any_history_goes_as_in_the_model;
     renew_keeps_the_lease: RenewKeepsTheLease fails
         a_renewal_extends_the_lease;
     renew_revives: RenewRevives fails
         a_renewal_of_what_does_not_run_is_lost and
-        beats_come_in_the_order_of_their_entries;
+        beats_come_in_the_order_of_their_entries,
+        any_history_goes_as_in_the_model;
     beats_come_sorted: BeatsComeSorted fails
         beats_come_in_the_order_of_their_entries;
     ttl_counts_from_claim: TtlCountsFromClaim fails

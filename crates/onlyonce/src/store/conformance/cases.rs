@@ -4,6 +4,7 @@ mod claim;
 mod crash;
 mod hold;
 mod late;
+mod model;
 mod owner;
 mod race;
 mod renew;
@@ -180,6 +181,9 @@ suite! {
         a_late_take_after_anothers_take_is_stale: "It is exactly as it was read",
         a_late_take_after_its_own_return_is_stale: "It is exactly as it was read",
         a_late_reap_after_a_renewal_is_stale: "It is exactly as it was read",
+    }
+    model {
+        any_history_goes_as_in_the_model: "It knows no policy: what may follow what is the engine's to say",
     }
     crash {
         every_state_survives_a_crash: "An answer is given only after the write it reports is as durable as the store promises",
