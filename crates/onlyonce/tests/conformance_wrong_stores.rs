@@ -306,6 +306,10 @@ wrong_stores! {
         what_was_deleted_stays_deleted_after_a_crash;
     crash_trusts_the_clock: CrashTrustsTheClock fails
         a_held_clock_is_held_after_a_crash;
+    damaged_is_absent: DamagedIsAbsent fails
+        a_damaged_record_is_an_error_and_never_absent and
+        a_damaged_record_is_not_renewed,
+        damage_to_one_record_is_not_damage_to_another;
 }
 
 fn fails(defect: Defect, expected: &[&str]) {

@@ -4,7 +4,8 @@
 //! 2. Every promise of the [store contract](super) is a [`Case`]: its name is the behaviour, its
 //!    `promise` the sentence that is put to the test.
 //! 3. A case passes, fails with a message, or is skipped because the factory declares that the store
-//!    does not have what it tests: a clock that can be moved, or records that outlive a crash.
+//!    does not have what it tests: a clock that can be moved, records that outlive a crash, or bytes
+//!    that can be damaged.
 //! 4. No case hangs: after [`CASE_WAIT_MAX`] it has failed.
 //! 5. Where the clock cannot be moved the suite waits, some hundredths of a second at a time.
 //!
@@ -56,6 +57,7 @@ pub use self::clock::ManualClock;
 pub use self::faulty::{Faulty, Mishap, Reply};
 pub use self::report::{Report, Verdict};
 use super::{Maintain, Watch};
+use crate::scope::OperationId;
 
 /// Makes the stores that the suite tries to break.
 pub trait Factory: Send + Sync {
@@ -70,6 +72,19 @@ pub trait Factory: Send + Sync {
     /// `None`, the default, declares that the store forgets: what needs durability is skipped.
     fn crash(&self, store: Self::Store) -> impl Future<Output = Option<Self::Store>> + Send {
         drop(store);
+        std::future::ready(None)
+    }
+
+    /// Damages what is stored for `id`, as a failing disk or another version would, so that the next
+    /// read meets the damage; it may close and open the store for that.
+    ///
+    /// `None`, the default, declares that it cannot be done: what needs it is skipped.
+    fn damage(
+        &self,
+        store: Self::Store,
+        id: OperationId,
+    ) -> impl Future<Output = Option<Self::Store>> + Send {
+        drop((store, id));
         std::future::ready(None)
     }
 

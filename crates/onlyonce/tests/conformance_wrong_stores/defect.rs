@@ -65,6 +65,7 @@ pub(super) enum Defect {
     CrashLosesRunning,
     CrashRevivesDeleted,
     CrashTrustsTheClock,
+    DamagedIsAbsent,
 }
 
 impl Defect {

@@ -10,7 +10,7 @@ use onlyonce::store::cas;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock};
 use onlyonce::store::{
     Beat, Cursor, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
-    Store, Swap, Swept, Watch,
+    Store, StoreError, Swap, Swept, Watch,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -53,6 +53,19 @@ impl Factory for WrongStores {
             ..store
         })
     }
+
+    async fn damage(&self, store: Wrong, id: OperationId) -> Option<Wrong> {
+        let id = store.place(id);
+        let mut disk = store.lock().0.clone();
+        disk.records.remove(&id);
+        if self.0 != Some(Defect::DamagedIsAbsent) {
+            disk.damaged.insert(id);
+        }
+        Some(Wrong {
+            disk: Arc::new(Mutex::new(disk)),
+            ..store
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -67,6 +80,7 @@ pub(super) struct Wrong {
 pub(super) struct Disk {
     pub(super) records: BTreeMap<OperationId, Record>,
     pub(super) deleted: BTreeMap<OperationId, Record>,
+    damaged: HashSet<OperationId>,
     /// What a load once found absent.
     absent: HashSet<OperationId>,
     now: Option<StoreTime>,
@@ -74,6 +88,13 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    fn readable(&self, id: OperationId) -> Result<(), Fault> {
+        if self.damaged.contains(&id) {
+            return Err(Fault::NotDone(StoreError::Unreadable("damaged".into())));
+        }
+        Ok(())
+    }
+
     /// The record, or the one that was there.
     fn ever(&self, id: OperationId) -> Option<Record> {
         let there = self.records.get(&id).or_else(|| self.deleted.get(&id));
@@ -135,6 +156,7 @@ impl Store for Wrong {
             _ => {}
         }
         let (mut disk, now) = self.lock();
+        disk.readable(draft.id)?;
         let found = match self.defect {
             Some(Defect::ClaimChecksThenInserts) => checked.as_ref(),
             _ => self.found(&disk, &draft, now),
@@ -153,6 +175,7 @@ impl Store for Wrong {
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
         let id = self.place(id);
         let (mut disk, now) = self.lock();
+        disk.readable(id)?;
         let mut seen = self.seen(&disk, id, false, now);
         if self.is(Defect::LoadHidesExpired) {
             seen.record = seen.record.filter(|record| !record.is_expired(now));
@@ -173,6 +196,7 @@ impl Store for Wrong {
             yield_now().await;
         }
         let (mut disk, now) = self.lock();
+        disk.readable(id)?;
         let current = match self.defect {
             Some(Defect::SwapChecksThenWrites) => read,
             Some(Defect::SwapMakesWhatIsAbsent) => disk.ever(id),

@@ -2,6 +2,7 @@
 
 mod claim;
 mod crash;
+mod damage;
 mod hold;
 mod late;
 mod model;
@@ -192,5 +193,10 @@ suite! {
         what_was_deleted_stays_deleted_after_a_crash: "An answer is given only after the write it reports is as durable as the store promises",
         tokens_fence_after_a_crash_as_before: "It has this token and one of these states",
         a_held_clock_is_held_after_a_crash: "Holds the clock, for every node and over restarts",
+    }
+    damage {
+        a_damaged_record_is_an_error_and_never_absent: "A record that cannot be read is an error for its id. It is never absent",
+        a_damaged_record_is_not_renewed: "A record that cannot be read is an error for its id",
+        damage_to_one_record_is_not_damage_to_another: "is an error for its id",
     }
 }

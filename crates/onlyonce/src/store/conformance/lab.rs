@@ -22,10 +22,7 @@ pub(super) struct Lab<S> {
 impl<S: Store> Lab<S> {
     pub(super) async fn fresh<F: Factory<Store = S>>(factory: &F) -> Self {
         let fresh = factory.fresh().await;
-        Self {
-            store: Arc::new(fresh.store),
-            clock: fresh.clock,
-        }
+        Self::from_parts(fresh.store, fresh.clock)
     }
 
     /// The same store through a line that loses, doubles and delays.
@@ -38,14 +35,35 @@ impl<S: Store> Lab<S> {
 
     /// The store after a crash; skips the case where the store is declared to forget.
     pub(super) async fn crash<F: Factory<Store = S>>(self, factory: &F) -> Result<Self, Stop> {
-        let store = Arc::into_inner(self.store)
-            .expect("a case that crashes its store shares it with nobody");
-        let reopened = factory.crash(store).await;
-        let store = reopened.ok_or(Stop::Skipped("durability is declared absent"))?;
-        Ok(Self {
-            store: Arc::new(store),
-            clock: self.clock,
-        })
+        let (store, clock) = self.into_parts();
+        match factory.crash(store).await {
+            Some(store) => Ok(Self::from_parts(store, clock)),
+            None => Err(Stop::Skipped("durability is declared absent")),
+        }
+    }
+
+    /// The store with a damaged record; skips the case where none can be damaged.
+    pub(super) async fn damage<F: Factory<Store = S>>(
+        self,
+        factory: &F,
+        id: OperationId,
+    ) -> Result<Self, Stop> {
+        let (store, clock) = self.into_parts();
+        match factory.damage(store, id).await {
+            Some(store) => Ok(Self::from_parts(store, clock)),
+            None => Err(Stop::Skipped("nothing can be damaged")),
+        }
+    }
+
+    fn into_parts(self) -> (S, Option<ManualClock>) {
+        let store = Arc::into_inner(self.store);
+        let store = store.expect("a case that hands its store over shares it with nobody");
+        (store, self.clock)
+    }
+
+    fn from_parts(store: S, clock: Option<ManualClock>) -> Self {
+        let store = Arc::new(store);
+        Self { store, clock }
     }
 
     pub(super) fn clock(&self) -> Result<&ManualClock, Stop> {
