@@ -66,7 +66,7 @@ pub(super) async fn a_repeated_return_is_done<F: Factory>(factory: &F) -> Outcom
 
 pub(super) async fn a_return_to_another_moment_is_stale<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    let moment = lab.now().await?.plus_ms(86_400_000);
+    let moment = lab.now().await?.plus_ms(3_600_000);
     let (unknown, released) = (draft(1), draft(2));
     lab.put(&unknown, StateKind::Unknown).await?;
     lab.put(&released, StateKind::Released).await?;
@@ -75,7 +75,7 @@ pub(super) async fn a_return_to_another_moment_is_stale<F: Factory>(factory: &F)
         since: Some(moment),
     };
     let until = Next::Released {
-        expires_at: Some(moment.plus_ms(1)),
+        expires_at: Some(moment),
     };
     lab.stale(&Write::by_owner(&unknown, &from, since)).await?;
     lab.stale(&Write::by_owner(&released, &from, until)).await
