@@ -268,8 +268,15 @@ impl Problem {
     /// As a route stores it.
     fn record(self, policy: &Policy) -> record::Response {
         let problem = self.shaped(policy.errors);
-        let body = Kept::Bytes { body: problem.body(), trailers: None };
-        record::Response { status: problem.status, headers: problem.headers(), body }
+        let body = Kept::Bytes {
+            body: problem.body(),
+            trailers: None,
+        };
+        record::Response {
+            status: problem.status,
+            headers: problem.headers(),
+            body,
+        }
     }
 
     fn shaped(self, errors: Errors) -> Self {
@@ -277,7 +284,11 @@ impl Problem {
             Errors::Problem => self.status,
             Errors::Stripe => stripe::status(&self),
         };
-        Self { status, errors, ..self }
+        Self {
+            status,
+            errors,
+            ..self
+        }
     }
 }
 
