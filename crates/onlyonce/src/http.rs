@@ -35,6 +35,7 @@ mod body;
 mod capture;
 mod headers;
 mod layer;
+mod look_up;
 pub mod problem;
 mod request;
 mod service;

@@ -14,7 +14,7 @@ mod run;
 mod settle;
 mod wait;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,13 +25,13 @@ pub use self::counts::Counts;
 pub use self::limits::Limits;
 pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
 
+pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::perform::{Verdict, Worked};
 
 use self::any_store::AnyStore;
 use self::cache::Cache;
 use self::claim::NoAnswer;
-use self::counts::Counters;
 use self::disown::Disowned;
 use self::flight::Flights;
 use self::hold::Holds;
@@ -77,9 +77,27 @@ impl Once {
         Settings::new(store)
     }
 
-    /// How often what happened so far.
+    /// How often what happened so far, on all routes together.
     pub fn counts(&self) -> Counts {
-        self.inner.counters.snapshot()
+        let of_routes = self.counts_by_route().into_iter().map(|(_, counts)| counts);
+        of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
+    }
+
+    /// How often what happened so far on each route, by the name that its policy has.
+    pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
+        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.iter().map(|(name, route)| (name.clone(), route.counters.snapshot())).collect()
+    }
+
+    /// Whether the store answers.
+    pub async fn is_ready(&self) -> bool {
+        let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
+        timeout(READY_WAIT, loaded).await.is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// How many operations are under way.
+    pub fn executing(&self) -> usize {
+        self.inner.holds.all().len()
     }
 
     /// How many callers wait for the answer of another.
@@ -190,7 +208,14 @@ pub(crate) struct Inner {
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
     lease_min_ms: AtomicU64,
-    holds_max: Mutex<HashMap<Arc<str>, Duration>>,
+    routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
+}
+
+/// What is known of a route, by its name.
+#[derive(Debug)]
+struct RouteState {
+    hold_max: Duration,
+    counters: Arc<Counters>,
 }
 
 impl Inner {
@@ -217,24 +242,24 @@ impl Inner {
             waiters: Waiters::new(limits),
             given_up: Arc::new(crate::http::problem::given_up()),
             lease_min_ms: AtomicU64::new(LEASE_MS_DEFAULT),
-            holds_max: Mutex::default(),
+            routes: Mutex::default(),
             limits,
         }
     }
 
-    /// Learns the times of a policy before its first request, and asks no more of the store than it takes.
-    pub(crate) fn learn(&self, mut policy: Policy) -> Policy {
-        policy.response_bytes_max = policy
-            .response_bytes_max
-            .min(self.store.limits().body_bytes_max);
+    /// Learns the times of a policy before its first request, and asks no more of the store than it
+    /// takes.
+    pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
+        let store_max = self.store.limits().body_bytes_max;
+        policy.response_bytes_max = policy.response_bytes_max.min(store_max);
         let lease_ms = as_ms(policy.lease).unsigned_abs().max(1);
         self.lease_min_ms.fetch_min(lease_ms, Ordering::Relaxed);
-        let mut holds_max = self
-            .holds_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        holds_max.insert(policy.route.clone(), policy.hold_max);
-        policy
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let unseen = || RouteState { hold_max: policy.hold_max, counters: Arc::default() };
+        let route = routes.entry(policy.route.clone()).or_insert_with(unseen);
+        route.hold_max = policy.hold_max;
+        let counters = route.counters.clone();
+        (Arc::new(policy), counters)
     }
 
     /// The shortest lease that is in use.
@@ -243,26 +268,8 @@ impl Inner {
     }
 
     fn hold_max(&self, route: &str) -> Duration {
-        let holds_max = self
-            .holds_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        holds_max.get(route).copied().unwrap_or(HOLD_MAX_DEFAULT)
-    }
-
-    /// Counts how a request ended.
-    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
-        match ended {
-            Ended::Fresh(_) => {}
-            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => {
-                self.counters.unknown.one()
-            }
-            Ended::Refused(Refusal::Replay(_)) => self.counters.replayed.one(),
-            Ended::Refused(Refusal::Reused) => self.counters.reused.one(),
-            Ended::Refused(Refusal::InProgress) => self.counters.in_progress.one(),
-            Ended::Refused(Refusal::StoreDown { .. }) => self.counters.store_down.one(),
-            Ended::Refused(Refusal::Overloaded) => self.counters.overloaded.one(),
-        }
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
     }
 
     /// Marks everything that is still held unknown; how many there were.
@@ -294,8 +301,25 @@ pub(crate) struct Ask {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) principal: Principal,
     pub(crate) policy: Arc<Policy>,
+    pub(crate) counters: Arc<Counters>,
     /// What `recovery = "fail"` completes an abandoned operation with.
     pub(crate) failure: Arc<Response>,
+}
+
+impl Ask {
+    /// Counts how the request ended.
+    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
+        let counter = match ended {
+            Ended::Fresh(_) => return,
+            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => &self.counters.unknown,
+            Ended::Refused(Refusal::Replay(_)) => &self.counters.replayed,
+            Ended::Refused(Refusal::Reused) => &self.counters.reused,
+            Ended::Refused(Refusal::InProgress) => &self.counters.in_progress,
+            Ended::Refused(Refusal::StoreDown { .. }) => &self.counters.store_down,
+            Ended::Refused(Refusal::Overloaded) => &self.counters.overloaded,
+        };
+        counter.one();
+    }
 }
 
 /// How a request ended.
@@ -329,6 +353,7 @@ pub(crate) enum Refusal {
     Overloaded,
 }
 
+const READY_WAIT: Duration = Duration::from_secs(1);
 const LEASE_MS_DEFAULT: u64 = 30_000;
 const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Claims that may be disowned at a time, for each operation that may be under way.

@@ -12,8 +12,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::Body;
+use super::look_up::look_up;
+use super::problem::Problem;
 use super::service::Story;
-use crate::once::Once;
+use crate::once::{Counters, Once};
 use crate::policy::Policy;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -33,12 +35,13 @@ impl Once {
         if let Err(error) = policy.check() {
             panic!("the policy is not valid: {error}");
         }
-        let policy = self.inner.learn(policy);
+        let (policy, counters) = self.inner.learn(policy);
         OnceLayer {
             once: self.clone(),
             rules: Arc::new(Rules {
                 identify: Box::new(move |head| principal_of_caller(head).into()),
-                policy: Arc::new(policy),
+                policy,
+                counters,
             }),
         }
     }
@@ -59,6 +62,14 @@ pub enum Who {
 impl From<Principal> for Who {
     fn from(principal: Principal) -> Self {
         Self::Known(principal)
+    }
+}
+
+impl OnceLayer {
+    /// Tells the caller of `head` the state of its own operation: the one that a request with this head
+    /// would be about. Nothing is executed and nothing changes.
+    pub async fn look_up(&self, head: &Parts) -> Response<Body> {
+        look_up(&self.once, &self.rules, head).await
     }
 }
 
@@ -85,6 +96,17 @@ impl<S> Layer<S> for OnceLayer {
 pub(super) struct Rules {
     pub(super) identify: Box<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Rules {
+    pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
+        match (self.identify)(head) {
+            Who::Known(principal) => Ok(principal),
+            Who::Nobody => Err(Problem::anonymous()),
+            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
+        }
+    }
 }
 
 impl std::fmt::Debug for Rules {

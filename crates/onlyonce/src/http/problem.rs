@@ -171,6 +171,22 @@ impl Problem {
         .after(RETRY_AFTER_S)
     }
 
+    /// For one who asks about an operation that nobody has heard of.
+    pub(crate) fn not_found() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "idempotency_operation_not_found",
+            "No such operation",
+            "Nothing is known of an operation of yours with this key. It was not executed, or is forgotten.",
+            Retry::SameKey,
+        )
+    }
+
+    pub(crate) fn request_too_slow() -> Self {
+        let problem = Self::request_incomplete();
+        Self { status: StatusCode::REQUEST_TIMEOUT, ..problem }
+    }
+
     /// For a retry.
     fn held() -> Self {
         Self {
@@ -192,7 +208,7 @@ impl Problem {
         )
     }
 
-    fn store_unavailable() -> Self {
+    pub(crate) fn store_unavailable() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "idempotency_store_unavailable",
@@ -415,6 +431,26 @@ pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
     *response.headers_mut() = stored.headers.clone();
     response
 }
+
+/// A sentence for each code, for people who look it up.
+pub const SENTENCES: [(&str, &str); 16] = [
+    ("idempotency_operation_not_found", "Nothing is known of an operation of the caller with this key."),
+    ("idempotency_key_missing", "This operation needs a key; make one per operation."),
+    ("idempotency_key_invalid", "The key is malformed, empty, doubled or too long."),
+    ("idempotency_key_reused", "The key belongs to another request; use a new one for this."),
+    ("idempotency_in_progress", "The first request with this key is still at work; ask again."),
+    ("idempotency_outcome_unknown", "It may have been executed and nobody knows; it is not run again."),
+    ("idempotency_response_unavailable", "It was executed, and its answer was not kept."),
+    ("idempotency_store_unavailable", "The record of the key cannot be reached; nothing was executed."),
+    ("principal_unclear", "Who is asking cannot be told, so the key belongs to nobody."),
+    ("principal_missing", "A key needs a caller to belong to; send credentials."),
+    ("request_too_large", "The body is larger than the operation takes; the key is free."),
+    ("request_incomplete", "The body ended early or came too slowly; the key is free."),
+    ("overloaded", "Too much is under way; nothing was executed, try again."),
+    ("upstream_unreachable", "The request never reached the service; nothing was executed."),
+    ("upstream_failed", "The service did not answer a request that had no key."),
+    ("upstream_timeout", "The service did not answer in time a request that had no key."),
+];
 
 /// Where a service tells what it promises about keys.
 pub const WELL_KNOWN: &str = "/.well-known/idempotency";

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::call;
-use super::layer::{Rules, Who};
+use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
 use crate::fingerprint::Fingerprint;
@@ -45,14 +45,14 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
-            return self.forward(head, Body::streamed(body)).await;
+            return self.forward(head, Body::new(body)).await;
         }
         let early = match key_of_head(&policy, &head) {
-            Ok(Early::NoKey) => return self.forward(head, Body::streamed(body)).await,
+            Ok(Early::NoKey) => return self.forward(head, Body::new(body)).await,
             Ok(early) => early,
             Err(problem) => return Ok(problem.response(&policy)),
         };
-        let body = match request::read(&self.once, &policy, &head, body).await {
+        let body = match request::read(&self.once, &self.rules, &head, body).await {
             Ok(body) => body,
             Err(problem) => return Ok(problem.response(&policy)),
         };
@@ -62,7 +62,7 @@ where
             Ok(None) => return self.forward(head, body.into_body()).await,
             Err(problem) => return Ok(problem.response(&policy)),
         };
-        let who = match self.identify(&head) {
+        let who = match self.rules.identify(&head) {
             Ok(who) => who,
             Err(problem) => return Ok(problem.response(&policy)),
         };
@@ -75,7 +75,7 @@ where
             }
             (ended, _) => ended,
         };
-        once.count(&ended);
+        ask.count(&ended);
         Ok(match ended {
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => problem::refused(&refusal, &policy, key.as_str()),
@@ -86,15 +86,7 @@ where
     /// As if there were no layer.
     async fn forward(mut self, head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
         let response = self.inner.call(Request::from_parts(head, body)).await?;
-        Ok(response.map(Body::streamed))
-    }
-
-    fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
-        match (self.rules.identify)(head) {
-            Who::Known(principal) => Ok(principal),
-            Who::Nobody => Err(Problem::anonymous()),
-            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
-        }
+        Ok(response.map(Body::new))
     }
 
     fn ask(
@@ -111,6 +103,7 @@ where
             fingerprint,
             principal: *who,
             policy: policy.clone(),
+            counters: self.rules.counters.clone(),
             failure: Arc::new(problem::failed(policy)),
         }
     }

@@ -214,7 +214,7 @@ impl Inner {
 
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
         if no_answer == NoAnswer::Unsure {
-            self.counters.disowned.one();
+            ask.counters.disowned.one();
             self.holds.left.notify_one();
         }
         Refusal::StoreDown {

@@ -108,7 +108,7 @@ impl<T: Send + 'static> Task<T> {
         if !hold.may_send(self.once.clock.boot()) {
             return self.unsent(hold).await;
         }
-        self.once.counters.executed.one();
+        self.ask.counters.executed.one();
         let worked = work(attempt).await;
         self.conclude(hold, worked).await;
     }
@@ -117,7 +117,7 @@ impl<T: Send + 'static> Task<T> {
     async fn unsent(mut self, hold: Hold) {
         let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
         self.once.write_until_known(hold.claimed(), write).await;
-        self.once.counters.released.one();
+        self.ask.counters.released.one();
         hold.end();
         self.tell(Ended::Refused(Refusal::Overloaded));
     }
@@ -128,7 +128,7 @@ impl<T: Send + 'static> Task<T> {
         W: FnOnce(u32) -> F,
         F: Future<Output = Worked<T>>,
     {
-        self.once.counters.passed.one();
+        self.ask.counters.passed.one();
         let worked = work(1).await;
         self.tell(Ended::Fresh(worked.fresh));
         if let Some(after) = worked.after {
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Task<T> {
             }
         }
         if matches!(verdict, Verdict::NotExecuted) {
-            once.counters.released.one();
+            self.ask.counters.released.one();
         }
         hold.end();
         if let Some(after) = after {
@@ -196,7 +196,7 @@ impl<T: Send + 'static> Task<T> {
             }
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
-                self.once.counters.fenced.one();
+                self.ask.counters.fenced.one();
                 self.tell(self.from_record(hold, &seen));
             }
         }
