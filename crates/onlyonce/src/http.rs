@@ -36,6 +36,7 @@ mod capture;
 mod headers;
 mod layer;
 mod look_up;
+mod observe;
 pub mod problem;
 mod request;
 mod service;

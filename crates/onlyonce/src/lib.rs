@@ -109,6 +109,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Counts, Failure, Left, Limits, Once, OnceError, Operation, Outcome, Settings,
+    Attempt, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome, Question,
+    Reconciler, Settings,
 };
 pub use policy::Policy;

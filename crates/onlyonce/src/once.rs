@@ -10,6 +10,7 @@ mod hold;
 mod keeper;
 mod limits;
 mod perform;
+mod reconcile;
 mod run;
 mod settle;
 mod wait;
@@ -23,11 +24,13 @@ use tokio::time::timeout;
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
+pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
 
 pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::perform::{Verdict, Worked};
+pub(crate) use self::reconcile::Asking;
 
 use self::any_store::AnyStore;
 use self::cache::Cache;
@@ -37,6 +40,7 @@ use self::flight::Flights;
 use self::hold::Holds;
 use self::keeper::Keeper;
 use self::limits::Room;
+use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
@@ -85,14 +89,23 @@ impl Once {
 
     /// How often what happened so far on each route, by the name that its policy has.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
-        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes.iter().map(|(name, route)| (name.clone(), route.counters.snapshot())).collect()
+        let routes = self
+            .inner
+            .routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        routes
+            .iter()
+            .map(|(name, route)| (name.clone(), route.counters.snapshot()))
+            .collect()
     }
 
     /// Whether the store answers.
     pub async fn is_ready(&self) -> bool {
         let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
-        timeout(READY_WAIT, loaded).await.is_ok_and(|seen| seen.is_ok())
+        timeout(READY_WAIT, loaded)
+            .await
+            .is_ok_and(|seen| seen.is_ok())
     }
 
     /// How many operations are under way.
@@ -205,6 +218,7 @@ pub(crate) struct Inner {
     disowned: Arc<Disowned>,
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
+    absences: Absences,
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
     lease_min_ms: AtomicU64,
@@ -212,10 +226,10 @@ pub(crate) struct Inner {
 }
 
 /// What is known of a route, by its name.
-#[derive(Debug)]
 struct RouteState {
-    hold_max: Duration,
+    policy: Arc<Policy>,
     counters: Arc<Counters>,
+    reconciler: Option<Arc<dyn Reconciler>>,
 }
 
 impl Inner {
@@ -240,6 +254,7 @@ impl Inner {
             )),
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
+            absences: Absences::default(),
             given_up: Arc::new(crate::http::problem::given_up()),
             lease_min_ms: AtomicU64::new(LEASE_MS_DEFAULT),
             routes: Mutex::default(),
@@ -254,12 +269,17 @@ impl Inner {
         policy.response_bytes_max = policy.response_bytes_max.min(store_max);
         let lease_ms = as_ms(policy.lease).unsigned_abs().max(1);
         self.lease_min_ms.fetch_min(lease_ms, Ordering::Relaxed);
+        let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let unseen = || RouteState { hold_max: policy.hold_max, counters: Arc::default() };
-        let route = routes.entry(policy.route.clone()).or_insert_with(unseen);
-        route.hold_max = policy.hold_max;
-        let counters = route.counters.clone();
-        (Arc::new(policy), counters)
+        let route = routes
+            .entry(policy.route.clone())
+            .or_insert_with(|| RouteState {
+                policy: policy.clone(),
+                counters: Arc::default(),
+                reconciler: None,
+            });
+        route.policy = policy.clone();
+        (policy, route.counters.clone())
     }
 
     /// The shortest lease that is in use.
@@ -267,9 +287,30 @@ impl Inner {
         Duration::from_millis(self.lease_min_ms.load(Ordering::Relaxed))
     }
 
+    /// Whom to ask about the operations of a route, also in the background.
+    pub(crate) fn learn_reconciler(&self, route: &str, reconciler: Arc<dyn Reconciler>) {
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(route) = routes.get_mut(route) {
+            route.reconciler = Some(reconciler);
+        }
+    }
+
+    /// Who may be asked in the background about the operations of a route.
+    fn background_reconciler(&self, route: &str) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = routes.get(route)?;
+        let reconciler = route
+            .reconciler
+            .clone()
+            .filter(|reconciler| reconciler.asks_by_itself())?;
+        Some((route.policy.clone(), reconciler))
+    }
+
     fn hold_max(&self, route: &str) -> Duration {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
+        routes
+            .get(route)
+            .map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
     }
 
     /// Marks everything that is still held unknown; how many there were.
@@ -302,6 +343,8 @@ pub(crate) struct Ask {
     pub(crate) principal: Principal,
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: Arc<Counters>,
+    /// Whom `recovery = "reconcile"` asks.
+    pub(crate) asking: Option<Asking>,
     /// What `recovery = "fail"` completes an abandoned operation with.
     pub(crate) failure: Arc<Response>,
 }

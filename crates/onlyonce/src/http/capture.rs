@@ -113,7 +113,7 @@ where
 }
 
 /// What the answer says of the record: its proof, its own word, or its status.
-fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
+pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     if head.extensions.get::<NotSent>().is_some() {
         return Keeps::Release;
     }

@@ -15,7 +15,7 @@ use super::Body;
 use super::look_up::look_up;
 use super::problem::Problem;
 use super::service::Story;
-use crate::once::{Counters, Once};
+use crate::once::{Counters, Once, Reconciler};
 use crate::policy::Policy;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -39,9 +39,10 @@ impl Once {
         OnceLayer {
             once: self.clone(),
             rules: Arc::new(Rules {
-                identify: Box::new(move |head| principal_of_caller(head).into()),
+                identify: Arc::new(move |head| principal_of_caller(head).into()),
                 policy,
                 counters,
+                reconciler: None,
             }),
         }
     }
@@ -66,6 +67,22 @@ impl From<Principal> for Who {
 }
 
 impl OnceLayer {
+    /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
+    pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
+        let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
+        self.once
+            .inner
+            .learn_reconciler(&self.rules.policy.route, reconciler.clone());
+        let rules = Rules {
+            reconciler: Some(reconciler),
+            ..(*self.rules).clone()
+        };
+        Self {
+            rules: Arc::new(rules),
+            ..self
+        }
+    }
+
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
     /// would be about. Nothing is executed and nothing changes.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
@@ -93,10 +110,12 @@ impl<S> Layer<S> for OnceLayer {
 }
 
 /// What one layer does with its requests.
+#[derive(Clone)]
 pub(super) struct Rules {
-    pub(super) identify: Box<dyn Fn(&Parts) -> Who + Send + Sync>,
+    pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
     pub(super) counters: Arc<Counters>,
+    pub(super) reconciler: Option<Arc<dyn Reconciler>>,
 }
 
 impl Rules {

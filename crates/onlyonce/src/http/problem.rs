@@ -184,7 +184,10 @@ impl Problem {
 
     pub(crate) fn request_too_slow() -> Self {
         let problem = Self::request_incomplete();
-        Self { status: StatusCode::REQUEST_TIMEOUT, ..problem }
+        Self {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..problem
+        }
     }
 
     /// For a retry.
@@ -434,22 +437,70 @@ pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
 
 /// A sentence for each code, for people who look it up.
 pub const SENTENCES: [(&str, &str); 16] = [
-    ("idempotency_operation_not_found", "Nothing is known of an operation of the caller with this key."),
-    ("idempotency_key_missing", "This operation needs a key; make one per operation."),
-    ("idempotency_key_invalid", "The key is malformed, empty, doubled or too long."),
-    ("idempotency_key_reused", "The key belongs to another request; use a new one for this."),
-    ("idempotency_in_progress", "The first request with this key is still at work; ask again."),
-    ("idempotency_outcome_unknown", "It may have been executed and nobody knows; it is not run again."),
-    ("idempotency_response_unavailable", "It was executed, and its answer was not kept."),
-    ("idempotency_store_unavailable", "The record of the key cannot be reached; nothing was executed."),
-    ("principal_unclear", "Who is asking cannot be told, so the key belongs to nobody."),
-    ("principal_missing", "A key needs a caller to belong to; send credentials."),
-    ("request_too_large", "The body is larger than the operation takes; the key is free."),
-    ("request_incomplete", "The body ended early or came too slowly; the key is free."),
-    ("overloaded", "Too much is under way; nothing was executed, try again."),
-    ("upstream_unreachable", "The request never reached the service; nothing was executed."),
-    ("upstream_failed", "The service did not answer a request that had no key."),
-    ("upstream_timeout", "The service did not answer in time a request that had no key."),
+    (
+        "idempotency_operation_not_found",
+        "Nothing is known of an operation of the caller with this key.",
+    ),
+    (
+        "idempotency_key_missing",
+        "This operation needs a key; make one per operation.",
+    ),
+    (
+        "idempotency_key_invalid",
+        "The key is malformed, empty, doubled or too long.",
+    ),
+    (
+        "idempotency_key_reused",
+        "The key belongs to another request; use a new one for this.",
+    ),
+    (
+        "idempotency_in_progress",
+        "The first request with this key is still at work; ask again.",
+    ),
+    (
+        "idempotency_outcome_unknown",
+        "It may have been executed and nobody knows; it is not run again.",
+    ),
+    (
+        "idempotency_response_unavailable",
+        "It was executed, and its answer was not kept.",
+    ),
+    (
+        "idempotency_store_unavailable",
+        "The record of the key cannot be reached; nothing was executed.",
+    ),
+    (
+        "principal_unclear",
+        "Who is asking cannot be told, so the key belongs to nobody.",
+    ),
+    (
+        "principal_missing",
+        "A key needs a caller to belong to; send credentials.",
+    ),
+    (
+        "request_too_large",
+        "The body is larger than the operation takes; the key is free.",
+    ),
+    (
+        "request_incomplete",
+        "The body ended early or came too slowly; the key is free.",
+    ),
+    (
+        "overloaded",
+        "Too much is under way; nothing was executed, try again.",
+    ),
+    (
+        "upstream_unreachable",
+        "The request never reached the service; nothing was executed.",
+    ),
+    (
+        "upstream_failed",
+        "The service did not answer a request that had no key.",
+    ),
+    (
+        "upstream_timeout",
+        "The service did not answer in time a request that had no key.",
+    ),
 ];
 
 /// Where a service tells what it promises about keys.

@@ -47,12 +47,7 @@ where
     whole.unwrap_or_else(|_| Err(Problem::request_too_slow()))
 }
 
-async fn read_whole<B>(
-    once: &Once,
-    rules: &Rules,
-    head: &Parts,
-    body: B,
-) -> Result<Whole, Problem>
+async fn read_whole<B>(once: &Once, rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,

@@ -14,8 +14,8 @@ use super::problem::{self, Problem};
 use super::request::{self, Whole};
 use crate::fingerprint::Fingerprint;
 use crate::key::{self, Key};
-use crate::once::{Ask, Ended, Once, Refusal};
-use crate::policy::{InFlight, KeyNeed, Policy};
+use crate::once::{Ask, Asking, Ended, Once, Refusal};
+use crate::policy::{InFlight, KeyNeed, Mode, Policy};
 use crate::record::KeyText;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -46,6 +46,9 @@ where
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
             return self.forward(head, Body::new(body)).await;
+        }
+        if policy.mode == Mode::Observe {
+            return self.observe(head, body).await;
         }
         let early = match key_of_head(&policy, &head) {
             Ok(Early::NoKey) => return self.forward(head, Body::new(body)).await,
@@ -84,12 +87,24 @@ where
     }
 
     /// As if there were no layer.
-    async fn forward(mut self, head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
+    pub(super) async fn forward(
+        mut self,
+        head: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, S::Error> {
         let response = self.inner.call(Request::from_parts(head, body)).await?;
         Ok(response.map(Body::new))
     }
 
-    fn ask(
+    fn asking(&self, head: &Parts) -> Option<Asking> {
+        let reconciler = self.rules.reconciler.clone()?;
+        Some(Asking {
+            reconciler,
+            headers: head.headers.clone(),
+        })
+    }
+
+    pub(super) fn ask(
         &self,
         policy: &Arc<Policy>,
         head: &Parts,
@@ -104,13 +119,14 @@ where
             principal: *who,
             policy: policy.clone(),
             counters: self.rules.counters.clone(),
+            asking: self.asking(head),
             failure: Arc::new(problem::failed(policy)),
         }
     }
 }
 
 /// What the head alone tells of the key.
-enum Early {
+pub(super) enum Early {
     /// This is it.
     Key(Key),
     /// There is none, and none is needed.
@@ -119,7 +135,7 @@ enum Early {
     InBody,
 }
 
-fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
+pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
     if policy.key_from.iter().any(key::KeySource::needs_body) {
         return Ok(Early::InBody);
     }
@@ -131,7 +147,7 @@ fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
     }
 }
 
-fn key_of_body(
+pub(super) fn key_of_body(
     early: Early,
     policy: &Policy,
     head: &Parts,

@@ -82,9 +82,8 @@ impl Inner {
                 Err(Refusal::Replay(response))
             }
             Decision::Reused => Err(Refusal::Reused),
-            Decision::Unknown { since } | Decision::Reconcile { since } => {
-                Err(Refusal::Unknown { since })
-            }
+            Decision::Unknown { since } => Err(Refusal::Unknown { since }),
+            Decision::Reconcile { since } => self.reconcile(ask, seen, since).await,
             Decision::Release(write) => self.clear(ask, *write).await,
             Decision::Fail(_) => {
                 let record = seen.record.as_ref();
@@ -103,7 +102,7 @@ impl Inner {
     }
 
     /// Writes for a record that is nobody's; the next round sees what became of it.
-    async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
+    pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
         swap.map(drop).map_err(|fault| self.no_answer(ask, fault))
     }

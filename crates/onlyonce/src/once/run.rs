@@ -139,6 +139,7 @@ impl Operation {
             failure: Arc::new(failed(&policy)),
             policy,
             counters,
+            asking: None,
         })
     }
 }
