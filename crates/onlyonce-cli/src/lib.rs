@@ -1,0 +1,3 @@
+//! What the command `onlyonce` is made of.
+
+pub mod config;
