@@ -1,5 +1,3 @@
 //! The commands of `onlyonce`, one module each.
 
 pub mod config;
-pub mod exit;
-pub mod serve;

@@ -2,5 +2,3 @@
 
 pub mod commands;
 pub mod config;
-pub mod demo;
-pub mod gateway;

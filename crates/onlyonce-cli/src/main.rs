@@ -5,8 +5,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlyonce_cli::commands::config::ConfigCommand;
-use onlyonce_cli::commands::serve::Serve;
-use onlyonce_cli::demo::Demo;
 
 /// Make the second request harmless.
 ///
@@ -21,8 +19,6 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(Demo),
-    Serve(Serve),
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -30,8 +26,6 @@ enum Command {
 
 fn main() -> io::Result<ExitCode> {
     match Cli::parse().command {
-        Command::Demo(demo) => Ok(demo.run()),
-        Command::Serve(serve) => Ok(serve.run()),
         Command::Config(command) => command.run(),
     }
 }

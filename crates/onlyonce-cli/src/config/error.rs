@@ -129,6 +129,8 @@ pub(super) fn notes(remarks: Remarks, text: &str, file: &Path) -> Vec<Note> {
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(at)];
     let line = before.rsplit('\n').next().unwrap_or_default();
+    // No editor counts the mark that some of them put first.
+    let line = line.trim_start_matches('\u{feff}');
     (1 + before.matches('\n').count(), 1 + line.chars().count())
 }
 
@@ -144,5 +146,6 @@ mod tests {
         assert_eq!(place(text, text.find('#').unwrap()), (2, 9));
         assert_eq!(place(text, 7), (2, 1), "inside a character");
         assert_eq!(place(text, 999), (3, 1));
+        assert_eq!(place("\u{feff}a = 1", 3), (1, 1), "after a byte order mark");
     }
 }

@@ -54,7 +54,11 @@ impl Match {
             (Some(mine), Some(others)) => mine.covers(others),
             (Some(_), None) => false,
         };
-        paths && method.map_or(self.methods.is_none(), |method| self.has_method(method))
+        let methods = match method {
+            Some(method) => self.has_method(method),
+            None => self.methods.is_none(),
+        };
+        paths && methods
     }
 
     fn has_method(&self, method: &Method) -> bool {
@@ -95,6 +99,8 @@ pub(super) fn guarded_method(text: &str) -> Result<Method, MethodError> {
     let upper = text.to_ascii_uppercase();
     match Method::from_bytes(text.as_bytes()) {
         Err(_) => Err(MethodError::NoMethod(text.into())),
+        // HTTP would allow a method of this name; here it stands for all of them, and alone.
+        Ok(_) if text.contains('*') => Err(MethodError::NoMethod(text.into())),
         Ok(_) if SAFE.contains(&upper.as_str()) => Err(MethodError::Safe(upper)),
         // Methods are case-sensitive: `post` would never match anything.
         Ok(_) if upper != text => Err(MethodError::Case(upper)),

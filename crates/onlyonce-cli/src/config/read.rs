@@ -21,6 +21,7 @@ pub(super) fn read(text: &str, env: Env<'_>) -> Result<(Config, Remarks), Remark
     let mut wrong = Remarks::default();
     let mut top = Top::default();
     wrong.gather(each(table.get_ref(), &TOP, env, |field| top.set(field)));
+    wrong.gather(top.check_admin());
     let policy = wrong.gather(top.policy()).unwrap_or_default();
     let drafts = wrong.gather(top.drafts(&policy)).unwrap_or_default();
     // What contradicts what is known only once everything is.
@@ -82,6 +83,12 @@ impl<'a> Top<'a> {
         Ok(())
     }
 
+    fn check_admin(&self) -> Result<(), Remark> {
+        let at = self.admin.map_or(0, |field| field.at);
+        let checked = self.config.check_admin();
+        checked.map_err(|error| Remark::new(at, error.to_string()))
+    }
+
     fn policy(&self) -> Result<Rules, Remarks> {
         let mut rules = Rules::default();
         if let Some(field) = self.policy {
@@ -108,20 +115,10 @@ impl<'a> Top<'a> {
             .into_iter()
             .filter_map(|draft| wrong.gather(draft.route()))
             .collect();
-        wrong.gather(
-            self.config
-                .check_admin()
-                .map_err(|error| self.about_admin(&error)),
-        );
         wrong.none()?;
         self.config.routes = routes;
         self.config.fallback = fallback.unwrap_or(self.config.fallback);
         Ok((self.config, self.odd))
-    }
-
-    fn about_admin(&self, error: &dyn std::error::Error) -> Remark {
-        let at = self.admin.map_or(0, |field| field.at);
-        Remark::new(at, error.to_string())
     }
 }
 
@@ -135,6 +132,7 @@ pub(super) struct Draft {
 
 impl Draft {
     fn read(table: Field<'_>, policy: &Rules) -> Result<Self, Remarks> {
+        table.table()?;
         let (mut wrong, mut fields) = (Remarks::default(), Vec::new());
         wrong.gather(table.each(&ROUTE, |field| {
             fields.push(field);

@@ -175,7 +175,6 @@ pub enum AskError {
 mod tests {
     use super::*;
 
-    // R102
     #[test]
     fn a_key_never_reaches_out_of_its_place() {
         let ask: Ask = "GET /charges/{key}?again={key}".parse().unwrap();

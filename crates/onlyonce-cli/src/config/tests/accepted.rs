@@ -177,7 +177,6 @@ fn a_route_says_what_only_the_gateway_needs() {
     assert_eq!(route.policy.mode, Mode::Observe);
 }
 
-// R102
 #[test]
 fn each_recovery_has_its_details() {
     let config = good(

@@ -153,6 +153,16 @@ fn values_are_told_what_they_may_be() {
             "route = [5]",
             "`route` is a list of tables, each begun by [[route]]; this is a number",
         ),
+    ];
+    for (text, expected) in cases {
+        let complaint = complaint(text);
+        assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
+    }
+}
+
+#[test]
+fn rules_are_told_what_they_may_be() {
+    let cases = [
         (
             "policy.key = \"requierd\"",
             "`key` is \"optional\" or \"required\", not \"requierd\"; did you mean \"required\"?",
