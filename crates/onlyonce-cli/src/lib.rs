@@ -2,3 +2,5 @@
 
 pub mod commands;
 pub mod config;
+pub mod demo;
+pub mod gateway;

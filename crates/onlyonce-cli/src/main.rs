@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlyonce_cli::commands::config::ConfigCommand;
+use onlyonce_cli::commands::serve::Serve;
+use onlyonce_cli::demo::Demo;
 
 /// Make the second request harmless.
 ///
@@ -19,6 +21,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(Demo),
+    Serve(Serve),
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -26,6 +30,8 @@ enum Command {
 
 fn main() -> io::Result<ExitCode> {
     match Cli::parse().command {
+        Command::Demo(demo) => Ok(demo.run()),
+        Command::Serve(serve) => Ok(serve.run()),
         Command::Config(command) => command.run(),
     }
 }
