@@ -7,6 +7,7 @@ mod headers;
 mod listen;
 mod metrics;
 mod principal;
+mod reconcile;
 mod tls;
 mod upstream;
 mod well_known;

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use super::forward::Forward;
 use super::principal::identify;
+use super::reconcile::Asker;
 use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
@@ -123,6 +124,14 @@ fn guard(
         move |head: &_| identify(&rule, anonymous, head),
         route.policy.clone(),
     );
+    let layer = match &route.reconcile {
+        Some(rule) => layer.with_reconciler(Asker::new(
+            route,
+            rule.clone(),
+            Arc::new(Upstream::new(uri)?),
+        )),
+        None => layer,
+    };
     let service = layer.layer(forward);
     Ok(Guard {
         matching: route.matching.clone(),

@@ -76,6 +76,11 @@ impl Upstream {
         })
     }
 
+    /// Its host and port, as they were given.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
     /// and only then another one is tried.
     pub(super) async fn send(
