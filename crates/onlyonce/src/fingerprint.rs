@@ -1,14 +1,211 @@
-//! placeholder
-#![expect(missing_docs, reason = "the values come next")]
+//! Fingerprints: whether two requests with one key are the same request.
+//!
+//! 1. A fingerprint has two digests: `raw`, of the body's bytes as sent, and `canonical`, of what they mean.
+//! 2. Equal raw digests are a match in every version. Else canonical ones of the same version are compared.
+//! 3. Both cover method, path (after [`normal_path`]), query as sent (empty is none), media type without its
+//!    parameters and content coding. No other header counts.
+//! 4. JSON (`application/json`, `…+json`): members in any order, whitespace and escapes in any spelling; numbers
+//!    are exact decimals, never doubles; array order counts. Doubled member names, bad UTF-8, lone surrogates,
+//!    nesting deeper than 64, exponents beyond 64 bits and anything malformed fall back to the raw bytes.
+//! 5. Url-encoded forms: decoded, in any order of names; the order of repeats counts.
+//! 6. `multipart/form-data`: by parts, whatever the boundary; anything unusual falls back to the raw bytes.
+//! 7. Everything else, and every body with a content coding, is compared as bytes.
+//!
+//! ```
+//! use onlyonce::fingerprint::{Fingerprint, FingerprintRules, Subject};
+//!
+//! let of = |body: &str| {
+//!     let subject = Subject {
+//!         method: "POST",
+//!         path: "/charges",
+//!         query: None,
+//!         content_type: Some(b"application/json"),
+//!         content_encoding: None,
+//!         body: body.as_bytes(),
+//!     };
+//!     Fingerprint::of(&FingerprintRules::default(), &subject)
+//! };
+//! let stored = of(r#"{"amount": 10, "currency": "usd"}"#);
+//! assert!(stored.matches(&of(r#"{"currency":"usd","amount":1e1}"#)));
+//! assert!(!stored.matches(&of(r#"{"currency":"usd","amount":11}"#)));
+//! ```
+
+mod rules;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use ctutils::CtEq;
+use sha2::{Digest as _, Sha256};
+
+use crate::body::{self, Kind, Odd};
+use crate::scope::normal_path;
+
+pub use crate::pointer::{Pointer, PointerError};
+pub use rules::{FingerprintMode, FingerprintRules};
+
+/// A whole SHA-256 digest, never cut.
 pub type Digest = [u8; 32];
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+
+/// What two requests with one key must have in common. Compare requests by [`matches`](Self::matches);
+/// `==` is for records.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
+    /// The rule that `canonical` was made by, or [`Fingerprint::NONE`].
     pub version: u8,
+    /// The digest of what the request means.
     pub canonical: Digest,
+    /// The digest of the request's bytes.
     pub raw: Digest,
 }
+
 impl Fingerprint {
-    pub fn matches(&self, o: &Self) -> bool {
-        self.raw == o.raw || self.canonical == o.canonical
+    /// Requests are not compared at all.
+    pub const NONE: u8 = 0;
+    /// The canonical form that this code makes.
+    pub const VERSION: u8 = 1;
+
+    /// Both digests of a request.
+    pub fn of(rules: &FingerprintRules, subject: &Subject<'_>) -> Self {
+        Self::with_raw(Self::raw_digest(subject), rules, subject)
+    }
+
+    /// The digest of the bytes as sent. What it is made of is fixed for ever, whatever the version.
+    pub fn raw_digest(subject: &Subject<'_>) -> Digest {
+        let mut hasher = subject.hasher(b"onlyonce raw\0");
+        hasher.update(subject.body);
+        hasher.finalize().into()
+    }
+
+    /// The fingerprint of a request whose raw digest is known, and did not match.
+    pub fn with_raw(raw: Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> Self {
+        match rules.mode {
+            FingerprintMode::Auto => Self {
+                version: Self::VERSION,
+                canonical: canonical(&raw, rules, subject),
+                raw,
+            },
+            FingerprintMode::Raw => Self {
+                version: Self::VERSION,
+                canonical: raw,
+                raw,
+            },
+            FingerprintMode::None => Self {
+                version: Self::NONE,
+                canonical: raw,
+                raw,
+            },
+        }
+    }
+
+    /// Whether a request that is `asked` now is the one whose fingerprint `self` was stored.
+    ///
+    /// Equal raw digests match; canonical ones are compared if both are of one version; and where
+    /// either side has [`NONE`](Self::NONE), everything matches. Takes the same time wherever digests differ.
+    pub fn matches(&self, asked: &Self) -> bool {
+        let is_raw = self.raw.ct_eq(&asked.raw);
+        let is_canonical =
+            self.canonical.ct_eq(&asked.canonical) & self.version.ct_eq(&asked.version);
+        let is_uncompared = self.version.ct_eq(&Self::NONE) | asked.version.ct_eq(&Self::NONE);
+        (is_raw | is_canonical | is_uncompared).to_bool()
     }
 }
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fingerprint")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The parts of a request that count, each as sent.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The request method.
+    pub method: &'a str,
+    /// The path, without the query.
+    pub path: &'a str,
+    /// What follows the question mark.
+    pub query: Option<&'a str>,
+    /// The `Content-Type` field.
+    pub content_type: Option<&'a [u8]>,
+    /// The `Content-Encoding` field. A body with any coding but `identity` is compared as bytes.
+    pub content_encoding: Option<&'a [u8]>,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+impl Subject<'_> {
+    /// A hasher that has taken everything but the body, all of it length-prefixed.
+    fn hasher(&self, domain: &[u8]) -> Sha256 {
+        let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
+        head.extend_from_slice(domain);
+        body::put(&mut head, self.method.as_bytes());
+        body::put(&mut head, normal_path(self.path).as_bytes());
+        body::put_optional(
+            &mut head,
+            self.query
+                .filter(|query| !query.is_empty())
+                .map(str::as_bytes),
+        );
+        body::put_optional(
+            &mut head,
+            self.content_type.map(body::media_type).as_deref(),
+        );
+        body::put_optional(&mut head, body::coding(self.content_encoding).as_deref());
+        Sha256::new_with_prefix(head)
+    }
+}
+
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
+fn canonical(raw: &Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> Digest {
+    let mut hasher = subject.hasher(b"onlyonce canonical\0");
+    let (form, bytes) = match meaning(rules, subject) {
+        Ok((form, bytes)) => (form, Cow::Owned(bytes)),
+        Err(Odd) => (Form::Raw, Cow::Borrowed(&raw[..])),
+    };
+    hasher.update([Fingerprint::VERSION, form as u8]);
+    hasher.update(bytes);
+    hasher.finalize().into()
+}
+
+/// The body's canonical bytes, if it can be compared by meaning.
+fn meaning(rules: &FingerprintRules, subject: &Subject<'_>) -> Result<(Form, Vec<u8>), Odd> {
+    let content_type = subject
+        .content_type
+        .filter(|_| body::coding(subject.content_encoding).is_none());
+    let bytes = subject.body;
+    match Kind::of(content_type.ok_or(Odd)?) {
+        Kind::Json => Ok((
+            Form::Json,
+            body::json::canonical(bytes, &rules.include, &rules.exclude)?,
+        )),
+        Kind::Form => Ok((Form::Fields, body::form::canonical(bytes)?)),
+        Kind::Multipart(boundary) => {
+            Ok((Form::Parts, body::multipart::canonical(bytes, boundary)?))
+        }
+        Kind::Opaque => Err(Odd),
+    }
+}
+
+// Hashed before the body, so that a body's meaning and its bytes can never be taken for each other.
+#[derive(Clone, Copy)]
+enum Form {
+    Raw = 0,
+    Json = 1,
+    Fields = 2,
+    Parts = 3,
+}
+
+const HEAD_BYTES_USUAL: usize = 192;
+
+#[cfg(test)]
+mod tests;

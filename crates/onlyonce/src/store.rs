@@ -14,6 +14,8 @@
 //! [`cas`] says what each write makes of a record, for stores that hold records in memory.
 
 pub mod cas;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "sqlite")]

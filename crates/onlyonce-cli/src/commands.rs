@@ -1,0 +1,3 @@
+//! The commands of `onlyonce`, one module each.
+
+pub mod config;

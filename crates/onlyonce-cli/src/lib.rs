@@ -1,0 +1,4 @@
+//! What the command `onlyonce` is made of.
+
+pub mod commands;
+pub mod config;

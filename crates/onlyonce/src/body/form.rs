@@ -1,0 +1,220 @@
+//! Url-encoded forms and queries.
+
+use std::borrow::Cow;
+
+use super::{Odd, put, put_optional};
+use crate::hex;
+
+/// The form's fields, decoded and stably sorted by name.
+///
+/// A field without `=` is not one with an empty value, and an empty field is kept: readers differ there.
+pub(crate) fn canonical(body: &[u8]) -> Result<Vec<u8>, Odd> {
+    let mut fields = fields(body)
+        .map(Field::decoded)
+        .collect::<Result<Vec<_>, Odd>>()?;
+    fields.sort_by(|one, two| one.0.cmp(&two.0));
+    let mut out = Vec::with_capacity(2 * body.len());
+    for (name, value) in &fields {
+        put(&mut out, name);
+        put_optional(&mut out, value.as_deref());
+    }
+    Ok(out)
+}
+
+/// The decoded values of every field or parameter with this name, in order.
+pub(crate) fn values<'a>(
+    text: &'a [u8],
+    name: &str,
+) -> impl Iterator<Item = Result<Cow<'a, [u8]>, Odd>> {
+    let named =
+        move |field: &Field<'_>| decode(field.name).is_ok_and(|found| found == name.as_bytes());
+    fields(text)
+        .filter(named)
+        .map(|field| decode(field.value.unwrap_or_default()))
+}
+
+struct Field<'a> {
+    name: &'a [u8],
+    value: Option<&'a [u8]>,
+}
+
+type Decoded<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
+
+impl<'a> Field<'a> {
+    fn decoded(self) -> Result<Decoded<'a>, Odd> {
+        Ok((decode(self.name)?, self.value.map(decode).transpose()?))
+    }
+}
+
+fn fields(text: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    text.split(|byte| *byte == b'&')
+        .map(|field| match memchr::memchr(b'=', field) {
+            Some(at) => Field {
+                name: &field[..at],
+                value: Some(&field[at + 1..]),
+            },
+            None => Field {
+                name: field,
+                value: None,
+            },
+        })
+}
+
+/// Bytes, not text: `%FE` and `%FF` must not meet in one replacement character.
+fn decode(text: &[u8]) -> Result<Cow<'_, [u8]>, Odd> {
+    if memchr::memchr2(b'%', b'+', text).is_none() {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        rest = match (first, after) {
+            (b'+', _) => plain(&mut bytes, b' ', after),
+            (b'%', [high, low, after @ ..]) => {
+                plain(&mut bytes, hex::pair(*high, *low).ok_or(Odd)?, after)
+            }
+            (b'%', _) => return Err(Odd),
+            _ => plain(&mut bytes, *first, after),
+        };
+    }
+    Ok(Cow::Owned(bytes))
+}
+
+fn plain<'a>(bytes: &mut Vec<u8>, byte: u8, after: &'a [u8]) -> &'a [u8] {
+    bytes.push(byte);
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    // R44: FPR-25
+    #[test]
+    fn fields_are_sorted_by_name_and_repeats_keep_their_order() {
+        let form = |text: &str| canonical(text.as_bytes()).unwrap();
+        assert_eq!(
+            form("amount=1000&currency=usd"),
+            form("currency=usd&amount=1000")
+        );
+        assert_eq!(form("a=1&b=2&a=3"), form("b=2&a=1&a=3"));
+        assert_ne!(form("a=1&a=3"), form("a=3&a=1"));
+    }
+
+    // R44
+    #[test]
+    fn spellings_of_one_value_are_equal() {
+        let form = |text: &str| canonical(text.as_bytes()).unwrap();
+        assert_eq!(form("a%62=c+d"), form("ab=%63%20d"));
+        assert_eq!(form("%c3%a9=1"), form("é=1"));
+    }
+
+    // R44, threat G14
+    #[test]
+    fn different_forms_never_meet() {
+        let forms = [
+            "", "&", "a", "a=", "a=1", "a=1&", "a=%26b=2", "a=1&b=2", "a=%FE", "a=%FF", "a==",
+            "%3D=1",
+        ];
+        for (at, one) in forms.iter().enumerate() {
+            for two in &forms[at + 1..] {
+                assert_ne!(
+                    canonical(one.as_bytes()),
+                    canonical(two.as_bytes()),
+                    "{one} {two}"
+                );
+            }
+        }
+    }
+
+    // threat G14
+    #[test]
+    fn a_broken_percent_sequence_is_odd() {
+        for text in ["a=%", "a=%4", "a=%zz", "%=1", "a=1&b=%+1"] {
+            assert_eq!(canonical(text.as_bytes()), Err(Odd), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_decoded_name() {
+        let found = |text: &'static str| values(text.as_bytes(), "a b").collect::<Vec<_>>();
+        assert_eq!(
+            found("x=1&a+b=%31&a%20b&c=%"),
+            [Ok(Cow::from(&b"1"[..])), Ok(Cow::from(&b""[..]))]
+        );
+        assert_eq!(found("a+b=%"), [Err(Odd)]);
+        assert_eq!(found("a=b"), []);
+    }
+
+    type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn pairs() -> impl Strategy<Value = Pairs> {
+        let text = || {
+            vec(
+                prop_oneof![
+                    Just(b'a'),
+                    Just(b'&'),
+                    Just(b'='),
+                    Just(b'+'),
+                    Just(b'%'),
+                    any::<u8>()
+                ],
+                0..3,
+            )
+        };
+        vec((text(), text()), 0..5)
+    }
+
+    /// Each byte plain, as `+`, or as a percent sequence of either case, as `choices` says.
+    fn rendered(pairs: &Pairs, choices: &[u8]) -> String {
+        let mut choices = choices.iter().cycle();
+        let mut text = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| spelled(*byte, *choices.next().unwrap()))
+                .collect::<String>()
+        };
+        let fields: Vec<String> = pairs
+            .iter()
+            .map(|(name, value)| format!("{}={}", text(name), text(value)))
+            .collect();
+        fields.join("&")
+    }
+
+    fn spelled(byte: u8, choice: u8) -> String {
+        match choice % 3 {
+            0 if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+            0 if byte == b' ' => "+".into(),
+            1 => format!("%{byte:02x}"),
+            _ => format!("%{byte:02X}"),
+        }
+    }
+
+    fn sorted(mut pairs: Pairs) -> Pairs {
+        pairs.sort_by(|one, two| one.0.cmp(&two.0));
+        pairs
+    }
+
+    proptest! {
+        // R44, threat G14
+        #[test]
+        fn forms_are_equal_exactly_when_their_fields_are(one in pairs(), two in pairs(), choices in vec(any::<u8>(), 1..9)) {
+            let [first, again, second] = [(&one, &choices[..]), (&one, &[0]), (&two, &[0])]
+                .map(|(pairs, choices)| canonical(rendered(pairs, choices).as_bytes()).unwrap());
+            prop_assert_eq!(&first, &again);
+            // An empty list is written as one empty field, but never as a field with a sign.
+            prop_assert_eq!(first == second, sorted(one) == sorted(two));
+        }
+
+        // R44
+        #[test]
+        fn order_counts_only_among_repeats(pairs in pairs()) {
+            let moved = sorted(pairs.clone());
+            let [one, two] = [pairs, moved].map(|pairs| canonical(rendered(&pairs, &[0]).as_bytes()));
+            prop_assert_eq!(one, two);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Requests that are the same, and those that are not.
+
+use super::*;
+
+const JSON: Subject<'_> = Subject {
+    method: "POST",
+    path: "/t",
+    query: None,
+    content_type: Some(b"application/json"),
+    content_encoding: None,
+    body: br#"{"amount":7998,"currency":"usd"}"#,
+};
+
+// R34: FPR-01, FPR-17, SCP-22
+#[test]
+fn every_part_of_a_request_counts() {
+    let others = [
+        Subject {
+            method: "PATCH",
+            ..JSON
+        },
+        Subject {
+            path: "/t/",
+            ..JSON
+        },
+        Subject {
+            query: Some("a=1&b=2"),
+            ..JSON
+        },
+        Subject {
+            query: Some("b=2&a=1"),
+            ..JSON
+        },
+        Subject {
+            content_type: Some(b"text/plain"),
+            ..JSON
+        },
+        Subject {
+            content_type: Some(b"application/vnd.x+json"),
+            ..JSON
+        },
+        Subject {
+            content_type: None,
+            ..JSON
+        },
+        Subject {
+            content_encoding: Some(b"gzip"),
+            ..JSON
+        },
+        Subject {
+            body: br#"{"amount":9999,"currency":"usd"}"#,
+            ..JSON
+        },
+        Subject { body: b"", ..JSON },
+    ];
+    for rules in [auto(), raw()] {
+        let prints = [JSON]
+            .iter()
+            .chain(&others)
+            .map(|subject| Fingerprint::of(&rules, subject))
+            .collect::<Vec<_>>();
+        for (at, one) in prints.iter().enumerate() {
+            assert!(prints[at + 1..].iter().all(|two| !one.matches(two)), "{at}");
+        }
+    }
+}
+
+// R34, R37, R42: FPR-05, FPR-18, SCP-21, SCP-25. threat G12
+#[test]
+fn spellings_of_one_request_match() {
+    let same = [
+        Subject {
+            path: "/%74",
+            ..JSON
+        },
+        Subject {
+            query: Some(""),
+            ..JSON
+        },
+        Subject {
+            content_type: Some(b"Application/JSON; charset=utf-8"),
+            ..JSON
+        },
+        Subject {
+            content_encoding: Some(b"identity"),
+            ..JSON
+        },
+    ];
+    for subject in same {
+        assert!(matches(&auto(), &JSON, &subject), "{subject:?}");
+        assert!(matches(&raw(), &JSON, &subject), "{subject:?}");
+    }
+    let pretty = Subject {
+        body: b"{ \"currency\": \"usd\",\n \"amount\": 7998.00 }",
+        ..JSON
+    };
+    assert!(matches(&auto(), &JSON, &pretty));
+}
+
+// R36: FPR-06
+#[test]
+fn raw_mode_compares_bytes() {
+    let spaced = Subject {
+        body: br#"{"amount": 7998,"currency":"usd"}"#,
+        ..JSON
+    };
+    assert!(matches(&raw(), &JSON, &JSON));
+    assert!(!matches(&raw(), &JSON, &spaced));
+}
+
+// R37, R38, R39, R40: FPR-07, FPR-09, FPR-10, FPR-11, FPR-13, FPR-14, FPR-15, FPR-19. threat G14
+#[test]
+fn json_is_compared_by_its_value() {
+    let cases = [
+        (r#"{"a":10}"#, r#"{"a":10.0}"#, true),
+        (r#"{"a":10}"#, r#"{"a":1e1}"#, true),
+        (
+            r#"{"a":0.1}"#,
+            r#"{"a":0.1000000000000000055511151231257827}"#,
+            false,
+        ),
+        (
+            r#"{"a":9007199254740993}"#,
+            r#"{"a":9007199254740992}"#,
+            false,
+        ),
+        (r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#, true),
+        ("{\"a\":\"\u{e9}\"}", "{\"a\":\"e\u{301}\"}", false),
+        ("[1,2]", "[2,1]", false),
+        (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
+        (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, true),
+        (r#"{"a":1,"a":2}"#, r#"{"a":1, "a":2}"#, false),
+        (r#"{"a":null}"#, "{}", false),
+        ("{oops", "{oops", true),
+        ("{oops", "{oops ", false),
+    ];
+    for (one, two, is_same) in cases {
+        let [one, two] = [one, two].map(|body| Subject {
+            body: body.as_bytes(),
+            ..JSON
+        });
+        assert_eq!(matches(&auto(), &one, &two), is_same, "{one:?} {two:?}");
+    }
+}
+
+// R39, threat G14
+#[test]
+fn bytes_and_meaning_never_meet() {
+    let meant = body::json::canonical(JSON.body, &[], &[]).unwrap();
+    let spelled = Subject {
+        body: &meant,
+        ..JSON
+    };
+    assert!(
+        !matches(&auto(), &JSON, &spelled),
+        "the canonical bytes, sent as a body"
+    );
+    let one = Fingerprint::of(&auto(), &JSON);
+    assert!(one.canonical != one.raw && Fingerprint::of(&raw(), &JSON).canonical == one.raw);
+    let odd = Fingerprint::of(&auto(), &Subject { body: b"{", ..JSON });
+    assert_ne!(odd.canonical, odd.raw);
+}
+
+// R41: FPR-27
+#[test]
+fn pointers_choose_what_counts_in_json_and_nowhere_else() {
+    let rules = FingerprintRules {
+        exclude: vec!["/ts".parse().unwrap()],
+        ..auto()
+    };
+    let [one, two] =
+        [br#"{"amount":1,"ts":1}"#, br#"{"amount":1,"ts":2}"#].map(|body| Subject { body, ..JSON });
+    assert!(matches(&rules, &one, &two));
+    assert!(!matches(&auto(), &one, &two));
+    let [one, two] = [one, two].map(|subject| Subject {
+        content_type: Some(b"text/plain"),
+        ..subject
+    });
+    assert!(!matches(&rules, &one, &two));
+}
+
+// R43: FPR-23
+#[test]
+fn multipart_is_compared_by_parts() {
+    let [one, two, broken] = ["a", "b", "c"].map(|boundary| {
+        let body = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=x\r\n\r\n1\r\n--{boundary}--\r\n"
+        );
+        (format!("multipart/form-data; boundary={boundary}"), body)
+    });
+    let of = |content_type: &str, body: &str| {
+        Fingerprint::of(
+            &auto(),
+            &Subject {
+                content_type: Some(content_type.as_bytes()),
+                body: body.as_bytes(),
+                ..JSON
+            },
+        )
+    };
+    assert!(of(&one.0, &one.1).matches(&of(&two.0, &two.1)));
+    assert!(!of(&one.0, &one.1).matches(&of(&one.0, &broken.1)));
+    assert!(of(&one.0, &broken.1).matches(&of(&one.0, &broken.1)));
+}
+
+// R44: FPR-25
+#[test]
+fn forms_are_compared_by_fields() {
+    let form = |body| Subject {
+        content_type: Some(b"application/x-www-form-urlencoded"),
+        body,
+        ..JSON
+    };
+    assert!(matches(
+        &auto(),
+        &form(b"amount=1000&currency=usd"),
+        &form(b"currency=usd&amount=1000")
+    ));
+    assert!(!matches(&auto(), &form(b"a=1&a=2"), &form(b"a=2&a=1")));
+    assert!(!matches(&auto(), &form(b"a=%"), &form(b"a=%25")));
+}
+
+// R34: FPR-34
+#[test]
+fn a_body_with_a_content_coding_is_compared_as_bytes() {
+    let coded = Subject {
+        content_encoding: Some(b"br"),
+        ..JSON
+    };
+    let spaced = Subject {
+        body: br#"{"amount":7998, "currency":"usd"}"#,
+        ..coded
+    };
+    assert!(matches(&auto(), &coded, &coded));
+    assert!(!matches(&auto(), &coded, &spaced));
+}
+
+// R46: FPR-29
+#[test]
+fn without_fingerprints_everything_matches() {
+    let none = FingerprintRules {
+        mode: FingerprintMode::None,
+        ..auto()
+    };
+    let other = Subject {
+        body: b"[]",
+        ..JSON
+    };
+    assert!(matches(&none, &JSON, &other));
+    let [stored, asked] = [
+        Fingerprint::of(&none, &JSON),
+        Fingerprint::of(&auto(), &other),
+    ];
+    assert!(stored.matches(&asked) && asked.matches(&stored));
+    assert_eq!(stored.version, Fingerprint::NONE);
+    assert_ne!(
+        stored.canonical,
+        Fingerprint::of(&none, &other).canonical,
+        "a key made from it is not a constant"
+    );
+}
+
+// R35
+#[test]
+fn another_version_is_compared_by_its_bytes() {
+    let old = |subject| Fingerprint {
+        version: 77,
+        ..Fingerprint::of(&auto(), subject)
+    };
+    let spaced = Subject {
+        body: br#"{"amount": 7998,"currency":"usd"}"#,
+        ..JSON
+    };
+    assert!(old(&JSON).matches(&Fingerprint::of(&auto(), &JSON)));
+    assert!(!old(&JSON).matches(&Fingerprint::of(&auto(), &spaced)));
+    assert!(!Fingerprint::of(&auto(), &spaced).matches(&old(&JSON)));
+}
+
+// R34, R36, R47, threat G15
+#[test]
+fn all_bits_of_a_digest_are_compared() {
+    let stored = Fingerprint::of(&auto(), &JSON);
+    for at in 0..32 {
+        let mut asked = stored;
+        asked.raw[0] ^= 1;
+        asked.canonical[at] ^= 1;
+        assert!(!stored.matches(&asked), "{at}");
+        assert!(
+            stored.matches(&Fingerprint {
+                raw: stored.raw,
+                ..asked
+            }),
+            "an equal raw digest is enough"
+        );
+        assert!(
+            stored.matches(&Fingerprint {
+                canonical: stored.canonical,
+                ..asked
+            }),
+            "so is a canonical one"
+        );
+    }
+}
+
+// R36
+#[test]
+fn a_known_raw_digest_is_not_computed_again() {
+    let whole = Fingerprint::of(&auto(), &JSON);
+    let again = Fingerprint::with_raw(Fingerprint::raw_digest(&JSON), &auto(), &JSON);
+    assert_eq!((whole.raw, whole.canonical), (again.raw, again.canonical));
+}
+
+// R47
+#[test]
+fn debug_shows_nothing_of_the_request() {
+    let secret = Subject {
+        path: "/canary",
+        query: Some("canary"),
+        body: b"canary",
+        ..JSON
+    };
+    let shown = format!("{secret:?} {:?}", Fingerprint::of(&auto(), &secret));
+    assert!(!shown.contains("canary"), "{shown}");
+}
+
+// R35. Computed by another program. The raw digest may never change; a change of the canonical one needs a new version.
+#[test]
+fn digests_stay_what_they_are_for_this_version() {
+    let fingerprint = Fingerprint::of(&auto(), &JSON);
+    assert_eq!(
+        crate::hex::encode(&fingerprint.raw),
+        "71dcfbb54deb5c55e7247bb874e3a33279ef165c37ee8577aeefb0852943213d"
+    );
+    assert_eq!(
+        crate::hex::encode(&fingerprint.canonical),
+        "ff1d835276d2c8aba797f2571041282543e1b0adc9b64d48737be1b209701345"
+    );
+}
+
+fn auto() -> FingerprintRules {
+    FingerprintRules::default()
+}
+
+fn raw() -> FingerprintRules {
+    FingerprintRules {
+        mode: FingerprintMode::Raw,
+        ..auto()
+    }
+}
+
+fn matches(rules: &FingerprintRules, one: &Subject<'_>, two: &Subject<'_>) -> bool {
+    Fingerprint::of(rules, one).matches(&Fingerprint::of(rules, two))
+}

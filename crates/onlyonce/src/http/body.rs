@@ -1,0 +1,97 @@
+//! One body type for requests and answers: kept bytes, or a stream.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use tokio::sync::mpsc;
+
+use crate::store::BoxError;
+
+/// What the inner service receives, and what the layer answers with.
+#[derive(Debug)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Kept {
+        bytes: Bytes,
+        trailers: Option<HeaderMap>,
+    },
+    Streamed(UnsyncBoxBody<Bytes, BoxError>),
+    Fed(mpsc::Receiver<Result<Frame<Bytes>, BoxError>>),
+}
+
+impl Body {
+    /// These bytes, and these trailers.
+    pub(crate) fn kept(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self(Kind::Kept { bytes, trailers })
+    }
+
+    /// `body` as it comes.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Kind::Streamed(body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// What the operation's task sends.
+    pub(crate) fn fed(frames: mpsc::Receiver<Result<Frame<Bytes>, BoxError>>) -> Self {
+        Self(Kind::Fed(frames))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Kind::Kept { bytes, .. } if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
+            Kind::Kept { trailers, .. } => {
+                Poll::Ready(trailers.take().map(|t| Ok(Frame::trailers(t))))
+            }
+            Kind::Streamed(body) => Pin::new(body).poll_frame(cx),
+            Kind::Fed(frames) => frames.poll_recv(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Kept { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
+            Kind::Streamed(body) => body.is_end_stream(),
+            Kind::Fed(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Kept { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Streamed(body) => body.size_hint(),
+            Kind::Fed(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::kept(Bytes::new(), None)
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::kept(bytes, None)
+    }
+}

@@ -1,0 +1,227 @@
+//! The call of the inner service, and what of its answer is kept.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, response};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower_service::Service;
+
+use super::request::Whole;
+use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
+use crate::once::{Attempt, Verdict, Worked};
+use crate::policy::{Keeps, Policy};
+use crate::record::{self, Kept, NotKept};
+use crate::scope::OperationId;
+use crate::store::BoxError;
+
+/// The work of one attempt: calls `inner` and waits for its whole answer, within the route's time.
+pub(super) fn call<S, A>(
+    mut inner: S,
+    mut head: Parts,
+    body: Whole,
+    id: OperationId,
+    policy: Arc<Policy>,
+) -> impl FnOnce(u32) -> Pin<Box<dyn Future<Output = Worked<Response<Body>>> + Send>> + Send
+where
+    S: Service<Request<Body>, Response = Response<A>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send,
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<BoxError>,
+{
+    move |attempt| {
+        Box::pin(async move {
+            headers::for_inner(&mut head.headers, attempt);
+            head.extensions.insert(Attempt {
+                number: attempt,
+                id,
+            });
+            let until = Instant::now() + policy.upstream_timeout;
+            let answering = async {
+                let response = inner
+                    .call(Request::from_parts(head, body.into_body()))
+                    .await;
+                match response {
+                    Ok(response) => capture(response, &policy).await,
+                    Err(_) => no_answer(problem::failed(&policy)),
+                }
+            };
+            // A panic and an error are the same to the caller: sent, and no whole answer.
+            match timeout_at(until, AssertUnwindSafe(answering).catch_unwind()).await {
+                Ok(Ok(worked)) => worked,
+                Ok(Err(_)) => no_answer(problem::failed(&policy)),
+                Err(_) => no_answer(problem::timed_out(&policy)),
+            }
+        })
+    }
+}
+
+/// Sent, and no whole answer.
+fn no_answer(told: record::Response) -> Worked<Response<Body>> {
+    let fresh = problem::fresh(&told);
+    Worked {
+        verdict: Verdict::Unknown(Arc::new(told)),
+        fresh,
+        after: None,
+    }
+}
+
+async fn capture<A>(response: Response<A>, policy: &Policy) -> Worked<Response<Body>>
+where
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<BoxError>,
+{
+    let (mut head, body) = response.into_parts();
+    let keeps = keeps(&head, policy);
+    headers::for_first_caller(&mut head.headers);
+    if is_event_stream(&head.headers) {
+        return streamed(
+            head,
+            BytesMut::new(),
+            Box::pin(body),
+            keeps,
+            NotKept::Streamed,
+            policy,
+        );
+    }
+    let mut body = Box::pin(body);
+    let mut bytes = BytesMut::new();
+    let mut trailers = None;
+    loop {
+        match body.frame().await {
+            None => return whole(head, bytes.freeze(), trailers, keeps),
+            Some(Err(_)) => return no_answer(problem::failed(policy)),
+            Some(Ok(frame)) => match frame.into_data() {
+                Err(frame) => trailers = frame.into_trailers().ok(),
+                Ok(data) => bytes.extend_from_slice(&data),
+            },
+        }
+        if bytes.len() > policy.response_bytes_max {
+            return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
+        }
+    }
+}
+
+/// What the answer says of the record: its proof, its own word, or its status.
+pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
+    if head.extensions.get::<NotSent>().is_some() {
+        return Keeps::Release;
+    }
+    match head
+        .headers
+        .get(IDEMPOTENCY_STORE)
+        .map(HeaderValue::as_bytes)
+    {
+        Some(b"store") => Keeps::Store,
+        Some(b"release") => Keeps::Release,
+        Some(b"unknown") => Keeps::Unknown,
+        _ => policy.keeps(head.status, &head.headers),
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media = value
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default();
+    media.trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+fn whole(
+    head: response::Parts,
+    bytes: Bytes,
+    trailers: Option<HeaderMap>,
+    keeps: Keeps,
+) -> Worked<Response<Body>> {
+    let kept = record::Response {
+        status: head.status,
+        headers: headers::kept(&head.headers),
+        body: Kept::Bytes {
+            body: bytes.clone(),
+            trailers: trailers.as_ref().map(headers::kept_trailers),
+        },
+    };
+    let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
+    Worked {
+        verdict: verdict(keeps, kept),
+        fresh,
+        after: None,
+    }
+}
+
+fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
+    match keeps {
+        Keeps::Store => Verdict::Store(Arc::new(kept)),
+        Keeps::Release => Verdict::NotExecuted,
+        Keeps::Unknown => Verdict::Unknown(Arc::new(kept)),
+    }
+}
+
+/// An answer that is not kept: settled now, then streamed by the operation's task.
+fn streamed<A>(
+    head: response::Parts,
+    begun: BytesMut,
+    rest: Pin<Box<A>>,
+    keeps: Keeps,
+    why: NotKept,
+    policy: &Policy,
+) -> Worked<Response<Body>>
+where
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<BoxError>,
+{
+    let kept = record::Response {
+        status: head.status,
+        headers: HeaderMap::new(),
+        body: Kept::No(why),
+    };
+    let (feed, fed) = mpsc::channel(FRAMES_MAX);
+    let idle = policy.upstream_timeout;
+    let drains = why == NotKept::TooLarge;
+    let after = Box::pin(pump(begun.freeze(), rest, feed, idle, drains));
+    let fresh = Response::from_parts(head, Body::fed(fed));
+    Worked {
+        verdict: verdict(keeps, kept),
+        fresh,
+        after: Some(after),
+    }
+}
+
+type Feed = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
+
+/// Passes the stream on. A caller that left ends an event stream; a large answer is read to its end,
+/// because the inner service may still be at work on it.
+async fn pump<A>(begun: Bytes, mut rest: Pin<Box<A>>, feed: Feed, idle: Duration, drains: bool)
+where
+    A: http_body::Body<Data = Bytes>,
+    A::Error: Into<BoxError>,
+{
+    let mut is_heard = begun.is_empty() || feed.send(Ok(Frame::data(begun))).await.is_ok();
+    while is_heard || drains {
+        let frame = match timeout(idle, rest.frame()).await {
+            Ok(None) => return,
+            Ok(Some(frame)) => frame.map_err(Into::into),
+            Err(elapsed) => Err(elapsed.into()),
+        };
+        let is_broken = frame.is_err();
+        is_heard = is_heard && matches!(timeout(idle, feed.send(frame)).await, Ok(Ok(())));
+        if is_broken {
+            return;
+        }
+    }
+}
+
+/// How many frames of a stream wait for a slow reader.
+const FRAMES_MAX: usize = 16;

@@ -1,0 +1,101 @@
+//! Which headers are kept, and which an inner service sees.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::{IDEMPOTENCY_ATTEMPT, IDEMPOTENCY_STORE, IDEMPOTENT_REPLAYED};
+
+/// The headers of an answer that a retry may see, copied out of the network's buffers.
+pub(super) fn kept(headers: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(headers);
+    let mut kept = HeaderMap::new();
+    for (name, value) in headers {
+        if !is_never_kept(name) && !named.contains(name) {
+            kept.append(name.clone(), copied(value));
+        }
+    }
+    kept
+}
+
+/// Trailers likewise; they carry a gRPC status.
+pub(super) fn kept_trailers(trailers: &HeaderMap) -> HeaderMap {
+    trailers
+        .iter()
+        .map(|(name, value)| (name.clone(), copied(value)))
+        .collect()
+}
+
+/// What the inner service sees: the number of the attempt, and no wish for a coding that another
+/// client of the same answer may not understand.
+pub(super) fn for_inner(headers: &mut HeaderMap, attempt: u32) {
+    headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(attempt));
+    headers.remove(header::ACCEPT_ENCODING);
+}
+
+/// What only we may say is not passed on.
+pub(super) fn for_first_caller(headers: &mut HeaderMap) {
+    headers.remove(IDEMPOTENT_REPLAYED);
+    headers.remove(IDEMPOTENCY_STORE);
+}
+
+fn copied(value: &HeaderValue) -> HeaderValue {
+    let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it was a header value");
+    copy.set_sensitive(value.is_sensitive());
+    copy
+}
+
+/// Fields that `Connection` names belong to one hop.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers
+        .get_all(header::CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect()
+}
+
+fn is_never_kept(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    NEVER_KEPT.contains(&name)
+        || NEVER_KEPT_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// Of one hop, of one caller, or of one moment.
+const NEVER_KEPT: [&str; 32] = [
+    "age",
+    "authentication-info",
+    "authorization",
+    "baggage",
+    "connection",
+    "content-length",
+    "date",
+    "idempotency-store",
+    "idempotent-replayed",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "request-id",
+    "retry-after",
+    "server-timing",
+    "set-cookie",
+    "set-cookie2",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+    "x-amzn-requestid",
+    "x-amzn-trace-id",
+    "x-correlation-id",
+    "x-request-id",
+    "x-trace-id",
+    "x-runtime",
+];
+const NEVER_KEPT_PREFIXES: [&str; 4] = ["ratelimit", "x-ratelimit-", "x-rate-limit-", "x-b3-"];

@@ -1,0 +1,176 @@
+//! The layer and the service that it makes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::Body;
+use super::look_up::look_up;
+use super::problem::Problem;
+use super::service::Story;
+use crate::once::{Counters, Once, Reconciler};
+use crate::policy::Policy;
+use crate::scope::Principal;
+use crate::store::BoxError;
+
+impl Once {
+    /// Guards a service by `policy`. `principal_of_caller` says who asks: there is no default, because
+    /// a wrong one shows one caller the answer of another. It returns a [`Principal`] or a [`Who`].
+    ///
+    /// # Panics
+    /// If [`Policy::check`] finds that the policy contradicts itself: call it first where the policy
+    /// comes from outside.
+    pub fn layer<F, W>(&self, principal_of_caller: F, policy: Policy) -> OnceLayer
+    where
+        F: Fn(&Parts) -> W + Send + Sync + 'static,
+        W: Into<Who>,
+    {
+        if let Err(error) = policy.check() {
+            panic!("the policy is not valid: {error}");
+        }
+        let (policy, counters) = self.inner.learn(policy);
+        OnceLayer {
+            once: self.clone(),
+            rules: Arc::new(Rules {
+                identify: Arc::new(move |head| principal_of_caller(head).into()),
+                policy,
+                counters,
+                reconciler: None,
+            }),
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Who {
+    /// This caller.
+    Known(Principal),
+    /// Nobody, and nobody may not: 401.
+    Nobody,
+    /// It cannot be told: 400, with this sentence about what to do.
+    Unclear(String),
+}
+
+impl From<Principal> for Who {
+    fn from(principal: Principal) -> Self {
+        Self::Known(principal)
+    }
+}
+
+impl OnceLayer {
+    /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
+    pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
+        let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
+        self.once
+            .inner
+            .learn_reconciler(&self.rules.policy.route, reconciler.clone());
+        let rules = Rules {
+            reconciler: Some(reconciler),
+            ..(*self.rules).clone()
+        };
+        Self {
+            rules: Arc::new(rules),
+            ..self
+        }
+    }
+
+    /// Tells the caller of `head` the state of its own operation: the one that a request with this head
+    /// would be about. Nothing is executed and nothing changes.
+    pub async fn look_up(&self, head: &Parts) -> Response<Body> {
+        look_up(&self.once, &self.rules, head).await
+    }
+}
+
+/// Makes any service a [`Guarded`] one. See [`Once::layer`].
+#[derive(Clone, Debug)]
+pub struct OnceLayer {
+    once: Once,
+    rules: Arc<Rules>,
+}
+
+impl<S> Layer<S> for OnceLayer {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded {
+            once: self.once.clone(),
+            rules: self.rules.clone(),
+            inner,
+        }
+    }
+}
+
+/// What one layer does with its requests.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) reconciler: Option<Arc<dyn Reconciler>>,
+}
+
+impl Rules {
+    pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
+        match (self.identify)(head) {
+            Who::Known(principal) => Ok(principal),
+            Who::Nobody => Err(Problem::anonymous()),
+            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A service whose keyed requests run at most once. See [`Once::layer`].
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    once: Once,
+    rules: Arc<Rules>,
+    inner: S,
+}
+
+impl<S, B, A> Service<Request<B>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<A>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The clone is not ready yet, this one is: use this one.
+        let unready = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, unready);
+        let story = Story {
+            once: self.once.clone(),
+            rules: self.rules.clone(),
+            inner,
+        };
+        Box::pin(story.tell(request))
+    }
+}

@@ -1,0 +1,138 @@
+//! A request, read whole before anything is claimed.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::Body;
+use super::layer::Rules;
+use super::problem::Problem;
+use crate::fingerprint::{Fingerprint, Subject};
+use crate::key::Key;
+use crate::once::{BodyRoom, Once};
+use crate::policy::Policy;
+use crate::scope::{OperationId, Principal, Scope, operation_id};
+use crate::store::BoxError;
+
+/// A body that is here whole; its room is given back with it.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) bytes: Bytes,
+    trailers: Option<HeaderMap>,
+    _room: BodyRoom,
+}
+
+impl Whole {
+    pub(super) fn into_body(self) -> Body {
+        Body::kept(self.bytes, self.trailers)
+    }
+}
+
+/// Reads the whole body, within the route's bound, the process's, and a bound of time.
+pub(super) async fn read<B>(
+    once: &Once,
+    rules: &Rules,
+    head: &Parts,
+    body: B,
+) -> Result<Whole, Problem>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let whole = timeout(BODY_WAIT, read_whole(once, rules, head, body)).await;
+    whole.unwrap_or_else(|_| Err(Problem::request_too_slow()))
+}
+
+async fn read_whole<B>(once: &Once, rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if declared_bytes(head).is_some_and(|bytes| bytes > rules.policy.request_bytes_max as u64) {
+        return Err(Problem::request_too_large());
+    }
+    let mut room = once.inner.room.body();
+    let mut bytes = BytesMut::new();
+    let mut trailers = None;
+    let mut body = std::pin::pin!(body);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::request_incomplete())?;
+        match frame.into_data() {
+            Ok(data) => append(&mut bytes, &data, &mut room, rules)?,
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok(Whole {
+        bytes: bytes.freeze(),
+        trailers,
+        _room: room,
+    })
+}
+
+fn declared_bytes(head: &Parts) -> Option<u64> {
+    head.headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
+fn append(
+    bytes: &mut BytesMut,
+    data: &Bytes,
+    room: &mut BodyRoom,
+    rules: &Rules,
+) -> Result<(), Problem> {
+    if bytes.len() + data.len() > rules.policy.request_bytes_max {
+        return Err(Problem::request_too_large());
+    }
+    if !room.grow(data.len()) {
+        rules.counters.overloaded.one();
+        return Err(Problem::overloaded());
+    }
+    bytes.extend_from_slice(data);
+    Ok(())
+}
+
+/// What the request is compared by.
+pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &[u8]) -> Fingerprint {
+    let text = |name| head.headers.get(name).map(http::HeaderValue::as_bytes);
+    let subject = Subject {
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query(),
+        content_type: text(header::CONTENT_TYPE),
+        content_encoding: text(header::CONTENT_ENCODING),
+        body,
+    };
+    Fingerprint::of(&policy.fingerprint, &subject)
+}
+
+/// Which operation the request is about.
+pub(super) fn id(
+    once: &Once,
+    policy: &Policy,
+    head: &Parts,
+    who: &Principal,
+    key: &Key,
+) -> OperationId {
+    let host = head
+        .uri
+        .host()
+        .or_else(|| head.headers.get(header::HOST)?.to_str().ok());
+    let scope = Scope {
+        principal: who,
+        host: host.unwrap_or_default(),
+        method: head.method.as_str(),
+        path: head.uri.path(),
+    };
+    operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
+}
+
+/// How long a client may take to send a body that is kept whole.
+const BODY_WAIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,171 @@
+//! The way of a request, from its head to its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::Body;
+use super::capture::call;
+use super::layer::Rules;
+use super::problem::{self, Problem};
+use super::request::{self, Whole};
+use crate::fingerprint::Fingerprint;
+use crate::key::{self, Key};
+use crate::once::{Ask, Asking, Ended, Once, Refusal};
+use crate::policy::{InFlight, KeyNeed, Mode, Policy};
+use crate::record::KeyText;
+use crate::scope::Principal;
+use crate::store::BoxError;
+
+pub(super) struct Story<S> {
+    pub(super) once: Once,
+    pub(super) rules: Arc<Rules>,
+    pub(super) inner: S,
+}
+
+impl<S, A> Story<S>
+where
+    S: Service<Request<Body>, Response = Response<A>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send,
+    A: http_body::Body<Data = Bytes> + Send + 'static,
+    A::Error: Into<BoxError>,
+{
+    /// 1. Unguarded requests pass. 2. The key is judged before the body is read, where it can be.
+    /// 3. The body is read whole. 4. Scope and fingerprint. 5 to 8 happen in a task of their own;
+    /// only its answer, and the wait for another's, belong to this connection.
+    pub(super) async fn tell<B>(self, request: Request<B>) -> Result<Response<Body>, S::Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let policy = self.rules.policy.clone();
+        if !policy.methods.contains(&head.method) {
+            return self.forward(head, Body::new(body)).await;
+        }
+        if policy.mode == Mode::Observe {
+            return self.observe(head, body).await;
+        }
+        let early = match key_of_head(&policy, &head) {
+            Ok(Early::NoKey) => return self.forward(head, Body::new(body)).await,
+            Ok(early) => early,
+            Err(problem) => return Ok(problem.response(&policy)),
+        };
+        let body = match request::read(&self.once, &self.rules, &head, body).await {
+            Ok(body) => body,
+            Err(problem) => return Ok(problem.response(&policy)),
+        };
+        let fingerprint = request::fingerprint(&policy, &head, &body.bytes);
+        let key = match key_of_body(early, &policy, &head, &body, &fingerprint) {
+            Ok(Some(key)) => key,
+            Ok(None) => return self.forward(head, body.into_body()).await,
+            Err(problem) => return Ok(problem.response(&policy)),
+        };
+        let who = match self.rules.identify(&head) {
+            Ok(who) => who,
+            Err(problem) => return Ok(problem.response(&policy)),
+        };
+        let ask = Arc::new(self.ask(&policy, &head, &key, &who, fingerprint));
+        let once = self.once.inner.clone();
+        let work = call(self.inner, head, body, ask.id, policy.clone());
+        let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
+            (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
+                once.wait(&ask, wait).await
+            }
+            (ended, _) => ended,
+        };
+        ask.count(&ended);
+        Ok(match ended {
+            Ended::Fresh(response) => response,
+            Ended::Refused(refusal) => problem::refused(&refusal, &policy, key.as_str()),
+            Ended::Unsettled => problem::unsettled(&policy),
+        })
+    }
+
+    /// As if there were no layer.
+    pub(super) async fn forward(
+        mut self,
+        head: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, S::Error> {
+        let response = self.inner.call(Request::from_parts(head, body)).await?;
+        Ok(response.map(Body::new))
+    }
+
+    fn asking(&self, head: &Parts) -> Option<Asking> {
+        let reconciler = self.rules.reconciler.clone()?;
+        Some(Asking {
+            reconciler,
+            headers: head.headers.clone(),
+        })
+    }
+
+    pub(super) fn ask(
+        &self,
+        policy: &Arc<Policy>,
+        head: &Parts,
+        key: &Key,
+        who: &Principal,
+        fingerprint: Fingerprint,
+    ) -> Ask {
+        Ask {
+            id: request::id(&self.once, policy, head, who, key),
+            key: KeyText::new(key.as_str()),
+            fingerprint,
+            principal: *who,
+            policy: policy.clone(),
+            counters: self.rules.counters.clone(),
+            asking: self.asking(head),
+            failure: Arc::new(problem::failed(policy)),
+        }
+    }
+}
+
+/// What the head alone tells of the key.
+pub(super) enum Early {
+    /// This is it.
+    Key(Key),
+    /// There is none, and none is needed.
+    NoKey,
+    /// The body must be asked.
+    InBody,
+}
+
+pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
+    if policy.key_from.iter().any(key::KeySource::needs_body) {
+        return Ok(Early::InBody);
+    }
+    match key::find(&policy.key_from, head, None, None, &policy.key_rules) {
+        Ok(Some(key)) => Ok(Early::Key(key)),
+        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
+        Ok(None) => Ok(Early::NoKey),
+        Err(error) => Err(Problem::key_invalid(&error)),
+    }
+}
+
+pub(super) fn key_of_body(
+    early: Early,
+    policy: &Policy,
+    head: &Parts,
+    body: &Whole,
+    fingerprint: &Fingerprint,
+) -> Result<Option<Key>, Problem> {
+    if let Early::Key(key) = early {
+        return Ok(Some(key));
+    }
+    match key::find(
+        &policy.key_from,
+        head,
+        Some(&body.bytes),
+        Some(fingerprint),
+        &policy.key_rules,
+    ) {
+        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
+        Ok(key) => Ok(key),
+        Err(error) => Err(Problem::key_invalid(&error)),
+    }
+}

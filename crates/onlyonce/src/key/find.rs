@@ -1,0 +1,159 @@
+//! Looking for the key in the places that a policy names.
+
+use std::borrow::Cow;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use http::request::Parts;
+
+use super::{Key, KeyError, KeyRules, KeySource};
+use crate::body::{self, Kind, form, json, multipart};
+use crate::fingerprint::{Fingerprint, Pointer};
+use crate::hex;
+
+/// The key of a request, from whichever sources have one. `None` if none has.
+///
+/// 1. Where several sources have a key, they must agree.
+/// 2. A JSON number counts as its text, `10.0` not being `10`; anything else than a string is an error.
+/// 3. A field or parameter that comes twice is an error.
+/// 4. A body of another media type than the source asks for has no key; one that says it is the right
+///    type and cannot be read (malformed, doubled member names, a content coding) is an error. A body without
+///    a media type is taken for JSON.
+/// 5. The fingerprint's key is the canonical digest in hexadecimal. It is taken only where no other source has
+///    a key, and is not held to `rules`.
+///
+/// Without `body` or `fingerprint` the sources that need them count as having no key, so pass them as
+/// soon as any [`needs_body`](KeySource::needs_body).
+///
+/// ```
+/// use onlyonce::key::{KeyRules, KeySource, find};
+///
+/// let request = http::Request::post("/t").header("Idempotency-Key", "\"k1\"").body(())?;
+/// let (head, ()) = request.into_parts();
+/// let key = find(&[KeySource::default()], &head, None, None, &KeyRules::default())?;
+/// assert_eq!(key.expect("there is one").as_str(), "k1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn find(
+    sources: &[KeySource],
+    head: &Parts,
+    body: Option<&[u8]>,
+    fingerprint: Option<&Fingerprint>,
+    rules: &KeyRules,
+) -> Result<Option<Key>, KeyError> {
+    let mut found = None;
+    for source in sources {
+        let key = in_source(source, head, body, rules)?;
+        found = agreed(found, key)?;
+    }
+    let fallback = fingerprint.filter(|_| sources.contains(&KeySource::Fingerprint));
+    Ok(found.or_else(|| fallback.map(of_fingerprint)))
+}
+
+fn in_source(
+    source: &KeySource,
+    head: &Parts,
+    body: Option<&[u8]>,
+    rules: &KeyRules,
+) -> Result<Option<Key>, KeyError> {
+    let text = match source {
+        KeySource::Header(name) => {
+            let lines = head
+                .headers
+                .get_all(name)
+                .iter()
+                .map(|value| value.as_bytes());
+            return Key::from_field_lines(lines, rules);
+        }
+        KeySource::Json(pointer) => in_json(head, body, pointer)?,
+        KeySource::Query(name) => in_query(head, name)?,
+        KeySource::Form(name) => in_form(head, body, name)?,
+        KeySource::Fingerprint => None,
+    };
+    text.map(|text| Key::from_text(&text, rules)).transpose()
+}
+
+/// A body without a media type is taken for JSON.
+fn in_json(
+    head: &Parts,
+    body: Option<&[u8]>,
+    pointer: &Pointer,
+) -> Result<Option<String>, KeyError> {
+    let kind = kind_of(head).unwrap_or(Kind::Json);
+    let Some(body) = uncoded(head, body.filter(|_| kind == Kind::Json))? else {
+        return Ok(None);
+    };
+    match json::find(body, pointer).map_err(|_| KeyError::Unreadable)? {
+        None => Ok(None),
+        Some(json::Found::Text(text)) => Ok(Some(text)),
+        Some(json::Found::NotText) => Err(KeyError::NotText),
+    }
+}
+
+fn in_query(head: &Parts, name: &str) -> Result<Option<String>, KeyError> {
+    let query = head.uri.query().unwrap_or_default();
+    only(form::values(query.as_bytes(), name).map(|value| value.map(Cow::into_owned)))
+}
+
+fn in_form(head: &Parts, body: Option<&[u8]>, name: &str) -> Result<Option<String>, KeyError> {
+    let kind = kind_of(head).unwrap_or(Kind::Opaque);
+    let body = body.filter(|_| matches!(kind, Kind::Form | Kind::Multipart(_)));
+    let Some(body) = uncoded(head, body)? else {
+        return Ok(None);
+    };
+    match kind {
+        Kind::Multipart(boundary) => {
+            let values =
+                multipart::values(body, boundary, name).map_err(|_| KeyError::Unreadable)?;
+            only(values.into_iter().map(|value| Ok(value.to_vec())))
+        }
+        _ => only(form::values(body, name).map(|value| value.map(Cow::into_owned))),
+    }
+}
+
+/// The one value, as text.
+fn only(
+    mut values: impl Iterator<Item = Result<Vec<u8>, body::Odd>>,
+) -> Result<Option<String>, KeyError> {
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(KeyError::Several);
+    }
+    let bytes = value.map_err(|_| KeyError::Unreadable)?;
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| KeyError::NotPrintable)
+}
+
+/// The body, if there is any, unless it has a content coding.
+fn uncoded<'a>(head: &Parts, body: Option<&'a [u8]>) -> Result<Option<&'a [u8]>, KeyError> {
+    match body.filter(|body| !body.is_empty()) {
+        Some(_) if body::coding(field(head, &CONTENT_ENCODING)).is_some() => {
+            Err(KeyError::Unreadable)
+        }
+        body => Ok(body),
+    }
+}
+
+fn kind_of(head: &Parts) -> Option<Kind<'_>> {
+    field(head, &CONTENT_TYPE).map(Kind::of)
+}
+
+fn field<'a>(head: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
+    head.headers.get(name).map(|value| value.as_bytes())
+}
+
+fn agreed(first: Option<Key>, second: Option<Key>) -> Result<Option<Key>, KeyError> {
+    match (first, second) {
+        (Some(first), Some(second)) if first != second => Err(KeyError::Disagreement),
+        (first, second) => Ok(first.or(second)),
+    }
+}
+
+fn of_fingerprint(fingerprint: &Fingerprint) -> Key {
+    Key(hex::encode(&fingerprint.canonical).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! The running engine: one store, one background thread, and the bounds of one process.
+
+mod any_store;
+mod cache;
+mod claim;
+mod counts;
+mod disown;
+mod flight;
+mod hold;
+mod keeper;
+mod limits;
+mod perform;
+mod reconcile;
+mod run;
+mod settle;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+pub use self::counts::Counts;
+pub use self::limits::Limits;
+pub use self::reconcile::{Finding, Question, Reconciler};
+pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
+
+pub(crate) use self::counts::Counters;
+pub(crate) use self::limits::BodyRoom;
+pub(crate) use self::perform::{Verdict, Worked};
+pub(crate) use self::reconcile::Asking;
+
+use self::any_store::AnyStore;
+use self::cache::Cache;
+use self::claim::NoAnswer;
+use self::disown::Disowned;
+use self::flight::Flights;
+use self::hold::Holds;
+use self::keeper::Keeper;
+use self::limits::Room;
+use self::reconcile::Absences;
+use self::settle::UnsettledAnswers;
+use self::wait::Waiters;
+use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
+use crate::engine::Write;
+use crate::fingerprint::Fingerprint;
+use crate::policy::{Policy, StoreDown};
+use crate::record::{KeyText, Response};
+use crate::scope::{OperationId, Principal, Secret};
+use crate::store::{Maintain, Seen, Store, Swap, Watch};
+
+/// Runs each operation at most once. A clone is the same engine; make one per store and share it.
+///
+/// ```
+/// # #[cfg(feature = "memory")] {
+/// use onlyonce::{Once, store::memory::MemoryStore};
+///
+/// let once = Once::new(MemoryStore::new());
+/// assert_eq!(once.counts().executed, 0);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Once {
+    pub(crate) inner: Arc<Inner>,
+    keeper: Arc<Keeper>,
+}
+
+impl Once {
+    /// An engine on `store` with the defaults of [`Settings`].
+    ///
+    /// # Panics
+    /// If the operating system gives no thread for the background work.
+    pub fn new(store: impl Store + Watch + Maintain) -> Self {
+        Self::settings(store).start()
+    }
+
+    /// An engine on `store`, to be adjusted before it starts.
+    pub fn settings(store: impl Store + Watch + Maintain) -> Settings {
+        Settings::new(store)
+    }
+
+    /// How often what happened so far, on all routes together.
+    pub fn counts(&self) -> Counts {
+        let of_routes = self.counts_by_route().into_iter().map(|(_, counts)| counts);
+        of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
+    }
+
+    /// How often what happened so far on each route, by the name that its policy has.
+    pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
+        let routes = self
+            .inner
+            .routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        routes
+            .iter()
+            .map(|(name, route)| (name.clone(), route.counters.snapshot()))
+            .collect()
+    }
+
+    /// Whether the store answers.
+    pub async fn is_ready(&self) -> bool {
+        let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
+        timeout(READY_WAIT, loaded)
+            .await
+            .is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// How many operations are under way.
+    pub fn executing(&self) -> usize {
+        self.inner.holds.all().len()
+    }
+
+    /// How many callers wait for the answer of another.
+    pub fn waiting(&self) -> usize {
+        self.inner.waiters.len()
+    }
+
+    /// Begins nothing new, waits at most `within` for what is under way, and marks the rest unknown:
+    /// never released, because it may have been executed.
+    pub async fn shutdown(self, within: Duration) -> Left {
+        let holds = &self.inner.holds;
+        holds.drain();
+        let drained = timeout(within, async {
+            loop {
+                let ended = holds.ended.notified();
+                if holds.all().is_empty() {
+                    return;
+                }
+                ended.await;
+            }
+        });
+        let unknown = if drained.await.is_ok() {
+            0
+        } else {
+            self.inner.abandon().await
+        };
+        let disowned = self.inner.disowned.len();
+        if unknown == 0 {
+            self.keeper.stop().await;
+        }
+        Left { unknown, disowned }
+    }
+}
+
+/// What a shutdown left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// Operations that had not ended: their outcome is unknown. See what they did, then settle them.
+    pub unknown: usize,
+    /// Claims that the store never confirmed. Nothing of them was executed; they lapse by themselves.
+    pub disowned: usize,
+}
+
+/// What an engine is made of, before it starts.
+#[derive(Debug)]
+pub struct Settings {
+    store: AnyStore,
+    limits: Limits,
+    secret: Option<Secret>,
+}
+
+impl Settings {
+    fn new(store: impl Store + Watch + Maintain) -> Self {
+        let store = AnyStore::new(store, Arc::new(SystemClock));
+        Self {
+            store,
+            limits: Limits::default(),
+            secret: None,
+        }
+    }
+
+    /// Counts leases on `clock`. Default: the system's. For tests.
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.store = self.store.with_clock(Arc::new(clock));
+        self
+    }
+
+    /// Bounds this process. Default: [`Limits::default`].
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Keys the ids of operations, so that nobody who sees one can guess its key. Default: none. A
+    /// changed secret forgets every live key.
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self {
+            secret: Some(secret),
+            ..self
+        }
+    }
+
+    /// Starts the engine and its background thread.
+    ///
+    /// # Panics
+    /// If the operating system gives no thread.
+    pub fn start(self) -> Once {
+        let inner = Arc::new(Inner::new(self));
+        let keeper = Arc::new(Keeper::start(inner.clone()));
+        Once { inner, keeper }
+    }
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: AnyStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) secret: Option<Secret>,
+    pub(crate) counters: Counters,
+    pub(crate) room: Room,
+    cache: Cache,
+    claims: Flights<Result<Seen, NoAnswer>>,
+    loads: Flights<Result<Seen, NoAnswer>>,
+    holds: Arc<Holds>,
+    disowned: Arc<Disowned>,
+    unsettled: Arc<UnsettledAnswers>,
+    waiters: Waiters,
+    absences: Absences,
+    /// What an unknown outcome is completed with when it was held for too long.
+    given_up: Arc<Response>,
+    lease_min_ms: AtomicU64,
+    routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
+}
+
+/// What is known of a route, by its name.
+struct RouteState {
+    policy: Arc<Policy>,
+    counters: Arc<Counters>,
+    reconciler: Option<Arc<dyn Reconciler>>,
+}
+
+impl Inner {
+    fn new(settings: Settings) -> Self {
+        let Settings {
+            store,
+            limits,
+            secret,
+        } = settings;
+        Self {
+            clock: store.clock().clone(),
+            store,
+            secret,
+            counters: Counters::default(),
+            room: Room::new(&limits),
+            cache: Cache::new(limits.cache_bytes_max),
+            claims: Flights::new(),
+            loads: Flights::new(),
+            holds: Arc::default(),
+            disowned: Arc::new(Disowned::new(
+                limits.executing_max.saturating_mul(DISOWNED_PER_EXECUTING),
+            )),
+            unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
+            waiters: Waiters::new(limits),
+            absences: Absences::default(),
+            given_up: Arc::new(crate::http::problem::given_up()),
+            lease_min_ms: AtomicU64::new(LEASE_MS_DEFAULT),
+            routes: Mutex::default(),
+            limits,
+        }
+    }
+
+    /// Learns the times of a policy before its first request, and asks no more of the store than it
+    /// takes.
+    pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
+        let store_max = self.store.limits().body_bytes_max;
+        policy.response_bytes_max = policy.response_bytes_max.min(store_max);
+        let lease_ms = as_ms(policy.lease).unsigned_abs().max(1);
+        self.lease_min_ms.fetch_min(lease_ms, Ordering::Relaxed);
+        let policy = Arc::new(policy);
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = routes
+            .entry(policy.route.clone())
+            .or_insert_with(|| RouteState {
+                policy: policy.clone(),
+                counters: Arc::default(),
+                reconciler: None,
+            });
+        route.policy = policy.clone();
+        (policy, route.counters.clone())
+    }
+
+    /// The shortest lease that is in use.
+    fn lease_min(&self) -> Duration {
+        Duration::from_millis(self.lease_min_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whom to ask about the operations of a route, also in the background.
+    pub(crate) fn learn_reconciler(&self, route: &str, reconciler: Arc<dyn Reconciler>) {
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(route) = routes.get_mut(route) {
+            route.reconciler = Some(reconciler);
+        }
+    }
+
+    /// Who may be asked in the background about the operations of a route.
+    fn background_reconciler(&self, route: &str) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = routes.get(route)?;
+        let reconciler = route
+            .reconciler
+            .clone()
+            .filter(|reconciler| reconciler.asks_by_itself())?;
+        Some((route.policy.clone(), reconciler))
+    }
+
+    fn hold_max(&self, route: &str) -> Duration {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes
+            .get(route)
+            .map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
+    }
+
+    /// Marks everything that is still held unknown; how many there were.
+    async fn abandon(&self) -> usize {
+        let mut unknown = 0;
+        for claimed in self.holds.all() {
+            let write = Write::mark_unknown(claimed.token);
+            if let Ok(Swap::Done(_)) | Err(_) = self.store.swap(claimed.id, write).await {
+                unknown += 1;
+            }
+        }
+        unknown
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request for an operation.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: OperationId,
+    pub(crate) key: KeyText,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) principal: Principal,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) counters: Arc<Counters>,
+    /// Whom `recovery = "reconcile"` asks.
+    pub(crate) asking: Option<Asking>,
+    /// What `recovery = "fail"` completes an abandoned operation with.
+    pub(crate) failure: Arc<Response>,
+}
+
+impl Ask {
+    /// Counts how the request ended.
+    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
+        let counter = match ended {
+            Ended::Fresh(_) => return,
+            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => &self.counters.unknown,
+            Ended::Refused(Refusal::Replay(_)) => &self.counters.replayed,
+            Ended::Refused(Refusal::Reused) => &self.counters.reused,
+            Ended::Refused(Refusal::InProgress) => &self.counters.in_progress,
+            Ended::Refused(Refusal::StoreDown { .. }) => &self.counters.store_down,
+            Ended::Refused(Refusal::Overloaded) => &self.counters.overloaded,
+        };
+        counter.one();
+    }
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(crate) enum Ended<T> {
+    /// It was executed, and this is its own answer.
+    Fresh(T),
+    /// It was not executed by this request.
+    Refused(Refusal),
+    /// It was executed, and the store has not taken its outcome: unknown.
+    Unsettled,
+}
+
+/// What a request gets that was not executed.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// The stored answer.
+    Replay(Arc<Response>),
+    /// The key was used for another request.
+    Reused,
+    /// The first still runs.
+    InProgress,
+    /// Nobody knows whether it was executed.
+    Unknown { since: StoreTime },
+    /// The store gave no answer.
+    StoreDown {
+        is_definite: bool,
+        policy: StoreDown,
+    },
+    /// A bound of this process is reached, or it is shutting down.
+    Overloaded,
+}
+
+const READY_WAIT: Duration = Duration::from_secs(1);
+const LEASE_MS_DEFAULT: u64 = 30_000;
+const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Claims that may be disowned at a time, for each operation that may be under way.
+const DISOWNED_PER_EXECUTING: usize = 4;

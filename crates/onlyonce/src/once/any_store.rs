@@ -1,0 +1,204 @@
+//! Any store behind one type, with a bound on each call and an eye on its clock.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::clock::{Clock, Reading, StoreTime};
+use crate::engine::Write;
+use crate::record::Token;
+use crate::scope::OperationId;
+use crate::store::{
+    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
+    StoreError, Swap, Swept, Watch,
+};
+
+/// A store as [`Once`](crate::Once) sees it.
+pub(crate) struct AnyStore {
+    store: Box<dyn DynStore>,
+    clock: Arc<dyn Clock>,
+    reading: Mutex<Option<Reading>>,
+    /// The store's clock jumped, and the store has not been told yet.
+    jumped: AtomicBool,
+}
+
+impl AnyStore {
+    pub(crate) fn new(store: impl Store + Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store: Box::new(store),
+            clock,
+            reading: Mutex::new(None),
+            jumped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub(crate) async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        let seen = bounded(self.store.claim(draft)).await?;
+        Ok(self.observed(seen))
+    }
+
+    pub(crate) async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        let seen = bounded(self.store.load(id)).await?;
+        Ok(self.observed(seen))
+    }
+
+    pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
+        let swap = bounded(
+            self.store
+                .swap(id, write.guard, write.next, Notes::default()),
+        )
+        .await?;
+        Ok(match swap {
+            Swap::Done(revision) => Swap::Done(revision),
+            Swap::Stale(seen) => Swap::Stale(Box::new(self.observed(*seen))),
+        })
+    }
+
+    pub(crate) async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Vec<Beat> {
+        let beats = bounded(self.store.renew(held, lease)).await;
+        beats.unwrap_or_else(|_| vec![Beat::Unsure; held.len()])
+    }
+
+    pub(crate) fn changed(&self, id: OperationId) -> BoxFuture<'static, ()> {
+        self.store.changed(id)
+    }
+
+    pub(crate) async fn scan(&self, query: Scan) -> Result<Page, Fault> {
+        let mut page = bounded(self.store.scan(query)).await?;
+        page.clock_held |= self.observe(page.now);
+        Ok(page)
+    }
+
+    pub(crate) async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
+        bounded(self.store.sweep(limit)).await
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    /// What the store's clock says now, if it was ever read.
+    pub(crate) fn now(&self) -> Option<StoreTime> {
+        let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.map(|reading| reading.estimate(self.clock.boot()))
+    }
+
+    /// Tells the store of a jump of its clock, so that every node obeys it.
+    pub(crate) async fn tell_of_jump(&self) -> Result<(), Fault> {
+        if self.jumped.load(Ordering::Acquire) {
+            bounded(self.store.hold_clock(true)).await?;
+            self.jumped.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn observed(&self, mut seen: Seen) -> Seen {
+        seen.clock_held |= self.observe(seen.now);
+        seen
+    }
+
+    /// Whether the clock is known to have jumped, this reading of it included.
+    fn observe(&self, now: StoreTime) -> bool {
+        let boot = self.clock.boot();
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if reading.is_some_and(|last| last.is_jump(now, boot)) {
+            self.jumped.store(true, Ordering::Release);
+        }
+        *reading = Some(Reading::new(now, boot));
+        self.jumped.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnyStore").finish_non_exhaustive()
+    }
+}
+
+/// A call that takes too long is unsure: it may still happen.
+async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    match timeout(STORE_WAIT, call).await {
+        Ok(answer) => answer,
+        Err(elapsed) => Err(Fault::Unsure(StoreError::Unavailable(elapsed.into()))),
+    }
+}
+
+/// How long a store may take to answer one call.
+pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// `Store + Watch + Maintain` with boxed futures, so that [`Once`](crate::Once) has no type parameter.
+trait DynStore: Send + Sync {
+    fn claim(&self, draft: Draft) -> BoxFuture<'_, Result<Seen, Fault>>;
+    fn load(&self, id: OperationId) -> BoxFuture<'_, Result<Seen, Fault>>;
+    fn swap(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        notes: Notes,
+    ) -> BoxFuture<'_, Result<Swap, Fault>>;
+    fn renew<'a>(
+        &'a self,
+        held: &'a [(OperationId, Token)],
+        lease: Lease,
+    ) -> BoxFuture<'a, Result<Vec<Beat>, Fault>>;
+    fn changed(&self, id: OperationId) -> BoxFuture<'static, ()>;
+    fn scan(&self, query: Scan) -> BoxFuture<'_, Result<Page, Fault>>;
+    fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<Swept, Fault>>;
+    fn hold_clock(&self, held: bool) -> BoxFuture<'_, Result<(), Fault>>;
+    fn limits(&self) -> Limits;
+}
+
+impl<S: Store + Watch + Maintain> DynStore for S {
+    fn claim(&self, draft: Draft) -> BoxFuture<'_, Result<Seen, Fault>> {
+        Box::pin(Store::claim(self, draft))
+    }
+    fn load(&self, id: OperationId) -> BoxFuture<'_, Result<Seen, Fault>> {
+        Box::pin(Store::load(self, id))
+    }
+    fn swap(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        notes: Notes,
+    ) -> BoxFuture<'_, Result<Swap, Fault>> {
+        Box::pin(Store::swap(self, id, guard, to, notes))
+    }
+    fn renew<'a>(
+        &'a self,
+        held: &'a [(OperationId, Token)],
+        lease: Lease,
+    ) -> BoxFuture<'a, Result<Vec<Beat>, Fault>> {
+        Box::pin(Store::renew(self, held, lease))
+    }
+    fn changed(&self, id: OperationId) -> BoxFuture<'static, ()> {
+        Box::pin(Watch::changed(self, id))
+    }
+    fn scan(&self, query: Scan) -> BoxFuture<'_, Result<Page, Fault>> {
+        Box::pin(Maintain::scan(self, query))
+    }
+    fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<Swept, Fault>> {
+        Box::pin(Maintain::sweep(self, limit))
+    }
+    fn hold_clock(&self, held: bool) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(Maintain::hold_clock(self, held))
+    }
+    fn limits(&self) -> Limits {
+        Maintain::limits(self)
+    }
+}

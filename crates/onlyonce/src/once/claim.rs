@@ -1,0 +1,260 @@
+//! From a request to a claim that is ours, or to the answer that it gets instead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::disown::Place;
+use super::flight::Joined;
+use super::hold::Hold;
+use super::{Ask, Inner, Refusal};
+use crate::clock::{StoreTime, as_ms};
+use crate::engine::{Asked, Decision, Write, decide};
+use crate::record::{SettledBy, TakenFrom, Token};
+use crate::store::{Draft, Fault, Lease, Next, Seen, Swap};
+
+/// A claim that is ours.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) hold: Hold,
+    /// 1, 2, 3…
+    pub(crate) attempt: u32,
+}
+
+/// A store call of a claim that gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It has not happened and never will.
+    NotDone,
+    /// It may have happened, or may yet.
+    Unsure,
+}
+
+impl Inner {
+    /// Claims the operation, or says what its caller gets instead.
+    pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
+        for _ in 0..ROUNDS_MAX {
+            let claimed_at = self.clock.boot();
+            let draft = self.draft(ask).await?;
+            let place = self.place(&draft, None)?;
+            let seen = self.claim_once(&draft, place).await;
+            let (seen, place) = seen.map_err(|fault| self.no_answer(ask, fault))?;
+            let asked = Asked {
+                draft: &draft,
+                recovery: ask.policy.recovery,
+            };
+            match decide(&seen, asked) {
+                Decision::Execute {
+                    attempt,
+                    taken_from,
+                } => {
+                    return Ok(self.held(&draft, attempt, taken_from, claimed_at, place));
+                }
+                Decision::Take(write) => {
+                    place.known();
+                    if let Some(claim) = self.take(ask, &draft, *write, claimed_at).await? {
+                        return Ok(claim);
+                    }
+                }
+                Decision::GiveUp => return Err(Refusal::InProgress),
+                other => {
+                    place.known();
+                    self.settle_unclaimed(ask, &seen, other).await?;
+                }
+            }
+        }
+        Err(Refusal::InProgress)
+    }
+
+    /// Decisions that leave the record to others, or that clear the way for another round.
+    async fn settle_unclaimed(
+        &self,
+        ask: &Ask,
+        seen: &Seen,
+        decision: Decision,
+    ) -> Result<(), Refusal> {
+        match decision {
+            Decision::Replay(response) => {
+                if let Some(record) = &seen.record {
+                    self.cache.keep(ask.id, record, self.clock.boot());
+                }
+                Err(Refusal::Replay(response))
+            }
+            Decision::Reused => Err(Refusal::Reused),
+            Decision::Unknown { since } => Err(Refusal::Unknown { since }),
+            Decision::Reconcile { since } => self.reconcile(ask, seen, since).await,
+            Decision::Release(write) => self.clear(ask, *write).await,
+            Decision::Fail(_) => {
+                let record = seen.record.as_ref();
+                let write = record
+                    .and_then(|r| Write::settle_for(r, SettledBy::Policy, ask.failure.clone()));
+                match write {
+                    Some(write) => self.clear(ask, write).await,
+                    None => Err(Refusal::InProgress),
+                }
+            }
+            Decision::InProgress
+            | Decision::Execute { .. }
+            | Decision::Take(_)
+            | Decision::GiveUp => Err(Refusal::InProgress),
+        }
+    }
+
+    /// Writes for a record that is nobody's; the next round sees what became of it.
+    pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
+        let swap = self.swap_until_known(ask, write).await;
+        swap.map(drop).map_err(|fault| self.no_answer(ask, fault))
+    }
+
+    /// Takes over a record that is nobody's; `None` if someone else was first.
+    async fn take(
+        &self,
+        ask: &Ask,
+        draft: &Draft,
+        write: Write,
+        claimed_at: Duration,
+    ) -> Result<Option<Claim>, Refusal> {
+        let Next::Running(next) = &write.next else {
+            return Ok(None);
+        };
+        let (attempt, taken_from) = (next.attempt, next.taken_from);
+        let place = self.place(draft, taken_from)?;
+        match self.swap_until_known(ask, write).await {
+            Ok(Swap::Done(_)) => Ok(Some(
+                self.held(draft, attempt, taken_from, claimed_at, place),
+            )),
+            Ok(Swap::Stale(_)) => {
+                place.known();
+                Ok(None)
+            }
+            Err(NoAnswer::NotDone) => {
+                place.known();
+                Err(self.no_answer(ask, NoAnswer::NotDone))
+            }
+            Err(NoAnswer::Unsure) => Err(self.no_answer(ask, NoAnswer::Unsure)),
+        }
+    }
+
+    /// What the store answers to the claim, or to that of another caller of the same id.
+    async fn claim_once(&self, draft: &Draft, place: Place) -> Result<(Seen, Place), NoAnswer> {
+        let joined = self
+            .claims
+            .join(draft.id, || self.claim_until_known(draft))
+            .await;
+        match joined {
+            Joined::Led(Ok(seen)) => Ok((seen, place)),
+            Joined::Led(Err(NoAnswer::Unsure)) => Err(NoAnswer::Unsure),
+            Joined::Led(Err(NoAnswer::NotDone)) | Joined::Followed(Err(_)) => {
+                place.known();
+                Err(NoAnswer::NotDone)
+            }
+            Joined::Followed(Ok(seen)) => Ok((
+                Seen {
+                    mine: false,
+                    ..seen
+                },
+                place,
+            )),
+        }
+    }
+
+    /// Repeats the identical claim until the store has answered, or the caller must be.
+    async fn claim_until_known(&self, draft: &Draft) -> Result<Seen, NoAnswer> {
+        self.until_known(|| self.store.claim(draft.clone())).await
+    }
+
+    async fn swap_until_known(&self, ask: &Ask, write: Write) -> Result<Swap, NoAnswer> {
+        self.until_known(|| self.store.swap(ask.id, write.clone()))
+            .await
+    }
+
+    async fn until_known<T, F>(&self, call: impl Fn() -> F) -> Result<T, NoAnswer>
+    where
+        F: Future<Output = Result<T, Fault>>,
+    {
+        let end = self.clock.boot() + CLAIM_WAIT;
+        let mut no_answer = NoAnswer::NotDone;
+        loop {
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                // Once a copy may be on its way, only an answer tells.
+                Err(Fault::NotDone(_)) if no_answer == NoAnswer::NotDone => return Err(no_answer),
+                Err(_) => no_answer = NoAnswer::Unsure,
+            }
+            if self.clock.boot() >= end {
+                return Err(no_answer);
+            }
+            sleep(CLAIM_PAUSE).await;
+        }
+    }
+
+    fn held(
+        &self,
+        draft: &Draft,
+        attempt: u32,
+        taken_from: Option<TakenFrom>,
+        claimed_at: Duration,
+        place: Place,
+    ) -> Claim {
+        let hold = self
+            .holds
+            .hold(draft.id, draft.token, draft.lease, taken_from, claimed_at);
+        place.known();
+        Claim { hold, attempt }
+    }
+
+    /// A place on the list of the disowned, before anything is sent.
+    fn place(&self, draft: &Draft, taken_from: Option<TakenFrom>) -> Result<Place, Refusal> {
+        let release = Write::release(draft.token, taken_from);
+        let place = self.disowned.reserve(draft.id, release, draft.not_after);
+        place.ok_or(Refusal::Overloaded)
+    }
+
+    fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
+        if no_answer == NoAnswer::Unsure {
+            ask.counters.disowned.one();
+            self.holds.left.notify_one();
+        }
+        Refusal::StoreDown {
+            is_definite: no_answer == NoAnswer::NotDone,
+            policy: ask.policy.store_down,
+        }
+    }
+
+    async fn draft(&self, ask: &Ask) -> Result<Draft, Refusal> {
+        let now = self.store_now(ask).await?;
+        let policy = &ask.policy;
+        Ok(Draft {
+            id: ask.id,
+            token: Token::random(),
+            key: ask.key.clone(),
+            fingerprint: ask.fingerprint,
+            principal: ask.principal,
+            route: Arc::clone(&policy.route),
+            lease: Lease::new(policy.lease),
+            quiet_ms: as_ms(policy.lease.saturating_add(policy.upstream_timeout)),
+            ttl_ms: as_ms(policy.ttl),
+            not_after: now.plus(CLAIM_NOT_AFTER),
+        })
+    }
+
+    /// The store's time; asked for only if it was never heard.
+    async fn store_now(&self, ask: &Ask) -> Result<StoreTime, Refusal> {
+        if let Some(now) = self.store.now() {
+            return Ok(now);
+        }
+        let seen = self.store.load(ask.id).await;
+        seen.map(|seen| seen.now)
+            .map_err(|_| self.no_answer(ask, NoAnswer::NotDone))
+    }
+}
+
+/// How often a claim looks again after the record changed under it.
+const ROUNDS_MAX: usize = 4;
+/// How long a caller waits for its claim.
+const CLAIM_WAIT: Duration = Duration::from_secs(5);
+/// Between two copies of a claim.
+const CLAIM_PAUSE: Duration = Duration::from_millis(20);
+/// How long a copy of a claim may travel.
+const CLAIM_NOT_AFTER: Duration = Duration::from_secs(10);

@@ -1,0 +1,79 @@
+//! How often what happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often what happened since this [`Once`](crate::Once) was made.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counts {
+            /// Both together.
+            pub fn plus(self, more: Self) -> Self {
+                Self { $($name: self.$name + more.$name,)* }
+            }
+
+            /// Each count with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Counts {
+                Counts { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Operations that were executed here.
+    executed,
+    /// Retries that were answered from a record.
+    replayed,
+    /// Keys that came with another request.
+    reused,
+    /// Retries that were told that the first still runs.
+    in_progress,
+    /// Callers that were told that the outcome is unknown.
+    unknown,
+    /// Claims that were given back because nothing was executed.
+    released,
+    /// Late writes of an owner whose record had been taken by another.
+    fenced,
+    /// Running records that were marked unknown because their owner was silent.
+    reaped,
+    /// Expired records that were deleted.
+    swept,
+    /// Claims that were disowned because the store did not answer in time.
+    disowned,
+    /// Requests that were refused because the store was down.
+    store_down,
+    /// Requests that ran unguarded because the store was down and the policy says so.
+    passed,
+    /// Requests that were refused because a bound of this process was reached.
+    overloaded,
+    /// Renewals that the store did not confirm.
+    renewals_unsure,
+    /// Answers that were given up because the store did not take them for too long.
+    unsettled,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: usize) {
+        self.0.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+}

@@ -1,0 +1,147 @@
+//! Callers of one id in one process share a store call that has not been sent yet.
+//!
+//! 1. While a call for an id is out, the next one is prepared, and whoever arrives joins it.
+//! 2. A caller never gets an answer that was read before it arrived.
+//! 3. However many callers a key has, the store sees one call of it at a time.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::scope::OperationId;
+
+/// The calls of one kind that are out, by id.
+#[derive(Debug)]
+pub(crate) struct Flights<T>(Arc<Mutex<HashMap<OperationId, Option<Next<T>>>>>);
+
+/// The call that goes out when the present one is back.
+#[derive(Debug)]
+struct Next<T> {
+    /// Becomes true when it is this call's turn.
+    turn: watch::Sender<bool>,
+    /// Holds the answer when it is there; closed without one if the caller that led it is gone.
+    answer: watch::Receiver<Option<T>>,
+}
+
+/// What a caller got.
+#[derive(Debug)]
+pub(crate) enum Joined<T> {
+    /// It made the call itself.
+    Led(T),
+    /// It shared the answer of one who did.
+    Followed(T),
+}
+
+impl<T: Clone + Send + Sync> Flights<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// The answer of `call`, or of the call of the same id that this caller could join.
+    pub(crate) async fn join<F>(&self, id: OperationId, call: impl FnOnce() -> F) -> Joined<T>
+    where
+        F: Future<Output = T>,
+    {
+        loop {
+            let seat = self.seat(id);
+            let Seat::Follow(mut answer) = seat else {
+                return Joined::Led(self.lead(id, seat, call).await);
+            };
+            if let Ok(answer) = answer.wait_for(Option::is_some).await {
+                let answer = answer.clone().expect("it was waited for");
+                return Joined::Followed(answer);
+            }
+            // Whoever led this call was dropped before it ended: look for another.
+        }
+    }
+
+    fn seat(&self, id: OperationId) -> Seat<T> {
+        let mut flights = self.lock();
+        let Some(next) = flights.get_mut(&id) else {
+            flights.insert(id, None);
+            return Seat::Now;
+        };
+        if let Some(next) = next {
+            return Seat::Follow(next.answer.clone());
+        }
+        let (turn, turned) = watch::channel(false);
+        let (answers, answer) = watch::channel(None);
+        *next = Some(Next { turn, answer });
+        Seat::Then(turned, answers)
+    }
+
+    async fn lead<F>(&self, id: OperationId, seat: Seat<T>, call: impl FnOnce() -> F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        let Seat::Then(turned, answers) = seat else {
+            let _out = Out {
+                flights: self,
+                id,
+                waits: None,
+            };
+            return call().await;
+        };
+        let mut out = Out {
+            flights: self,
+            id,
+            waits: Some(turned),
+        };
+        out.turn().await;
+        let answer = call().await;
+        answers.send_replace(Some(answer.clone()));
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OperationId, Option<Next<T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Seat<T> {
+    Now,
+    Then(watch::Receiver<bool>, watch::Sender<Option<T>>),
+    Follow(watch::Receiver<Option<T>>),
+}
+
+/// A call that is out, or waits for its turn; dropped at its end, whichever that is.
+struct Out<'a, T: Clone + Send + Sync> {
+    flights: &'a Flights<T>,
+    id: OperationId,
+    /// Tells when it may go out; `None` once it has.
+    waits: Option<watch::Receiver<bool>>,
+}
+
+impl<T: Clone + Send + Sync> Out<'_, T> {
+    /// Waits for its turn. From then on it is sent: later callers prepare the next.
+    async fn turn(&mut self) {
+        if let Some(waits) = &mut self.waits {
+            waits
+                .wait_for(|turn| *turn)
+                .await
+                .expect("the sender is in the map until the turn is taken");
+        }
+        self.waits = None;
+        self.flights.lock().insert(self.id, None);
+    }
+}
+
+impl<T: Clone + Send + Sync> Drop for Out<'_, T> {
+    fn drop(&mut self) {
+        let mut flights = self.flights.lock();
+        let Some(next) = flights.get_mut(&self.id) else {
+            return;
+        };
+        let had_turn = self.waits.as_ref().map(|waits| *waits.borrow());
+        match (had_turn, &next) {
+            // It was out, and someone waits for the turn that it had.
+            (None, Some(next)) => drop(next.turn.send_replace(true)),
+            // It leaves the queue, and the call that is out goes on.
+            (Some(false), _) => *next = None,
+            // Nothing of this id is out any more.
+            (None, None) | (Some(true), _) => drop(flights.remove(&self.id)),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The background thread: renews leases, ends what dead tasks left, reaps, and sweeps.
+//!
+//! It has a runtime of its own, so that a busy or blocked caller cannot make a lease lapse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::Inner;
+use super::disown::Entry;
+use super::hold::{Claimed, Orphan};
+use super::reconcile::{Question, find};
+use crate::engine::Write;
+use crate::engine::lapse::Lapses;
+use crate::record::{Record, SettledBy, State, StateKind, StateSet};
+use crate::scope::OperationId;
+use crate::store::{Beat, Cursor, Fault, Lease, Page, Scan, Swap};
+
+/// The handle of the thread. It ends when this is dropped and nothing is held any more.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    stop: watch::Sender<bool>,
+    ended: watch::Receiver<()>,
+}
+
+impl Keeper {
+    /// # Panics
+    /// If the operating system gives no thread: without one no lease could be kept.
+    pub(crate) fn start(once: Arc<Inner>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = watch::channel(());
+        let keep = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build();
+            let runtime = runtime.expect("a runtime that only has timers can be made");
+            runtime.block_on(Rounds { once, stopped }.all());
+            drop(end);
+        };
+        let thread = std::thread::Builder::new()
+            .name("onlyonce-keeper".to_owned())
+            .spawn(keep);
+        thread.expect("the operating system gives a thread");
+        Self { stop, ended }
+    }
+
+    /// Ends the thread and waits for it.
+    pub(crate) async fn stop(&self) {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        // An error says that the thread dropped its end, which is what is waited for.
+        while ended.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+struct Rounds {
+    once: Arc<Inner>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Rounds {
+    async fn all(self) {
+        tokio::join!(
+            self.renew(),
+            self.end(),
+            self.reap(),
+            self.sweep(),
+            self.reconcile()
+        );
+    }
+
+    /// Whether the handle is gone.
+    fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+
+    /// Sleeps, but not past the stop.
+    async fn pause(&self, pause: Duration) {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = sleep(pause) => {}
+        }
+    }
+
+    /// Renews what is due, also while the process drains.
+    async fn renew(&self) {
+        while !(self.is_stopped() && self.once.holds.is_empty()) {
+            self.renew_due().await;
+            sleep(self.once.lease_min() / RENEWAL_TICKS).await;
+        }
+    }
+
+    async fn renew_due(&self) {
+        let sent_at = self.once.clock.boot();
+        let mut due = self.once.holds.all();
+        due.retain(|claimed| claimed.renewal_due() <= sent_at);
+        due.sort_by_key(|claimed| claimed.lease);
+        for same_lease in due.chunk_by(|a, b| a.lease == b.lease) {
+            for batch in same_lease.chunks(RENEWALS_MAX) {
+                self.renew_batch(batch, batch[0].lease, sent_at).await;
+            }
+        }
+    }
+
+    async fn renew_batch(&self, batch: &[Arc<Claimed>], lease: Lease, sent_at: Duration) {
+        let held: Vec<_> = batch
+            .iter()
+            .map(|claimed| (claimed.id, claimed.token))
+            .collect();
+        let beats = self.once.store.renew(&held, lease).await;
+        let unsure = beats.iter().filter(|beat| **beat == Beat::Unsure).count();
+        self.once.counters.renewals_unsure.add(unsure);
+        for (claimed, beat) in batch.iter().zip(beats) {
+            claimed.beat(beat, sent_at);
+        }
+    }
+
+    /// Ends the claims that nobody else will end: of dead tasks, and disowned ones.
+    async fn end(&self) {
+        let mut orphans = Vec::new();
+        loop {
+            orphans.append(&mut self.once.holds.take_orphans());
+            orphans = self.end_orphans(orphans).await;
+            self.release_disowned().await;
+            let is_idle = orphans.is_empty() && self.once.disowned.len() == 0;
+            if self.is_stopped() && orphans.is_empty() && self.once.holds.is_empty() {
+                return;
+            }
+            let mut stopped = self.stopped.clone();
+            tokio::select! {
+                () = self.once.holds.left.notified() => {}
+                _ = stopped.wait_for(|stopped| *stopped), if !self.is_stopped() => {}
+                () = sleep(END_PAUSE), if !is_idle || self.is_stopped() => {}
+            }
+        }
+    }
+
+    /// Those that the store did not take yet.
+    async fn end_orphans(&self, orphans: Vec<Orphan>) -> Vec<Orphan> {
+        let mut left = Vec::new();
+        for orphan in orphans {
+            if self
+                .once
+                .store
+                .swap(orphan.id, orphan.write.clone())
+                .await
+                .is_err()
+            {
+                left.push(orphan);
+            }
+        }
+        left
+    }
+
+    async fn release_disowned(&self) {
+        for _ in 0..self.once.disowned.len() {
+            let Some(entry) = self.once.disowned.pop() else {
+                return;
+            };
+            if !self.release_for_good(&entry).await.unwrap_or(false) {
+                self.once.disowned.push(entry);
+            }
+        }
+    }
+
+    /// Whether no copy of the claim can come any more. The time is read before the release, so that a
+    /// release that counts was sent after the claim's last moment.
+    async fn release_for_good(&self, entry: &Entry) -> Result<bool, Fault> {
+        let seen = self.once.store.load(entry.id).await?;
+        self.once.store.swap(entry.id, entry.write.clone()).await?;
+        Ok(seen.now > entry.not_after)
+    }
+
+    async fn reap(&self) {
+        let mut lapses = Lapses::default();
+        while !self.is_stopped() {
+            // A scan that the store does not answer is made again in the next round.
+            let _ = self.reap_once(&mut lapses).await;
+            self.pause(self.once.lease_min() / 3).await;
+        }
+    }
+
+    async fn reap_once(&self, lapses: &mut Lapses) -> Result<(), Fault> {
+        self.once.store.tell_of_jump().await?;
+        lapses.begin();
+        let mut after = None;
+        loop {
+            let page = self.page(StateKind::Running, after).await?;
+            if page.clock_held {
+                lapses.forget();
+                return Ok(());
+            }
+            self.reap_page(lapses, &page).await?;
+            after = page.next;
+            if after.is_none() {
+                lapses.end();
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reap_page(&self, lapses: &mut Lapses, page: &Page) -> Result<(), Fault> {
+        let boot = self.once.clock.boot();
+        for (id, record) in &page.records {
+            let Some(write) = lapses.judge(*id, record, page.now, boot) else {
+                continue;
+            };
+            if let Swap::Done(_) = self.once.store.swap(*id, write).await? {
+                self.once.counters.reaped.one();
+            }
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self) {
+        while !self.is_stopped() {
+            self.pause(self.once.limits.sweep_every).await;
+            // What a sweep leaves, the next one takes.
+            let _ = self.sweep_once().await;
+            let _ = self.close_held().await;
+        }
+    }
+
+    async fn sweep_once(&self) -> Result<(), Fault> {
+        while !self.is_stopped() {
+            let swept = self.once.store.sweep(self.once.limits.sweep_rows).await?;
+            self.once.counters.swept.add(swept.deleted);
+            if !swept.more {
+                break;
+            }
+            self.pause(SWEEP_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Completes what was unknown for longer than its route holds it: never absent, never run again.
+    async fn close_held(&self) -> Result<(), Fault> {
+        let mut after = None;
+        loop {
+            let page = self.page(StateKind::Unknown, after).await?;
+            if page.clock_held {
+                return Ok(());
+            }
+            for (id, record) in &page.records {
+                self.close_if_over(*id, record, &page).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn close_if_over(
+        &self,
+        id: OperationId,
+        record: &Record,
+        page: &Page,
+    ) -> Result<(), Fault> {
+        let State::Unknown { since } = record.state else {
+            return Ok(());
+        };
+        if since.plus(self.once.hold_max(&record.route)) > page.now {
+            return Ok(());
+        }
+        let response = self.once.given_up.clone();
+        if let Some(write) = Write::settle_for(record, SettledBy::Policy, response) {
+            self.once.store.swap(id, write).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks about unknown outcomes whose route has credentials of its own for that.
+    async fn reconcile(&self) {
+        while !self.is_stopped() {
+            self.pause(RECONCILE_PAUSE).await;
+            // What could not be asked now is asked in the next round.
+            let _ = self.reconcile_once().await;
+        }
+    }
+
+    async fn reconcile_once(&self) -> Result<(), Fault> {
+        let mut after = None;
+        loop {
+            let page = self.page(StateKind::Unknown, after).await?;
+            for (id, record) in &page.records {
+                self.reconcile_record(*id, record, &page).await?;
+            }
+            after = page.next;
+            if after.is_none() || self.is_stopped() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reconcile_record(
+        &self,
+        id: OperationId,
+        record: &Record,
+        page: &Page,
+    ) -> Result<(), Fault> {
+        let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
+            return Ok(());
+        };
+        let question = Question {
+            key: record.key.as_str(),
+            headers: None,
+        };
+        let finding = find(&*reconciler, question, &policy).await;
+        if let Some(write) = self.once.conclusion(id, record, &policy, page.now, finding) {
+            self.once.store.swap(id, write).await?;
+        }
+        Ok(())
+    }
+
+    async fn page(&self, kind: StateKind, after: Option<Cursor>) -> Result<Page, Fault> {
+        let states = StateSet::of(&[kind]);
+        self.once
+            .store
+            .scan(Scan {
+                states,
+                after,
+                limit: PAGE_ROWS,
+            })
+            .await
+    }
+}
+
+/// How often in a lease the keeper looks for renewals that are due.
+const RENEWAL_TICKS: u32 = 12;
+/// How many leases are renewed in one call.
+const RENEWALS_MAX: usize = 1_000;
+/// Between two tries to end what dead tasks left.
+const END_PAUSE: Duration = Duration::from_millis(100);
+/// Between two parts of a sweep, for the requests that wait.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+/// Between two rounds of asking what became of unknown outcomes.
+const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
+/// How many records are scanned at a time.
+const PAGE_ROWS: usize = 500;

@@ -1,0 +1,161 @@
+//! How much of everything one process takes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The bounds of one [`Once`](crate::Once). Over a bound the answer is 503 before any claim, or 409
+/// for a waiter: never a queue without end.
+///
+/// ```
+/// use onlyonce::Limits;
+///
+/// let limits = Limits::default().with_executing_max(500);
+/// # let _ = limits;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Operations under way; 10,000.
+    pub executing_max: usize,
+    /// Request bodies held, in bytes; 256 MiB.
+    pub bodies_bytes_max: usize,
+    /// Callers that wait for the answer of another; 10,000.
+    pub waiters_max: usize,
+    /// Of these, for one key; 1,000.
+    pub waiters_per_key_max: usize,
+    /// Of these, from one principal; 2,000.
+    pub waiters_per_principal_max: usize,
+    /// Answers that the store did not take yet, in bytes; 64 MiB. Past it the oldest becomes unknown.
+    pub unsettled_bytes_max: usize,
+    /// Completed answers kept in memory, in bytes; 64 MiB. 0 turns the cache off.
+    pub cache_bytes_max: u64,
+    /// How often expired records are deleted; every 15 minutes.
+    pub sweep_every: Duration,
+    /// How many at a time; 5,000.
+    pub sweep_rows: usize,
+}
+
+impl Limits {
+    /// Operations under way.
+    pub fn with_executing_max(self, executing_max: usize) -> Self {
+        Self {
+            executing_max,
+            ..self
+        }
+    }
+
+    /// Request bodies held, in bytes.
+    pub fn with_bodies_bytes_max(self, bodies_bytes_max: usize) -> Self {
+        Self {
+            bodies_bytes_max,
+            ..self
+        }
+    }
+
+    /// Callers that wait: in all, for one key, and from one principal.
+    pub fn with_waiters(self, in_all: usize, per_key: usize, per_principal: usize) -> Self {
+        Self {
+            waiters_max: in_all,
+            waiters_per_key_max: per_key,
+            waiters_per_principal_max: per_principal,
+            ..self
+        }
+    }
+
+    /// Answers that the store did not take yet, in bytes.
+    pub fn with_unsettled_bytes_max(self, unsettled_bytes_max: usize) -> Self {
+        Self {
+            unsettled_bytes_max,
+            ..self
+        }
+    }
+
+    /// Completed answers kept in memory, in bytes; 0 turns the cache off.
+    pub fn with_cache_bytes_max(self, cache_bytes_max: u64) -> Self {
+        Self {
+            cache_bytes_max,
+            ..self
+        }
+    }
+
+    /// How often expired records are deleted, and how many at a time.
+    pub fn with_sweep(self, every: Duration, rows: usize) -> Self {
+        Self {
+            sweep_every: every,
+            sweep_rows: rows,
+            ..self
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            executing_max: 10_000,
+            bodies_bytes_max: 256 * MIB,
+            waiters_max: 10_000,
+            waiters_per_key_max: 1_000,
+            waiters_per_principal_max: 2_000,
+            unsettled_bytes_max: 64 * MIB,
+            cache_bytes_max: 64 * MIB as u64,
+            sweep_every: Duration::from_secs(15 * 60),
+            sweep_rows: 5_000,
+        }
+    }
+}
+
+const MIB: usize = 1024 * 1024;
+
+/// What is left of the bounds that count work.
+#[derive(Debug)]
+pub(crate) struct Room {
+    executing: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+}
+
+impl Room {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        Self {
+            executing: places(limits.executing_max),
+            bodies: places(limits.bodies_bytes_max),
+        }
+    }
+
+    /// A place for one operation; `None` if there is none.
+    pub(crate) fn operation(&self) -> Option<OwnedSemaphorePermit> {
+        self.executing.clone().try_acquire_owned().ok()
+    }
+
+    /// Room for a body that is empty yet.
+    pub(crate) fn body(&self) -> BodyRoom {
+        BodyRoom {
+            bodies: self.bodies.clone(),
+            held: None,
+        }
+    }
+}
+
+/// Room for one body; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct BodyRoom {
+    bodies: Arc<Semaphore>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl BodyRoom {
+    /// Makes room for `bytes` more; false if there is none.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let permit = u32::try_from(bytes)
+            .ok()
+            .and_then(|b| self.bodies.clone().try_acquire_many_owned(b).ok());
+        let Some(permit) = permit else { return false };
+        match &mut self.held {
+            Some(held) => held.merge(permit),
+            None => self.held = Some(permit),
+        }
+        true
+    }
+}

@@ -1,0 +1,251 @@
+//! One operation, from its claim to its outcome, in a task of its own.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::any_store::BoxFuture;
+use super::claim::Claim;
+use super::hold::Hold;
+use super::settle::Settled;
+use super::{Ask, Ended, Inner, Refusal};
+use crate::clock::StoreTime;
+use crate::engine::Write;
+use crate::policy::{Recovery, StoreDown};
+use crate::record::{Response, State};
+use crate::store::Seen;
+
+/// What the work came to.
+pub(crate) struct Worked<T> {
+    pub(crate) verdict: Verdict,
+    /// What the first caller gets.
+    pub(crate) fresh: T,
+    /// What remains to be done once the first caller has it: the rest of a stream.
+    pub(crate) after: Option<BoxFuture<'static, ()>>,
+}
+
+/// What the work means for the record.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// This is the final outcome.
+    Store(Arc<Response>),
+    /// Nothing was executed.
+    NotExecuted,
+    /// Nobody knows; `recovery = "fail"` stores this.
+    Unknown(Arc<Response>),
+}
+
+impl Inner {
+    /// Runs `work` at most once for the operation, or says what its caller gets instead.
+    ///
+    /// The work goes on in a task of its own: dropping this future changes nothing.
+    pub(crate) async fn perform<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(u32) -> F + Send + 'static,
+        F: Future<Output = Worked<T>> + Send + 'static,
+    {
+        if let Some(ended) = self.cached(&ask) {
+            return ended;
+        }
+        let (tell, told) = oneshot::channel();
+        let task = Task {
+            once: self.clone(),
+            ask,
+            tell: Some(tell),
+            settling_at: None,
+        };
+        tokio::spawn(task.run(work));
+        // Without a word from the task nobody knows how far it came.
+        told.await.unwrap_or(Ended::Unsettled)
+    }
+
+    /// The answer of a completed operation, if this process has it at hand.
+    pub(crate) fn cached<T>(&self, ask: &Ask) -> Option<Ended<T>> {
+        let (fingerprint, response) =
+            self.cache
+                .find(ask.id, self.store.now()?, self.clock.boot())?;
+        Some(if fingerprint.matches(&ask.fingerprint) {
+            Ended::Refused(Refusal::Replay(response))
+        } else {
+            Ended::Refused(Refusal::Reused)
+        })
+    }
+}
+
+struct Task<T> {
+    once: Arc<Inner>,
+    ask: Arc<Ask>,
+    /// To the caller, who may have left; `None` once told.
+    tell: Option<oneshot::Sender<Ended<T>>>,
+    /// The store's time right before the outcome was written.
+    settling_at: Option<StoreTime>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    async fn run<W, F>(mut self, work: W)
+    where
+        W: FnOnce(u32) -> F + Send + 'static,
+        F: Future<Output = Worked<T>> + Send + 'static,
+    {
+        let Some(_place) = self.once.room.operation() else {
+            return self.tell(Ended::Refused(Refusal::Overloaded));
+        };
+        if self.once.holds.is_draining() {
+            return self.tell(Ended::Refused(Refusal::Overloaded));
+        }
+        let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
+            Ok(claim) => claim,
+            Err(Refusal::StoreDown {
+                is_definite: true,
+                policy: StoreDown::Pass,
+            }) => {
+                return self.pass(work).await;
+            }
+            Err(refusal) => return self.tell(Ended::Refused(refusal)),
+        };
+        if !hold.may_send(self.once.clock.boot()) {
+            return self.unsent(hold).await;
+        }
+        self.ask.counters.executed.one();
+        let worked = work(attempt).await;
+        self.conclude(hold, worked).await;
+    }
+
+    /// The claim lost its margin, or the process drains: nothing is sent.
+    async fn unsent(mut self, hold: Hold) {
+        let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
+        self.once.write_until_known(hold.claimed(), write).await;
+        self.ask.counters.released.one();
+        hold.end();
+        self.tell(Ended::Refused(Refusal::Overloaded));
+    }
+
+    /// `store_down = "pass"`: the work runs unguarded.
+    async fn pass<W, F>(mut self, work: W)
+    where
+        W: FnOnce(u32) -> F,
+        F: Future<Output = Worked<T>>,
+    {
+        self.ask.counters.passed.one();
+        let worked = work(1).await;
+        self.tell(Ended::Fresh(worked.fresh));
+        if let Some(after) = worked.after {
+            after.await;
+        }
+    }
+
+    /// Writes the outcome, then answers: the response is durable before its last byte leaves.
+    async fn conclude(mut self, hold: Hold, worked: Worked<T>) {
+        let once = self.once.clone();
+        let Worked {
+            verdict,
+            fresh,
+            after,
+        } = worked;
+        let write = self.outcome(&hold, &verdict);
+        // Read before the write, so that a copy of the answer never outlives the record.
+        self.settling_at = once.store.now();
+        let mut fresh = Some(fresh);
+        {
+            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            tokio::select! {
+                biased;
+                settled = &mut writing => self.answer(&hold, settled, fresh.take()),
+                () = sleep(self.ask.policy.lease) => {
+                    self.tell_late(&verdict, fresh.take());
+                    let settled = writing.await;
+                    self.answer(&hold, settled, None);
+                }
+            }
+        }
+        if matches!(verdict, Verdict::NotExecuted) {
+            self.ask.counters.released.one();
+        }
+        hold.end();
+        if let Some(after) = after {
+            after.await;
+        }
+    }
+
+    /// The write that the verdict and the route's recovery ask for.
+    fn outcome(&self, hold: &Hold, verdict: &Verdict) -> Write {
+        let (token, taken_from) = (hold.claimed().token, hold.claimed().taken_from);
+        match verdict {
+            Verdict::Store(response) => Write::settle(token, response.clone()),
+            Verdict::NotExecuted => Write::release(token, taken_from),
+            Verdict::Unknown(response) => match self.ask.policy.recovery {
+                Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
+                    Write::mark_unknown(token)
+                }
+                Recovery::Fail => Write::settle_by_policy(token, response.clone()),
+                Recovery::Release => Write::release(token, taken_from),
+            },
+        }
+    }
+
+    fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<T>) {
+        match settled {
+            Settled::Done(kept) => {
+                kept.into_iter()
+                    .for_each(|response| self.remember(response));
+                fresh
+                    .into_iter()
+                    .for_each(|fresh| self.tell(Ended::Fresh(fresh)));
+            }
+            Settled::GaveUp => self.tell(Ended::Unsettled),
+            Settled::Fenced(seen) => {
+                self.ask.counters.fenced.one();
+                self.tell(self.from_record(hold, &seen));
+            }
+        }
+    }
+
+    /// A fenced owner answers from the record, never with its own body.
+    fn from_record(&self, hold: &Hold, seen: &Seen) -> Ended<T> {
+        let Some(record) = &seen.record else {
+            return Ended::Unsettled;
+        };
+        match &record.state {
+            State::Completed { response, .. } => Ended::Refused(Refusal::Replay(response.clone())),
+            State::Running { .. } if record.token != hold.claimed().token => {
+                Ended::Refused(Refusal::InProgress)
+            }
+            State::Unknown { since } => Ended::Refused(Refusal::Unknown { since: *since }),
+            State::Running { .. } | State::Released { .. } => Ended::Unsettled,
+        }
+    }
+
+    /// Keeps a copy of what the store has.
+    fn remember(&self, response: Arc<Response>) {
+        let (once, ask) = (&self.once, &self.ask);
+        if let Some(settling_at) = self.settling_at {
+            let expires_at = settling_at.plus(ask.policy.ttl);
+            once.cache.keep_response(
+                ask.id,
+                ask.fingerprint,
+                response,
+                expires_at,
+                once.clock.boot(),
+            );
+        }
+    }
+
+    /// The store has not taken the outcome for a whole lease: the caller waits no longer.
+    fn tell_late(&mut self, verdict: &Verdict, fresh: Option<T>) {
+        match (verdict, fresh) {
+            (Verdict::NotExecuted | Verdict::Unknown(_), Some(fresh)) => {
+                self.tell(Ended::Fresh(fresh))
+            }
+            _ => self.tell(Ended::Unsettled),
+        }
+    }
+
+    /// The caller may be gone; that changes nothing.
+    fn tell(&mut self, ended: Ended<T>) {
+        if let Some(tell) = self.tell.take() {
+            let _ = tell.send(ended);
+        }
+    }
+}

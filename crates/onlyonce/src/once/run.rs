@@ -1,0 +1,363 @@
+//! The same promise for consumers and jobs: no HTTP, values instead of answers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
+use crate::clock::StoreTime;
+use crate::fingerprint::{Fingerprint, Subject};
+use crate::key::{Key, KeyError};
+use crate::policy::{InFlight, Policy};
+use crate::record::{Kept, KeyText, NotKept, Response};
+use crate::scope::{OperationId, Principal, operation_id_of};
+use crate::store::BoxError;
+
+impl Once {
+    /// Runs `work` at most once for `operation`, and gives every later caller its value.
+    ///
+    /// The work runs in a task of its own: dropping this future does not stop it, and an outer timeout
+    /// does not bound it. `upstream_timeout` of the operation's policy does.
+    ///
+    /// ```
+    /// # #[cfg(feature = "memory")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use onlyonce::{Once, Operation, Outcome, scope::Principal, store::memory::MemoryStore};
+    ///
+    /// let once = Once::new(MemoryStore::new());
+    /// let order = || Operation::new("ship-order", Principal::of("queue", b"orders"), "order-4711");
+    /// let first = once.run(order()?, |_| async { Ok("parcel 1".to_owned()) }).await?;
+    /// let again = once.run(order()?, |_| async { Ok("parcel 2".to_owned()) }).await?;
+    /// assert_eq!(first, Outcome::Fresh("parcel 1".to_owned()));
+    /// assert_eq!(again, Outcome::Replayed("parcel 1".to_owned()));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "memory"))]
+    /// # fn main() {}
+    /// ```
+    pub async fn run<T, F, Fut>(
+        &self,
+        operation: Operation,
+        work: F,
+    ) -> Result<Outcome<T>, OnceError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(Attempt) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let ask = Arc::new(operation.ask(self)?);
+        let (id, policy) = (ask.id, ask.policy.clone());
+        let work = move |number| bounded(work(Attempt { number, id }), policy);
+        let ended = match self.inner.perform(ask.clone(), work).await {
+            Ended::Refused(Refusal::InProgress) => match ask.policy.in_flight {
+                InFlight::Wait(wait) => self.inner.wait(&ask, wait).await,
+                InFlight::Reject => Ended::Refused(Refusal::InProgress),
+            },
+            ended => ended,
+        };
+        ask.count(&ended);
+        outcome(ended)
+    }
+}
+
+/// One logical intent: a name for its kind, who asks, and the key.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    namespace: Box<str>,
+    principal: Principal,
+    key: Key,
+    payload: Bytes,
+    policy: Policy,
+}
+
+impl Operation {
+    /// The operation of kind `namespace` that `principal` calls `key`, under [`Policy::default`].
+    pub fn new(namespace: &str, principal: Principal, key: &str) -> Result<Self, KeyError> {
+        let policy = Policy::default().with_route(namespace);
+        let key = Key::from_text(key, &policy.key_rules)?;
+        Ok(Self {
+            namespace: namespace.into(),
+            principal,
+            key,
+            payload: Bytes::new(),
+            policy,
+        })
+    }
+
+    /// What the operation is about: the same key with another payload is [`Outcome::Reused`].
+    /// Default: nothing, so that the key alone decides.
+    ///
+    /// # Errors
+    /// If `payload` cannot be written as JSON.
+    pub fn with_payload(self, payload: &impl Serialize) -> Result<Self, OnceError> {
+        let payload =
+            serde_json::to_vec(payload).map_err(|error| OnceError::Value(error.into()))?;
+        Ok(Self {
+            payload: payload.into(),
+            ..self
+        })
+    }
+
+    /// Other rules than [`Policy::default`]: times, bounds and recovery.
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    fn ask(self, once: &Once) -> Result<Ask, OnceError> {
+        self.policy
+            .check()
+            .map_err(|error| OnceError::Policy(error.into()))?;
+        let (policy, counters) = once.inner.learn(self.policy);
+        let subject = Subject {
+            method: "",
+            path: &self.namespace,
+            query: None,
+            content_type: Some(b"application/json"),
+            content_encoding: None,
+            body: &self.payload,
+        };
+        Ok(Ask {
+            id: operation_id_of(
+                once.inner.secret.as_ref(),
+                &self.namespace,
+                &self.principal,
+                &self.key,
+            ),
+            key: KeyText::new(self.key.as_str()),
+            fingerprint: Fingerprint::of(&policy.fingerprint, &subject),
+            principal: self.principal,
+            failure: Arc::new(failed(&policy)),
+            policy,
+            counters,
+            asking: None,
+        })
+    }
+}
+
+/// One try of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// 1, 2, 3…
+    pub number: u32,
+    /// The operation.
+    pub id: OperationId,
+}
+
+impl Attempt {
+    /// A key for a further call that this operation makes: the same at every attempt, another for
+    /// every `step` and every operation.
+    ///
+    /// ```
+    /// # use onlyonce::{Attempt, scope::OperationId};
+    /// # let id = OperationId::from_bytes([7; 16]);
+    /// let first = Attempt { number: 1, id };
+    /// let second = Attempt { number: 2, id };
+    /// assert_eq!(first.derive("receipt"), second.derive("receipt"));
+    /// assert_ne!(first.derive("receipt"), first.derive("invoice"));
+    /// ```
+    pub fn derive(&self, step: &str) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"onlyonce derived key 1");
+        hash.update(self.id.as_bytes());
+        hash.update(step.as_bytes());
+        hash.finalize()[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// Why work did not succeed. `?` on any error means `Unknown`: the safe reading.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nothing happened: the key is free again.
+    NotDone(BoxError),
+    /// It may have happened: it is not run again by itself.
+    Unknown(BoxError),
+}
+
+impl Failure {
+    /// Nothing happened, because of `error`.
+    pub fn not_done(error: impl Into<BoxError>) -> Self {
+        Self::NotDone(error.into())
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Unknown(error.into())
+    }
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome<T> {
+    /// The work ran, and this is its value.
+    Fresh(T),
+    /// It had run before; this is the value of that time.
+    Replayed(T),
+    /// It runs elsewhere. Ask again.
+    InProgress {
+        /// When.
+        retry_after: Duration,
+    },
+    /// The key belongs to another payload. Do not retry; use a key of its own.
+    Reused,
+    /// It may have run, and nobody knows. Find out, then settle it.
+    Unknown {
+        /// Since when.
+        since: StoreTime,
+    },
+}
+
+/// Why an operation has no outcome to give.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnceError {
+    /// The work did not happen. Try again with the same key.
+    #[error("the work was not done")]
+    NotDone(#[source] BoxError),
+    /// The work may have happened. Do not run it again; ask with the same key, or settle it.
+    #[error("the outcome of the work is unknown")]
+    Unknown(#[source] BoxError),
+    /// The work happened, and its value is not kept. Do not run it again.
+    #[error("the work was done, and its value is not kept")]
+    NotKept,
+    /// The outcome was unknown for good. Do not run it again; look at what it did.
+    #[error("the outcome of the work stays unknown")]
+    GivenUp,
+    /// The store gave no answer; nothing was run. Try again with the same key.
+    #[error("the store is unavailable")]
+    StoreDown,
+    /// Too much is under way, or the process is shutting down. Try again with the same key.
+    #[error("too much is under way")]
+    Overloaded,
+    /// The payload or the value cannot be written or read as JSON. Check its type.
+    #[error("a value does not convert")]
+    Value(#[source] BoxError),
+    /// The policy contradicts itself. Correct it.
+    #[error("the policy is not valid")]
+    Policy(#[source] BoxError),
+}
+
+type Ran<T> = Result<T, OnceError>;
+
+/// The work within its time, a panic caught.
+async fn bounded<T, Fut>(work: Fut, policy: Arc<Policy>) -> Worked<Ran<T>>
+where
+    T: Serialize,
+    Fut: Future<Output = Result<T, Failure>>,
+{
+    let caught = timeout(
+        policy.upstream_timeout,
+        AssertUnwindSafe(work).catch_unwind(),
+    )
+    .await;
+    match caught {
+        Ok(Ok(Ok(value))) => done(value, &policy),
+        Ok(Ok(Err(Failure::NotDone(error)))) => not_done(error),
+        Ok(Ok(Err(Failure::Unknown(error)))) => unknown(error, &policy),
+        Ok(Err(_)) => unknown("the work panicked".into(), &policy),
+        Err(elapsed) => unknown(elapsed.into(), &policy),
+    }
+}
+
+fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
+    let json = match serde_json::to_vec(&value) {
+        Ok(json) => json,
+        // The work is done: what cannot be kept is still done.
+        Err(error) => {
+            let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
+            return Worked {
+                verdict,
+                fresh: Err(OnceError::Value(error.into())),
+                after: None,
+            };
+        }
+    };
+    let body = if json.len() > policy.response_bytes_max {
+        Kept::No(NotKept::TooLarge)
+    } else {
+        Kept::Bytes {
+            body: json.into(),
+            trailers: None,
+        }
+    };
+    Worked {
+        verdict: Verdict::Store(Arc::new(ran(body))),
+        fresh: Ok(value),
+        after: None,
+    }
+}
+
+fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
+    Worked {
+        verdict: Verdict::NotExecuted,
+        fresh: Err(OnceError::NotDone(error)),
+        after: None,
+    }
+}
+
+fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {
+    let verdict = Verdict::Unknown(Arc::new(failed(policy)));
+    Worked {
+        verdict,
+        fresh: Err(OnceError::Unknown(error)),
+        after: None,
+    }
+}
+
+fn ran(body: Kept) -> Response {
+    Response {
+        status: StatusCode::OK,
+        headers: HeaderMap::new(),
+        body,
+    }
+}
+
+fn failed(policy: &Policy) -> Response {
+    crate::http::problem::failed(policy)
+}
+
+fn outcome<T: DeserializeOwned>(ended: Ended<Ran<T>>) -> Result<Outcome<T>, OnceError> {
+    match ended {
+        Ended::Fresh(ran) => ran.map(Outcome::Fresh),
+        Ended::Unsettled => Err(OnceError::Unknown(
+            "the store did not take the outcome".into(),
+        )),
+        Ended::Refused(Refusal::Replay(response)) => replayed(&response),
+        Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
+        Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress {
+            retry_after: RETRY_AFTER,
+        }),
+        Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since }),
+        Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
+        Ended::Refused(Refusal::Overloaded) => Err(OnceError::Overloaded),
+    }
+}
+
+fn replayed<T: DeserializeOwned>(response: &Response) -> Result<Outcome<T>, OnceError> {
+    match &response.body {
+        _ if response.status != StatusCode::OK => Err(OnceError::GivenUp),
+        Kept::No(_) => Err(OnceError::NotKept),
+        Kept::Bytes { body, .. } => {
+            let value = serde_json::from_slice(body);
+            value
+                .map(Outcome::Replayed)
+                .map_err(|error| OnceError::Value(error.into()))
+        }
+    }
+}
+
+const RETRY_AFTER: Duration = Duration::from_secs(1);

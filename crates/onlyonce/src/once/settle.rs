@@ -1,0 +1,157 @@
+//! Writes that must reach the store: repeated for as long as the process lives.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::Inner;
+use super::hold::Claimed;
+use crate::engine::Write;
+use crate::record::{Kept, NotKept, Response};
+use crate::store::{Fault, Next, Seen, StoreError, Swap};
+
+/// What became of an owner's last write.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// It is in the store; with the answer that a retry will get, if it is final.
+    Done(Option<Arc<Response>>),
+    /// The store did not take the answer for too long: the outcome is unknown now.
+    GaveUp,
+    /// The record is no longer this owner's; this is what it is.
+    Fenced(Box<Seen>),
+}
+
+impl Inner {
+    /// Repeats `write` until the store has answered. Never a release instead of an outcome.
+    pub(crate) async fn write_until_known(&self, claimed: &Claimed, mut write: Write) -> Settled {
+        let mut waiting: Option<Unsettled> = None;
+        let mut pause = PAUSE_MIN;
+        let mut gave_up = false;
+        loop {
+            let fault = match self.store.swap(claimed.id, write.clone()).await {
+                Ok(Swap::Done(_)) if gave_up => return Settled::GaveUp,
+                Ok(Swap::Done(_)) => return Settled::Done(answer(&write).cloned()),
+                Ok(Swap::Stale(seen)) => return stale(claimed, seen),
+                Err(fault) => fault,
+            };
+            if let Fault::NotDone(StoreError::Refused(_)) = fault {
+                (write, gave_up) = weaker(claimed, write);
+            }
+            let waiting = waiting.get_or_insert_with(|| self.unsettled.enter(body_bytes(&write)));
+            tokio::select! {
+                () = waiting.must_give_up.notified() => {
+                    self.counters.unsettled.one();
+                    (write, gave_up) = (Write::mark_unknown(claimed.token), true);
+                }
+                () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+            }
+        }
+    }
+}
+
+/// Fenced off, unless an earlier copy of this owner's settle is what stands there.
+fn stale(claimed: &Claimed, seen: Box<Seen>) -> Settled {
+    let ours = seen
+        .record
+        .as_ref()
+        .filter(|record| record.token == claimed.token);
+    match ours.and_then(|record| record.response().cloned()) {
+        Some(response) => Settled::Done(Some(response)),
+        None => Settled::Fenced(seen),
+    }
+}
+
+/// The answer that `write` makes final.
+fn answer(write: &Write) -> Option<&Arc<Response>> {
+    match &write.next {
+        Next::Completed { response, .. } => Some(response),
+        _ => None,
+    }
+}
+
+/// A settle that is refused for its content is written once without its body, then as unknown.
+fn weaker(claimed: &Claimed, write: Write) -> (Write, bool) {
+    match &write.next {
+        Next::Completed { response, .. } if matches!(response.body, Kept::Bytes { .. }) => {
+            let response = Arc::new(response.without_body(NotKept::Refused));
+            (Write::settle(claimed.token, response), false)
+        }
+        Next::Completed { .. } => (Write::mark_unknown(claimed.token), true),
+        _ => (write, false),
+    }
+}
+
+fn body_bytes(write: &Write) -> usize {
+    answer(write).map_or(0, |response| response.body_bytes())
+}
+
+/// The answers that the store has not taken yet: past the bound the oldest is given up.
+#[derive(Debug, Default)]
+pub(crate) struct UnsettledAnswers {
+    bytes_max: usize,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    bytes: usize,
+    waiting: VecDeque<(Arc<Notify>, usize)>,
+}
+
+/// One answer that waits for the store.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    answers: Arc<UnsettledAnswers>,
+    must_give_up: Arc<Notify>,
+}
+
+impl UnsettledAnswers {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            queue: Mutex::default(),
+        }
+    }
+
+    fn enter(self: &Arc<Self>, bytes: usize) -> Unsettled {
+        let must_give_up = Arc::new(Notify::new());
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.bytes += bytes;
+        queue.waiting.push_back((must_give_up.clone(), bytes));
+        while queue.bytes > self.bytes_max {
+            let Some((oldest, bytes)) = queue.waiting.pop_front() else {
+                break;
+            };
+            queue.bytes -= bytes;
+            oldest.notify_one();
+        }
+        Unsettled {
+            answers: self.clone(),
+            must_give_up,
+        }
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        let mut queue = self
+            .answers
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let place = queue
+            .waiting
+            .iter()
+            .position(|(entry, _)| Arc::ptr_eq(entry, &self.must_give_up));
+        if let Some((_, bytes)) = place.and_then(|place| queue.waiting.remove(place)) {
+            queue.bytes -= bytes;
+        }
+    }
+}
+
+/// Between two copies of a write that the store did not take, at first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);

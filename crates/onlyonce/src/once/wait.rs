@@ -1,0 +1,160 @@
+//! Callers that wait for the answer of another. A waiter never changes a record.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::claim::NoAnswer;
+use super::flight::Joined;
+use super::{Ask, Ended, Inner, Limits, Refusal};
+use crate::engine::table::Phase;
+use crate::record::{Record, State};
+use crate::scope::{OperationId, Principal};
+use crate::store::Seen;
+
+impl Inner {
+    /// Waits at most `wait` for the operation to end; holds nothing of the store meanwhile.
+    pub(crate) async fn wait<T>(&self, ask: &Ask, wait: Duration) -> Ended<T> {
+        let Some(_place) = self.waiters.enter(ask) else {
+            return Ended::Refused(Refusal::InProgress);
+        };
+        let ended = timeout(wait, self.wait_for_end(ask)).await;
+        ended.unwrap_or(Ended::Refused(Refusal::InProgress))
+    }
+
+    async fn wait_for_end<T>(&self, ask: &Ask) -> Ended<T> {
+        let mut poll = POLL_MIN;
+        loop {
+            // Subscribed before the record is read, so that no change falls in between.
+            let changed = self.store.changed(ask.id);
+            if let Some(ended) = self.look(ask).await {
+                return ended;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = sleep_until(Instant::now() + poll) => poll = (poll * 2).min(POLL_MAX),
+            }
+        }
+    }
+
+    /// How the operation ended, if it has.
+    async fn look<T>(&self, ask: &Ask) -> Option<Ended<T>> {
+        if let Some(ended) = self.cached(ask) {
+            return Some(ended);
+        }
+        let load = || async { self.store.load(ask.id).await.map_err(|_| NoAnswer::NotDone) };
+        let (Joined::Led(seen) | Joined::Followed(seen)) = self.loads.join(ask.id, load).await;
+        let seen = seen.ok()?;
+        let refusal = after_waiting(&seen, ask)?;
+        if let (Refusal::Replay(_), Some(record)) = (&refusal, &seen.record) {
+            self.cache.keep(ask.id, record, self.clock.boot());
+        }
+        Some(Ended::Refused(refusal))
+    }
+}
+
+/// What a waiter is told; `None` while the operation runs.
+fn after_waiting(seen: &Seen, ask: &Ask) -> Option<Refusal> {
+    let record: &Record = match &seen.record {
+        Some(record) if Phase::of(Some(record), seen.now, seen.clock_held) != Phase::Expired => {
+            record
+        }
+        _ => return Some(Refusal::InProgress),
+    };
+    match &record.state {
+        State::Released { .. } => Some(Refusal::InProgress),
+        _ if !record.fingerprint.matches(&ask.fingerprint) => Some(Refusal::Reused),
+        State::Completed { response, .. } => Some(Refusal::Replay(response.clone())),
+        State::Unknown { since } => Some(Refusal::Unknown { since: *since }),
+        State::Running { .. } => None,
+    }
+}
+
+/// The safety net for a wake-up that was lost.
+const POLL_MIN: Duration = Duration::from_millis(100);
+const POLL_MAX: Duration = Duration::from_secs(1);
+
+/// How many wait: in all, for one key, and from one principal.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    counts: Arc<Mutex<Counts>>,
+    limits: Limits,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    in_all: usize,
+    per_key: HashMap<OperationId, usize>,
+    per_principal: HashMap<Principal, usize>,
+}
+
+/// One waiter's place; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    counts: Arc<Mutex<Counts>>,
+    id: OperationId,
+    principal: Principal,
+}
+
+impl Waiters {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            counts: Arc::default(),
+            limits,
+        }
+    }
+
+    /// How many wait now.
+    pub(crate) fn len(&self) -> usize {
+        self.counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .in_all
+    }
+
+    fn enter(&self, ask: &Ask) -> Option<Place> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let per_key = counts.per_key.get(&ask.id).copied().unwrap_or(0);
+        let per_principal = counts
+            .per_principal
+            .get(&ask.principal)
+            .copied()
+            .unwrap_or(0);
+        let has_room = counts.in_all < self.limits.waiters_max
+            && per_key < self.limits.waiters_per_key_max
+            && per_principal < self.limits.waiters_per_principal_max;
+        has_room.then(|| {
+            counts.in_all += 1;
+            counts.per_key.insert(ask.id, per_key + 1);
+            counts
+                .per_principal
+                .insert(ask.principal, per_principal + 1);
+            Place {
+                counts: self.counts.clone(),
+                id: ask.id,
+                principal: ask.principal,
+            }
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.in_all -= 1;
+        leave(&mut counts.per_key, &self.id);
+        leave(&mut counts.per_principal, &self.principal);
+    }
+}
+
+fn leave<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

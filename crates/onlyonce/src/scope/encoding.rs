@@ -1,0 +1,89 @@
+//! The bytes that an operation id is hashed from.
+
+use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
+use crate::key::Key;
+
+/// The listed parts of a request's scope, in fixed order, then the key.
+pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> Vec<u8> {
+    let mut encoded = Encoding::new(Kind::Request);
+    for part in ScopePart::ALL
+        .into_iter()
+        .filter(|part| parts.contains(part))
+    {
+        match part {
+            ScopePart::Principal => encoded.add(Tag::Principal, scope.principal.as_bytes()),
+            ScopePart::Host => encoded.add(Tag::Host, plain_host(scope.host).as_bytes()),
+            ScopePart::Method => encoded.add(Tag::Method, scope.method.as_bytes()),
+            ScopePart::Path => encoded.add(Tag::Path, normal_path(scope.path).as_bytes()),
+        }
+    }
+    encoded.ended_by(key)
+}
+
+/// A namespace and a principal, then the key.
+pub(crate) fn of_namespace(namespace: &str, principal: &Principal, key: &Key) -> Vec<u8> {
+    let mut encoded = Encoding::new(Kind::Namespace);
+    encoded.add(Tag::Namespace, namespace.as_bytes());
+    encoded.add(Tag::Principal, principal.as_bytes());
+    encoded.ended_by(key)
+}
+
+struct Encoding(Vec<u8>);
+
+impl Encoding {
+    fn new(kind: Kind) -> Self {
+        let mut bytes = Vec::with_capacity(BYTES_USUAL);
+        bytes.extend_from_slice(DOMAIN);
+        bytes.extend_from_slice(&[SCOPE_VERSION, kind as u8]);
+        Self(bytes)
+    }
+
+    fn add(&mut self, tag: Tag, part: &[u8]) {
+        self.0.push(tag as u8);
+        self.0.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        self.0.extend_from_slice(part);
+    }
+
+    fn ended_by(mut self, key: &Key) -> Vec<u8> {
+        self.add(Tag::Key, key.as_str().as_bytes());
+        self.0
+    }
+}
+
+/// The host's lower-case name, or bracketed address, without its port.
+pub(super) fn plain_host(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && is_whole_host(name) => name,
+        _ => host,
+    };
+    name.to_ascii_lowercase()
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// False for the first half of an address without brackets, whose colons are no port's.
+fn is_whole_host(name: &str) -> bool {
+    name.ends_with(']') || !name.contains(':')
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Request = 1,
+    Namespace = 2,
+}
+
+// Written into every id: a number is never given to another part.
+#[derive(Clone, Copy)]
+enum Tag {
+    Principal = 1,
+    Host = 2,
+    Method = 3,
+    Path = 4,
+    Namespace = 5,
+    Key = 6,
+}
+
+const DOMAIN: &[u8] = b"onlyonce scope\0";
+const BYTES_USUAL: usize = 256;

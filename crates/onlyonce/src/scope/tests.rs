@@ -1,0 +1,233 @@
+//! What scopes must keep apart, and what they must not.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::KeyRules;
+
+// R24, R25, R29, R31, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
+#[test]
+fn one_key_is_another_operation_in_another_scope() {
+    let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/t/1",
+    };
+    let others = [
+        Scope {
+            principal: &bob,
+            ..here
+        },
+        Scope {
+            host: "api2.test",
+            ..here
+        },
+        Scope {
+            method: "PATCH",
+            ..here
+        },
+        Scope {
+            path: "/t/2",
+            ..here
+        },
+        Scope {
+            path: "/t/1/",
+            ..here
+        },
+    ];
+    for other in others {
+        assert_ne!(id_in(&here), id_in(&other), "{other:?}");
+    }
+}
+
+// R25: SCP-13
+#[test]
+fn a_part_that_the_policy_leaves_out_does_not_separate() {
+    let ann = Principal::of("user", b"ann");
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/a",
+    };
+    let there = Scope {
+        method: "PATCH",
+        path: "/b",
+        ..here
+    };
+    let parts = [ScopePart::Principal, ScopePart::Host];
+    assert_eq!(
+        operation_id(None, &parts, &here, &key("k")),
+        operation_id(None, &parts, &there, &key("k"))
+    );
+}
+
+#[test]
+fn the_order_of_the_parts_means_nothing() {
+    let ann = Principal::of("user", b"ann");
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/a",
+    };
+    let mut reversed = ScopePart::ALL.to_vec();
+    reversed.reverse();
+    reversed.push(ScopePart::Host);
+    assert_eq!(
+        operation_id(None, &reversed, &here, &key("order-17")),
+        id_in(&here)
+    );
+}
+
+// R34: SCP-21. threat G12
+#[test]
+fn spellings_of_one_host_and_path_are_one_scope() {
+    let ann = Principal::of("user", b"ann");
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/tA",
+    };
+    let same = Scope {
+        host: "API.Test:8080",
+        path: "/t%41",
+        ..here
+    };
+    assert_eq!(id_in(&here), id_in(&same));
+}
+
+// threat G12
+#[test]
+fn a_host_loses_its_port_and_its_case_only() {
+    let cases = [
+        ("Example.COM", "example.com"),
+        ("example.com:443", "example.com"),
+        ("example.com:", "example.com"),
+        ("[::1]:8080", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("::1", "::1"),
+        ("a:b", "a:b"),
+        ("", ""),
+    ];
+    for (sent, plain) in cases {
+        assert_eq!(encoding::plain_host(sent), plain, "{sent}");
+    }
+}
+
+#[test]
+fn a_secret_changes_every_id() {
+    let ann = Principal::of("user", b"ann");
+    let (one, two) = (Secret::new("one"), Secret::new("two"));
+    let [open, first, second] = [None, Some(&one), Some(&two)]
+        .map(|secret| operation_id_of(secret, "jobs", &ann, &key("k")));
+    assert!(open != first && first != second && open != second);
+    assert_eq!(
+        first,
+        operation_id_of(Some(&Secret::new("one")), "jobs", &ann, &key("k"))
+    );
+}
+
+// R10
+#[test]
+fn keys_that_differ_in_case_are_two_operations() {
+    let ann = Principal::of("user", b"ann");
+    assert_ne!(
+        operation_id_of(None, "jobs", &ann, &key("k")),
+        operation_id_of(None, "jobs", &ann, &key("K"))
+    );
+}
+
+// Computed by another program. A change here makes every live key a fresh one: raise SCOPE_VERSION, and say so in the changelog.
+#[test]
+fn ids_stay_what_they_are_for_this_version() {
+    let ann = Principal::of("user", b"ann");
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/charges",
+    };
+    assert_eq!(id_in(&here).to_string(), "2328979766b064adf11522200c4c446b");
+    let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
+    assert_eq!(keyed.to_string(), "9b027e120bad869672fd141ae83c6964");
+}
+
+#[test]
+fn an_id_is_read_back_from_its_text_and_from_nothing_else() {
+    let id = OperationId::from_bytes([0xab; 16]);
+    assert_eq!(id.to_string().parse(), Ok(id));
+    assert_eq!(format!("{id:?}"), format!("OperationId({id})"));
+    assert_eq!("ab".parse::<OperationId>(), Err(OperationIdError));
+}
+
+type Tuple = (u8, u8, String, String, String, String);
+
+// Few letters and all the separators, so that tuples that only differ in where a part ends are common.
+fn tuple() -> impl Strategy<Value = Tuple> {
+    let text = || "[ab/\0\u{1}]{0,3}";
+    (0u8..16, 0u8..3, text(), text(), text(), "[ab]{1,3}")
+}
+
+fn parts_of(mask: u8) -> Vec<ScopePart> {
+    (0..4)
+        .filter(|bit| mask & (1 << bit) != 0)
+        .map(|bit| ScopePart::ALL[bit])
+        .collect()
+}
+
+fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
+    let principal = Principal::of("user", &[*who]);
+    let scope = Scope {
+        principal: &principal,
+        host,
+        method,
+        path,
+    };
+    encoding::of_request(&parts_of(*mask), &scope, &key(text))
+}
+
+/// What of a tuple the policy lets count.
+fn counted((mask, who, host, method, path, text): &Tuple) -> impl PartialEq + use<> {
+    let mask = *mask;
+    let part = move |bit: u8, text: &str| (mask & (1 << bit) != 0).then(|| text.to_owned());
+    (
+        part(0, &who.to_string()),
+        part(1, host),
+        part(2, method),
+        part(3, path),
+        text.clone(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    // R24, R31, threats G9 and Q20
+    #[test]
+    fn encodings_are_equal_exactly_when_the_scopes_are(one in tuple(), two in tuple()) {
+        prop_assert_eq!(encoded(&one) == encoded(&two), counted(&one) == counted(&two));
+    }
+
+    // R24, threats G9 and Q20
+    #[test]
+    fn a_namespace_never_meets_another_or_a_request(
+        one in "[ab\0]{0,3}", two in "[ab\0]{0,3}", request in tuple(), text in "[ab]{1,3}",
+    ) {
+        let ann = Principal::of("user", b"ann");
+        let first = encoding::of_namespace(&one, &ann, &key(&text));
+        prop_assert_eq!(first == encoding::of_namespace(&two, &ann, &key(&text)), one == two);
+        prop_assert_ne!(first, encoded(&request));
+    }
+}
+
+fn id_in(scope: &Scope<'_>) -> OperationId {
+    operation_id(None, &ScopePart::ALL, scope, &key("order-17"))
+}
+
+fn key(text: &str) -> Key {
+    Key::from_text(text, &KeyRules::default()).unwrap()
+}
