@@ -213,7 +213,6 @@ impl Inner {
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
         if no_answer == NoAnswer::Unsure {
             self.counters.disowned.one();
-            self.holds.left.notify_one();
         }
         Refusal::StoreDown {
             is_definite: no_answer == NoAnswer::NotDone,

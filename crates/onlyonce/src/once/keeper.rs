@@ -131,6 +131,7 @@ impl Rounds {
             let mut stopped = self.stopped.clone();
             tokio::select! {
                 () = self.once.holds.left.notified() => {}
+                () = self.once.disowned.left.notified() => {}
                 _ = stopped.wait_for(|stopped| *stopped), if !self.is_stopped() => {}
                 () = sleep(END_PAUSE), if !is_idle || self.is_stopped() => {}
             }
