@@ -15,10 +15,10 @@ mod settle;
 mod wait;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub use self::counts::Counts;
@@ -39,7 +39,7 @@ use self::keeper::Keeper;
 use self::limits::Room;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
-use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::engine::Write;
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Policy, StoreDown};
@@ -189,7 +189,8 @@ pub(crate) struct Inner {
     waiters: Waiters,
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
-    lease_min_ms: AtomicU64,
+    /// The shortest lease that is in use; the keeper wakes when it becomes shorter.
+    lease_min: watch::Sender<Duration>,
     holds_max: Mutex<HashMap<Arc<str>, Duration>>,
 }
 
@@ -216,7 +217,7 @@ impl Inner {
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
             given_up: Arc::new(crate::http::problem::given_up()),
-            lease_min_ms: AtomicU64::new(LEASE_MS_DEFAULT),
+            lease_min: watch::Sender::new(LEASE_DEFAULT),
             holds_max: Mutex::default(),
             limits,
         }
@@ -227,19 +228,17 @@ impl Inner {
         policy.response_bytes_max = policy
             .response_bytes_max
             .min(self.store.limits().body_bytes_max);
-        let lease_ms = as_ms(policy.lease).unsigned_abs().max(1);
-        self.lease_min_ms.fetch_min(lease_ms, Ordering::Relaxed);
+        self.lease_min.send_if_modified(|shortest| {
+            let is_shorter = policy.lease < *shortest;
+            *shortest = policy.lease.min(*shortest);
+            is_shorter
+        });
         let mut holds_max = self
             .holds_max
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         holds_max.insert(policy.route.clone(), policy.hold_max);
         policy
-    }
-
-    /// The shortest lease that is in use.
-    fn lease_min(&self) -> Duration {
-        Duration::from_millis(self.lease_min_ms.load(Ordering::Relaxed))
     }
 
     fn hold_max(&self, route: &str) -> Duration {
@@ -329,7 +328,7 @@ pub(crate) enum Refusal {
     Overloaded,
 }
 
-const LEASE_MS_DEFAULT: u64 = 30_000;
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Claims that may be disowned at a time, for each operation that may be under way.
 const DISOWNED_PER_EXECUTING: usize = 4;

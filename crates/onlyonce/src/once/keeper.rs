@@ -84,11 +84,27 @@ impl Rounds {
         }
     }
 
+    /// Sleeps for one of `parts` of the shortest lease, but not past the stop, nor past the moment when
+    /// a shorter lease comes into use: it must not lapse while the keeper sleeps by a longer one.
+    async fn pause_of_lease(&self, parts: u32) {
+        let mut lease = self.once.lease_min.subscribe();
+        let pause = *lease.borrow_and_update() / parts;
+        tokio::select! {
+            _ = lease.changed() => {}
+            () = self.pause(pause) => {}
+        }
+    }
+
     /// Renews what is due, also while the process drains.
     async fn renew(&self) {
         while !(self.is_stopped() && self.once.holds.is_empty()) {
             self.renew_due().await;
-            sleep(self.once.lease_min() / RENEWAL_TICKS).await;
+            if self.is_stopped() {
+                let tick = *self.once.lease_min.borrow() / RENEWAL_TICKS;
+                sleep(tick.min(END_PAUSE)).await;
+            } else {
+                self.pause_of_lease(RENEWAL_TICKS).await;
+            }
         }
     }
 
@@ -179,7 +195,7 @@ impl Rounds {
         while !self.is_stopped() {
             // A scan that the store does not answer is made again in the next round.
             let _ = self.reap_once(&mut lapses).await;
-            self.pause(self.once.lease_min() / 3).await;
+            self.pause_of_lease(REAPS).await;
         }
     }
 
@@ -288,6 +304,8 @@ impl Rounds {
 
 /// How often in a lease the keeper looks for renewals that are due.
 const RENEWAL_TICKS: u32 = 12;
+/// How often in a lease the reaper scans.
+const REAPS: u32 = 3;
 /// How many leases are renewed in one call.
 const RENEWALS_MAX: usize = 1_000;
 /// Between two tries to end what dead tasks left.

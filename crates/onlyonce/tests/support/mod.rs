@@ -4,6 +4,7 @@
 
 pub(crate) mod app;
 pub(crate) mod clock;
+pub(crate) mod lab;
 pub(crate) mod scripted;
 
 use std::future::Future;

@@ -43,6 +43,10 @@ pub(crate) enum Act {
     Hang,
     /// Well; before the answer leaves, this happens.
     DoThen(Arc<dyn Fn() + Send + Sync>),
+    /// It is done, this happens, and nobody can tell.
+    LoseReplyThen(Arc<dyn Fn() + Send + Sync>),
+    /// Well, after a while.
+    Slowly(std::time::Duration),
     /// Well, once this gate is open.
     Wait(super::app::Gate),
 }
@@ -133,6 +137,15 @@ impl<S> Scripted<S> {
                 let answer = work.await;
                 then();
                 answer
+            }
+            Act::LoseReplyThen(then) => {
+                let _ = work.await;
+                then();
+                Err(lost())
+            }
+            Act::Slowly(delay) => {
+                tokio::time::sleep(delay).await;
+                work.await
             }
             Act::Wait(gate) => {
                 gate.passed().await;

@@ -1,0 +1,18 @@
+//! What becomes of a request when its store, its handler, its clock or its process fails.
+
+#![cfg(all(feature = "memory", feature = "tower"))]
+
+mod support;
+
+#[path = "store_faults/handlers.rs"]
+mod handlers;
+#[path = "store_faults/leases.rs"]
+mod leases;
+#[path = "store_faults/limits.rs"]
+mod limits;
+#[path = "store_faults/recovery.rs"]
+mod recovery;
+#[path = "store_faults/settling.rs"]
+mod settling;
+#[path = "store_faults/waiters.rs"]
+mod waiters;
