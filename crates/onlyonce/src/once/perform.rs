@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::any_store::BoxFuture;
 use super::claim::Claim;
@@ -115,11 +115,19 @@ impl<T: Send + 'static> Task<T> {
 
     /// The claim lost its margin, or the process drains: nothing is sent.
     async fn unsent(mut self, hold: Hold) {
+        let once = self.once.clone();
         let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
-        self.once.write_until_known(hold.claimed(), write).await;
-        self.once.counters.released.one();
+        {
+            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            // The key is free when the caller hears of it, but a dead store does not hold up the caller.
+            let in_time = timeout(self.ask.policy.lease, &mut writing).await;
+            self.tell(Ended::Refused(Refusal::Overloaded));
+            if in_time.is_err() {
+                writing.await;
+            }
+        }
+        once.counters.released.one();
         hold.end();
-        self.tell(Ended::Refused(Refusal::Overloaded));
     }
 
     /// `store_down = "pass"`: the work runs unguarded.

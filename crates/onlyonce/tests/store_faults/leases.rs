@@ -77,6 +77,22 @@ async fn a_process_paused_between_claim_and_send_sends_nothing() {
     assert!(lab.send(KEY).await.is_fresh());
 }
 
+// threat B3, R80
+#[tokio::test]
+async fn a_claim_that_may_not_be_sent_and_cannot_be_released_does_not_hold_up_its_caller() {
+    let lab = Lab::new(policy());
+    let clock = lab.clock.clone();
+    let pause = action(move || clock.pass(LEASE));
+    lab.store.next(Call::Claim, 1, Act::DoThen(pause));
+    lab.store.always(Call::Release, Act::LoseCall);
+    let got = soon("the caller", lab.send(KEY)).await;
+    got.assert_problem(503, "overloaded");
+    lab.store.always(Call::Release, Act::Do);
+    until_state(&lab.memory, None).await;
+    assert!(lab.send(KEY).await.is_fresh());
+    assert_eq!(lab.executed(), 1);
+}
+
 // threat B1, R98
 #[tokio::test]
 async fn an_owner_that_lost_its_lease_after_it_sent_goes_on_and_settles() {
