@@ -31,15 +31,28 @@ pub(crate) enum NoAnswer {
     Unsure,
 }
 
+impl From<Fault> for NoAnswer {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NotDone(_) => Self::NotDone,
+            Fault::Unsure(_) => Self::Unsure,
+        }
+    }
+}
+
 impl Inner {
     /// Claims the operation, or says what its caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
             let place = self.place(&draft, None)?;
             let seen = self.claim_once(&draft, place).await;
-            let (seen, place) = seen.map_err(|fault| self.no_answer(ask, fault))?;
+            let (seen, place) = seen.map_err(|no_answer| match round {
+                0 => self.no_answer(ask, no_answer),
+                // The store has said what is there: nothing may run unguarded any more.
+                _ => self.no_answer(ask, NoAnswer::Unsure),
+            })?;
             let asked = Asked {
                 draft: &draft,
                 recovery: ask.policy.recovery,
@@ -103,7 +116,9 @@ impl Inner {
     /// Writes for a record that is nobody's; the next round sees what became of it.
     async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
-        swap.map(drop).map_err(|fault| self.no_answer(ask, fault))
+        // The store has said what is there: nothing may run unguarded, written or not.
+        swap.map(drop)
+            .map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
     }
 
     /// Takes over a record that is nobody's; `None` if someone else was first.
@@ -127,11 +142,14 @@ impl Inner {
                 place.known();
                 Ok(None)
             }
-            Err(NoAnswer::NotDone) => {
-                place.known();
-                Err(self.no_answer(ask, NoAnswer::NotDone))
+            Err(no_answer) => {
+                match no_answer {
+                    NoAnswer::NotDone => place.known(),
+                    NoAnswer::Unsure => self.counters.disowned.one(),
+                }
+                // The store has said what is there: nothing may run unguarded, taken or not.
+                Err(self.no_answer(ask, NoAnswer::Unsure))
             }
-            Err(NoAnswer::Unsure) => Err(self.no_answer(ask, NoAnswer::Unsure)),
         }
     }
 
@@ -143,10 +161,14 @@ impl Inner {
             .await;
         match joined {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
-            Joined::Led(Err(NoAnswer::Unsure)) => Err(NoAnswer::Unsure),
-            Joined::Led(Err(NoAnswer::NotDone)) | Joined::Followed(Err(_)) => {
+            Joined::Led(Err(NoAnswer::Unsure)) => {
+                self.counters.disowned.one();
+                Err(NoAnswer::Unsure)
+            }
+            // A follower's own claim was never sent; it still knows no more of the record than its leader.
+            Joined::Led(Err(no_answer)) | Joined::Followed(Err(no_answer)) => {
                 place.known();
-                Err(NoAnswer::NotDone)
+                Err(no_answer)
             }
             Joined::Followed(Ok(seen)) => Ok((
                 Seen {
@@ -211,9 +233,6 @@ impl Inner {
     }
 
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
-        if no_answer == NoAnswer::Unsure {
-            self.counters.disowned.one();
-        }
         Refusal::StoreDown {
             is_definite: no_answer == NoAnswer::NotDone,
             policy: ask.policy.store_down,
@@ -244,7 +263,7 @@ impl Inner {
         }
         let seen = self.store.load(ask.id).await;
         seen.map(|seen| seen.now)
-            .map_err(|_| self.no_answer(ask, NoAnswer::NotDone))
+            .map_err(|fault| self.no_answer(ask, NoAnswer::from(fault)))
     }
 }
 
