@@ -70,6 +70,8 @@ impl Inner {
                         return Ok(claim);
                     }
                 }
+                // The store's clock is ahead of what we thought: once more, with its own time.
+                Decision::GiveUp if seen.record.is_none() => {}
                 Decision::GiveUp => return Err(Refusal::InProgress),
                 other => {
                     place.known();
@@ -138,6 +140,8 @@ impl Inner {
             Ok(Swap::Done(_)) => Ok(Some(
                 self.held(draft, attempt, taken_from, claimed_at, place),
             )),
+            // An earlier copy took it, and it lapsed before we knew: nothing was sent, so it is given back.
+            Ok(Swap::Stale(seen)) if is_of(&seen, draft) => Err(Refusal::InProgress),
             Ok(Swap::Stale(_)) => {
                 place.known();
                 Ok(None)
@@ -265,6 +269,12 @@ impl Inner {
         seen.map(|seen| seen.now)
             .map_err(|fault| self.no_answer(ask, NoAnswer::from(fault)))
     }
+}
+
+/// Whether what was seen is this attempt, in whichever state.
+fn is_of(seen: &Seen, draft: &Draft) -> bool {
+    let record = seen.record.as_ref();
+    record.is_some_and(|record| record.token == draft.token)
 }
 
 /// How often a claim looks again after the record changed under it.

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use onlyonce::Policy;
+use onlyonce::clock::StoreTime;
+use onlyonce::engine::Write;
 use onlyonce::policy::{Recovery, StoreDown};
-use onlyonce::store::{Draft, Store};
+use onlyonce::record::StateKind;
+use onlyonce::store::{Draft, Notes, Store};
 
 use crate::support::app::{Got, Handler, send_apart};
-use crate::support::lab::{Lab, gated, limits};
+use crate::support::lab::{Lab, action, gated, limits};
 use crate::support::scripted::{Act, Call};
-use crate::support::{record, soon, until, until_state};
+use crate::support::{record, records, soon, until, until_state};
 
 // R52
 #[tokio::test]
@@ -168,6 +172,53 @@ async fn nothing_passes_that_this_very_request_has_closed() {
     let first = soon("the owner", first).await.expect("alive");
     first.assert_problem(502, "idempotency_outcome_unknown");
     assert!(first.is_replay(), "it is answered from the record");
+}
+
+// R53
+#[tokio::test]
+async fn a_claim_that_the_store_calls_late_is_made_again_with_the_stores_time() {
+    let lab = Lab::new(Policy::default());
+    assert!(lab.send("order-1").await.is_fresh());
+    // More than a claim may travel, and less than what is called a jump.
+    lab.clock.jump(Duration::from_secs(30));
+    assert!(lab.send("order-2").await.is_fresh());
+}
+
+/// A takeover that lapses before its owner knows of it was never sent: the record must not stay unknown.
+// R52, R53
+#[tokio::test]
+async fn a_takeover_that_lapsed_before_it_was_known_is_given_back() {
+    let lab = Lab::new(Policy::default());
+    released_record(&lab).await;
+    let memory = lab.memory.clone();
+    let lapse = action(move || {
+        let (id, record) = records(&memory).now_or_never().expect("at once")[0].clone();
+        let write = Write::reap(record.revision());
+        let swap = memory.swap(id, write.guard, write.next, Notes::default());
+        let _ = swap.now_or_never().expect("at once").expect("written");
+    });
+    lab.store.next(Call::Take, 1, Act::LoseReplyThen(lapse));
+    let got = lab.send(KEY).await;
+    assert!(!got.is_fresh());
+    assert_eq!(lab.executed(), 0);
+    until_state(&lab.memory, Some(StateKind::Released)).await;
+    assert!(lab.send(KEY).await.is_fresh());
+}
+
+/// A record whose owner died, and of which someone vouched that it was not executed.
+async fn released_record(lab: &Lab) {
+    lab.store.next(Call::Claim, 1, Act::NotDone);
+    lab.send(KEY).await;
+    let draft = lab.store.claims().pop().expect("a claim was sent");
+    lab.memory.claim(draft.clone()).await.expect("claimed");
+    lab.reap().await;
+    let record = record(&lab.memory).await.expect("a record");
+    let forced = Write::release_for(&record, StoreTime::from_ms(0), true);
+    let write = forced.expect("it is unknown");
+    let swap = lab
+        .memory
+        .swap(draft.id, write.guard, write.next, Notes::default());
+    swap.await.expect("released");
 }
 
 /// The answer to a request whose claim is never answered, without waiting for it in real time.
