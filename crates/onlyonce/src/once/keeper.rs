@@ -207,7 +207,7 @@ impl Rounds {
             let page = self.page(StateKind::Running, after).await?;
             if page.clock_held {
                 lapses.forget();
-                return Ok(());
+                return self.once.store.tell_of_jump().await;
             }
             self.reap_page(lapses, &page).await?;
             after = page.next;
@@ -241,7 +241,7 @@ impl Rounds {
     }
 
     async fn sweep_once(&self) -> Result<(), Fault> {
-        while !self.is_stopped() {
+        while !self.is_stopped() && !self.is_clock_held().await? {
             let swept = self.once.store.sweep(self.once.limits.sweep_rows).await?;
             self.once.counters.swept.add(swept.deleted);
             if !swept.more {
@@ -250,6 +250,15 @@ impl Rounds {
             self.pause(SWEEP_PAUSE).await;
         }
         Ok(())
+    }
+
+    /// Whether nothing may expire. Asked before each part of a sweep, because the sweep itself goes by the
+    /// store's clock and would delete after a jump what nobody has looked at since.
+    async fn is_clock_held(&self) -> Result<bool, Fault> {
+        let any = OperationId::from_bytes([0; 16]);
+        let is_held = self.once.store.load(any).await?.clock_held;
+        self.once.store.tell_of_jump().await?;
+        Ok(is_held)
     }
 
     /// Completes what was unknown for longer than its route holds it: never absent, never run again.
