@@ -6,6 +6,8 @@ mod support;
 
 #[path = "store_faults/claims.rs"]
 mod claims;
+#[path = "store_faults/clocks.rs"]
+mod clocks;
 #[path = "store_faults/handlers.rs"]
 mod handlers;
 #[path = "store_faults/leases.rs"]
