@@ -15,11 +15,13 @@ mod settle;
 mod wait;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
@@ -28,7 +30,7 @@ pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::perform::{Verdict, Worked};
 
-use self::any_store::AnyStore;
+use self::any_store::{AnyStore, STORE_WAIT};
 use self::cache::Cache;
 use self::claim::NoAnswer;
 use self::counts::Counters;
@@ -88,27 +90,21 @@ impl Once {
     }
 
     /// Begins nothing new, waits at most `within` for what is under way, and marks the rest unknown:
-    /// never released, because it may have been executed.
+    /// never released, because it may have been executed. A store that does not answer delays this by
+    /// no more than one call of it.
     pub async fn shutdown(self, within: Duration) -> Left {
-        let holds = &self.inner.holds;
-        holds.drain();
-        let drained = timeout(within, async {
-            loop {
-                let ended = holds.ended.notified();
-                if holds.all().is_empty() {
-                    return;
-                }
-                ended.await;
-            }
-        });
-        let unknown = if drained.await.is_ok() {
-            0
-        } else {
-            self.inner.abandon().await
+        let now = Instant::now();
+        let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
+        self.inner.holds.drain();
+        let drained = timeout_at(end, self.inner.holds.idle()).await;
+        let unknown = match drained {
+            Ok(()) => 0,
+            Err(_) => self.inner.abandon().await,
         };
         let disowned = self.inner.disowned.len();
-        if unknown == 0 {
-            self.keeper.stop().await;
+        if drained.is_ok() {
+            // The keeper may be in the middle of a call that the store does not answer.
+            let _ = timeout_at(end, self.keeper.stop()).await;
         }
         Left { unknown, disowned }
     }
@@ -264,16 +260,24 @@ impl Inner {
         }
     }
 
-    /// Marks everything that is still held unknown; how many there were.
+    /// Marks everything that is still held unknown; how many there were. What the store does not take
+    /// now, a reaper marks later.
     async fn abandon(&self) -> usize {
-        let mut unknown = 0;
-        for claimed in self.holds.all() {
-            let write = Write::mark_unknown(claimed.token);
-            if let Ok(Swap::Done(_)) | Err(_) = self.store.swap(claimed.id, write).await {
-                unknown += 1;
+        let held = self.holds.all();
+        let ended = AtomicUsize::new(0);
+        let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
+            let marked = self
+                .store
+                .swap(claimed.id, Write::mark_unknown(claimed.token));
+            let ended = &ended;
+            async move {
+                if let Ok(Swap::Stale(_)) = marked.await {
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
             }
-        }
-        unknown
+        });
+        let _ = timeout(STORE_WAIT, marking).await;
+        held.len() - ended.into_inner() + self.holds.orphans_open()
     }
 }
 
@@ -330,5 +334,7 @@ pub(crate) enum Refusal {
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How many operations are marked unknown at a time at the end of a shutdown.
+const ABANDONED_AT_ONCE: usize = 100;
 /// Claims that may be disowned at a time, for each operation that may be under way.
 const DISOWNED_PER_EXECUTING: usize = 4;

@@ -18,5 +18,7 @@ mod limits;
 mod recovery;
 #[path = "store_faults/settling.rs"]
 mod settling;
+#[path = "store_faults/shutdown.rs"]
+mod shutdown;
 #[path = "store_faults/waiters.rs"]
 mod waiters;

@@ -17,7 +17,7 @@ use crate::record::{Record, SettledBy, State, StateKind, StateSet};
 use crate::scope::OperationId;
 use crate::store::{Beat, Cursor, Fault, Lease, Page, Scan, Swap};
 
-/// The handle of the thread. It ends when this is dropped and nothing is held any more.
+/// The handle of the thread. It ends when this is dropped and nothing is under way any more.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     stop: watch::Sender<bool>,
@@ -97,7 +97,7 @@ impl Rounds {
 
     /// Renews what is due, also while the process drains.
     async fn renew(&self) {
-        while !(self.is_stopped() && self.once.holds.is_empty()) {
+        while !(self.is_stopped() && self.once.holds.is_idle()) {
             self.renew_due().await;
             if self.is_stopped() {
                 let tick = *self.once.lease_min.borrow() / RENEWAL_TICKS;
@@ -138,10 +138,12 @@ impl Rounds {
         let mut orphans = Vec::new();
         loop {
             orphans.append(&mut self.once.holds.take_orphans());
+            let count = orphans.len();
             orphans = self.end_orphans(orphans).await;
+            self.once.holds.end_orphans(count - orphans.len());
             self.release_disowned().await;
             let is_idle = orphans.is_empty() && self.once.disowned.len() == 0;
-            if self.is_stopped() && orphans.is_empty() && self.once.holds.is_empty() {
+            if self.is_stopped() && self.once.holds.is_idle() {
                 return;
             }
             let mut stopped = self.stopped.clone();
