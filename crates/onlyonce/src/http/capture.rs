@@ -13,7 +13,7 @@ use http::{Request, Response, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::request::Whole;
@@ -40,7 +40,6 @@ where
     move |attempt| {
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
-            let until = Instant::now() + policy.upstream_timeout;
             let answering = async {
                 let response = inner
                     .call(Request::from_parts(head, body.into_body()))
@@ -51,7 +50,8 @@ where
                 }
             };
             // A panic and an error are the same to the caller: sent, and no whole answer.
-            match timeout_at(until, AssertUnwindSafe(answering).catch_unwind()).await {
+            let answering = AssertUnwindSafe(answering).catch_unwind();
+            match timeout(policy.upstream_timeout, answering).await {
                 Ok(Ok(worked)) => worked,
                 Ok(Err(_)) => no_answer(problem::failed(&policy)),
                 Err(_) => no_answer(problem::timed_out(&policy)),

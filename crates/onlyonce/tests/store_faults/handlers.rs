@@ -48,6 +48,14 @@ async fn a_handler_that_never_answers_is_given_up_in_time() {
     stays_unknown(Handler::new(|_| std::future::pending()), 504).await;
 }
 
+#[tokio::test]
+async fn a_handler_without_a_bound_is_called_all_the_same() {
+    let endless = Policy::default().with_upstream_timeout(Duration::MAX);
+    let lab = Lab::new(endless);
+    assert!(lab.send(KEY).await.is_fresh());
+    assert!(lab.send(KEY).await.is_replay());
+}
+
 // R86
 #[tokio::test]
 async fn an_answer_that_proves_that_nothing_was_sent_frees_the_key() {
