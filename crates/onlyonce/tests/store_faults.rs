@@ -20,5 +20,7 @@ mod recovery;
 mod settling;
 #[path = "store_faults/shutdown.rs"]
 mod shutdown;
+#[path = "store_faults/streams.rs"]
+mod streams;
 #[path = "store_faults/waiters.rs"]
 mod waiters;
