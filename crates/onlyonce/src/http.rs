@@ -35,6 +35,8 @@ mod body;
 mod capture;
 mod headers;
 mod layer;
+mod look_up;
+mod observe;
 pub mod problem;
 mod request;
 mod service;

@@ -1,4 +1,94 @@
 //! Idempotency keys that hold: at most one execution per operation, and every retry gets the first answer.
+//!
+//! A client sends `POST /charges`, the answer is lost, it sends again. With this crate the second
+//! request is harmless. In two minutes:
+//!
+//! # Around an HTTP service
+//!
+//! One engine per store, one layer per route. The client sends an `Idempotency-Key`; a retry with the
+//! same key gets the first answer, byte for byte.
+//!
+//! ```no_run
+//! # #[cfg(feature = "sqlite")]
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! use axum::{Router, http::request::Parts, routing::post};
+//! use onlyonce::{Once, Policy, scope::Principal, store::sqlite::SqliteStore};
+//!
+//! // Who asks: there is no default, because a wrong one shows one caller the answer of another.
+//! fn caller(head: &Parts) -> Principal {
+//!     Principal::of("api-key", head.headers.get("x-api-key").map_or(b"", |key| key.as_bytes()))
+//! }
+//!
+//! let once = Once::new(SqliteStore::open("onlyonce.db").await?);
+//! let app: Router = Router::new()
+//!     .route("/charges", post(|| async { "charged" }))
+//!     .layer(once.layer(caller, Policy::payments()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What the client sees is in [`http`]. [`Policy`] has presets and every knob, each with its default.
+//!
+//! # Around a job or a message
+//!
+//! ```
+//! # #[cfg(feature = "memory")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use onlyonce::{Failure, Once, Operation, Outcome, scope::Principal, store::memory::MemoryStore};
+//!
+//! let once = Once::new(MemoryStore::new());
+//! let order = Operation::new("ship-order", Principal::of("queue", b"orders"), "order-4711")?;
+//! let shipped = once.run(order, |attempt| async move {
+//!     let label_key = attempt.derive("label"); // the same at every attempt
+//!     # let stock = 1;
+//!     if stock == 0 {
+//!         return Err(Failure::not_done("no stock")); // nothing happened: the key is free again
+//!     }
+//!     Ok(label_key) // any other error by `?`: it may have happened, and is not run again
+//! });
+//! match shipped.await? {
+//!     Outcome::Fresh(label) | Outcome::Replayed(label) => println!("shipped with {label}"),
+//!     Outcome::InProgress { retry_after } => println!("ask again in {retry_after:?}"),
+//!     Outcome::Reused => println!("this key belongs to another order"),
+//!     Outcome::Unknown { .. } => println!("nobody knows: look, then settle it"),
+//! }
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "memory"))]
+//! # fn main() {}
+//! ```
+//!
+//! # What is promised
+//!
+//! 1. **At most once.** Each accepted operation ends *completed*, *released* (proved never sent) or
+//!    *unknown*, and an unknown one is never run again by itself: not after a crash, a pause, a lost
+//!    reply of the store or a jump of its clock.
+//! 2. **The same answer.** What a first caller was told is what every retry is told, while the key is kept.
+//! 3. **Nobody else's.** One caller never sees, blocks or detects the key of another.
+//!
+//! An operation is *unknown* when it was sent and its whole answer never came: the process died, the
+//! handler panicked, the time ran out. [`policy::Recovery`] says what may be done about it.
+//!
+//! # What to know
+//!
+//! - The work runs in a task of its own: **an outer timeout no longer bounds it**, and a client that hangs
+//!   up does not stop it. [`Policy::upstream_timeout`] bounds it.
+//! - The store decides the promise. `sqlite` is durable and for one process; `memory` forgets when the
+//!   process ends and is for tests. A store of your own proves itself by `store::conformance`.
+//! - Call [`Once::shutdown`] before the process ends, and it says what it left.
+//!
+//! # Features
+//!
+//! | feature | what |
+//! |---|---|
+//! | `tower` (default) | [`Once`], the layer, [`Once::run`] |
+//! | `sqlite` | the embedded store |
+//! | `memory` | the store for tests |
+//! | `conformance` | the suite that every store passes |
+//!
+//! Without any of them this is the engine alone: values, decisions and the store contract, with no
+//! async runtime in its tree.
 
 pub mod clock;
 pub mod engine;
@@ -19,6 +109,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Counts, Failure, Left, Limits, Once, OnceError, Operation, Outcome, Settings,
+    Attempt, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome, Question,
+    Reconciler, Settings,
 };
 pub use policy::Policy;

@@ -10,11 +10,12 @@ mod hold;
 mod keeper;
 mod limits;
 mod perform;
+mod reconcile;
 mod run;
 mod settle;
 mod wait;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,20 +26,23 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
+pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
 
+pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::perform::{Verdict, Worked};
+pub(crate) use self::reconcile::Asking;
 
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::cache::Cache;
 use self::claim::NoAnswer;
-use self::counts::Counters;
 use self::disown::Disowned;
 use self::flight::Flights;
 use self::hold::Holds;
 use self::keeper::Keeper;
 use self::limits::Room;
+use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
 use crate::clock::{Clock, StoreTime, SystemClock};
@@ -79,9 +83,36 @@ impl Once {
         Settings::new(store)
     }
 
-    /// How often what happened so far.
+    /// How often what happened so far, on all routes together.
     pub fn counts(&self) -> Counts {
-        self.inner.counters.snapshot()
+        let of_routes = self.counts_by_route().into_iter().map(|(_, counts)| counts);
+        of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
+    }
+
+    /// How often what happened so far on each route, by the name that its policy has.
+    pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
+        let routes = self
+            .inner
+            .routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        routes
+            .iter()
+            .map(|(name, route)| (name.clone(), route.counters.snapshot()))
+            .collect()
+    }
+
+    /// Whether the store answers.
+    pub async fn is_ready(&self) -> bool {
+        let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
+        timeout(READY_WAIT, loaded)
+            .await
+            .is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// How many operations are under way.
+    pub fn executing(&self) -> usize {
+        self.inner.holds.all().len()
     }
 
     /// How many callers wait for the answer of another.
@@ -183,11 +214,19 @@ pub(crate) struct Inner {
     disowned: Arc<Disowned>,
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
+    absences: Absences,
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
     /// The shortest lease that is in use; the keeper wakes when it becomes shorter.
     lease_min: watch::Sender<Duration>,
-    holds_max: Mutex<HashMap<Arc<str>, Duration>>,
+    routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
+}
+
+/// What is known of a route, by its name.
+struct RouteState {
+    policy: Arc<Policy>,
+    counters: Arc<Counters>,
+    reconciler: Option<Arc<dyn Reconciler>>,
 }
 
 impl Inner {
@@ -212,52 +251,61 @@ impl Inner {
             )),
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
+            absences: Absences::default(),
             given_up: Arc::new(crate::http::problem::given_up()),
             lease_min: watch::Sender::new(LEASE_DEFAULT),
-            holds_max: Mutex::default(),
+            routes: Mutex::default(),
             limits,
         }
     }
 
-    /// Learns the times of a policy before its first request, and asks no more of the store than it takes.
-    pub(crate) fn learn(&self, mut policy: Policy) -> Policy {
-        policy.response_bytes_max = policy
-            .response_bytes_max
-            .min(self.store.limits().body_bytes_max);
+    /// Learns the times of a policy before its first request, and asks no more of the store than it
+    /// takes.
+    pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
+        let store_max = self.store.limits().body_bytes_max;
+        policy.response_bytes_max = policy.response_bytes_max.min(store_max);
         self.lease_min.send_if_modified(|shortest| {
             let is_shorter = policy.lease < *shortest;
             *shortest = policy.lease.min(*shortest);
             is_shorter
         });
-        let mut holds_max = self
-            .holds_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        holds_max.insert(policy.route.clone(), policy.hold_max);
-        policy
+        let policy = Arc::new(policy);
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = routes
+            .entry(policy.route.clone())
+            .or_insert_with(|| RouteState {
+                policy: policy.clone(),
+                counters: Arc::default(),
+                reconciler: None,
+            });
+        route.policy = policy.clone();
+        (policy, route.counters.clone())
+    }
+
+    /// Whom to ask about the operations of a route, also in the background.
+    pub(crate) fn learn_reconciler(&self, route: &str, reconciler: Arc<dyn Reconciler>) {
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(route) = routes.get_mut(route) {
+            route.reconciler = Some(reconciler);
+        }
+    }
+
+    /// Who may be asked in the background about the operations of a route.
+    fn background_reconciler(&self, route: &str) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = routes.get(route)?;
+        let reconciler = route
+            .reconciler
+            .clone()
+            .filter(|reconciler| reconciler.asks_by_itself())?;
+        Some((route.policy.clone(), reconciler))
     }
 
     fn hold_max(&self, route: &str) -> Duration {
-        let holds_max = self
-            .holds_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        holds_max.get(route).copied().unwrap_or(HOLD_MAX_DEFAULT)
-    }
-
-    /// Counts how a request ended.
-    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
-        match ended {
-            Ended::Fresh(_) => {}
-            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => {
-                self.counters.unknown.one()
-            }
-            Ended::Refused(Refusal::Replay(_)) => self.counters.replayed.one(),
-            Ended::Refused(Refusal::Reused) => self.counters.reused.one(),
-            Ended::Refused(Refusal::InProgress) => self.counters.in_progress.one(),
-            Ended::Refused(Refusal::StoreDown { .. }) => self.counters.store_down.one(),
-            Ended::Refused(Refusal::Overloaded) => self.counters.overloaded.one(),
-        }
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes
+            .get(route)
+            .map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
     }
 
     /// Marks everything that is still held unknown; how many there were. What the store does not take
@@ -297,8 +345,27 @@ pub(crate) struct Ask {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) principal: Principal,
     pub(crate) policy: Arc<Policy>,
+    pub(crate) counters: Arc<Counters>,
+    /// Whom `recovery = "reconcile"` asks.
+    pub(crate) asking: Option<Asking>,
     /// What `recovery = "fail"` completes an abandoned operation with.
     pub(crate) failure: Arc<Response>,
+}
+
+impl Ask {
+    /// Counts how the request ended.
+    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
+        let counter = match ended {
+            Ended::Fresh(_) => return,
+            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => &self.counters.unknown,
+            Ended::Refused(Refusal::Replay(_)) => &self.counters.replayed,
+            Ended::Refused(Refusal::Reused) => &self.counters.reused,
+            Ended::Refused(Refusal::InProgress) => &self.counters.in_progress,
+            Ended::Refused(Refusal::StoreDown { .. }) => &self.counters.store_down,
+            Ended::Refused(Refusal::Overloaded) => &self.counters.overloaded,
+        };
+        counter.one();
+    }
 }
 
 /// How a request ended.
@@ -332,6 +399,7 @@ pub(crate) enum Refusal {
     Overloaded,
 }
 
+const READY_WAIT: Duration = Duration::from_secs(1);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many operations are marked unknown at a time at the end of a shutdown.

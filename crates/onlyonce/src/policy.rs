@@ -57,6 +57,10 @@ pub struct Policy {
     pub response_bytes_max: usize,
     /// What happens to requests while the store is down; they are refused.
     pub store_down: StoreDown,
+    /// The shape of our own errors; RFC 9457 problem documents.
+    pub errors: Errors,
+    /// Whether the rules are enforced, or only watched; enforced.
+    pub mode: Mode,
 }
 
 impl Policy {
@@ -194,6 +198,16 @@ impl Policy {
         Self { store_down, ..self }
     }
 
+    /// The shape of our own errors. Default: RFC 9457 problem documents.
+    pub fn with_errors(self, errors: Errors) -> Self {
+        Self { errors, ..self }
+    }
+
+    /// Enforces the rules, or only watches what they would do. Default: enforce.
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// Whether the policy contradicts itself.
     pub fn check(&self) -> Result<(), PolicyError> {
         let (length_min, length_max) = self.key_rules.length;
@@ -220,7 +234,16 @@ impl Policy {
         if self.key_from.is_empty() {
             return Err(PolicyError::NoKeySource);
         }
-        Ok(())
+        let quiet_min = self
+            .upstream_timeout
+            .saturating_mul(2)
+            .saturating_add(self.lease);
+        match self.recovery {
+            Recovery::Reconcile { quiet, .. } if quiet < quiet_min => {
+                Err(PolicyError::QuietTooShort)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What an answer of the inner service means for the record.
@@ -267,6 +290,8 @@ impl Default for Policy {
             request_bytes_max: MIB,
             response_bytes_max: MIB,
             store_down: StoreDown::Refuse,
+            errors: Errors::Problem,
+            mode: Mode::Enforce,
         }
     }
 }
@@ -313,6 +338,40 @@ pub enum Recovery {
     Fail,
     /// A client's retry runs again. **This may execute twice**; only for work that is harmless twice.
     Release,
+    /// A client's retry first asks what became of it; see `OnceLayer::with_reconciler`.
+    Reconcile {
+        /// What two answers of "never heard of it" mean.
+        absent: Absent,
+        /// How long after the last possible send they count; at least twice the upstream timeout and a lease.
+        quiet: Duration,
+    },
+}
+
+/// What it means when the upstream has never heard of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Nothing: it may yet arrive there.
+    Hold,
+    /// It was not executed: release it.
+    Release,
+}
+
+/// The shape of our own errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errors {
+    /// RFC 9457 `application/problem+json`.
+    Problem,
+    /// As Stripe's API answers.
+    Stripe,
+}
+
+/// Whether the rules are enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They are.
+    Enforce,
+    /// Every request runs, and what would have happened is counted.
+    Observe,
 }
 
 /// What happens to requests while the store is down.
@@ -359,6 +418,9 @@ pub enum PolicyError {
     /// Name at least one place.
     #[error("key_from names no place to find the key")]
     NoKeySource,
+    /// Wait longer before "never heard of it" is believed.
+    #[error("quiet is shorter than twice upstream_timeout and a lease")]
+    QuietTooShort,
 }
 
 /// The header of the IETF draft.

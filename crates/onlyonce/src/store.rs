@@ -14,8 +14,12 @@
 //! [`cas`] says what each write makes of a record, for stores that hold records in memory.
 
 pub mod cas;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 #[cfg(any(feature = "memory", feature = "sqlite"))]
 mod wake;
 

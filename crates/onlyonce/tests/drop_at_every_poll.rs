@@ -3,9 +3,9 @@
 
 #![cfg(all(feature = "memory", feature = "tower"))]
 
+mod faults;
 #[path = "drop_at_every_poll/steps.rs"]
 mod steps;
-mod support;
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -24,9 +24,9 @@ use onlyonce::{Once, Policy};
 use tokio::runtime::Runtime;
 use tower_service::Service;
 
+use faults::app::{App, Got, Handler, charge, charge_with, retry_until_ended, send};
+use faults::{soon, state, until, until_state};
 use steps::{Halting, Point, Stepped, Steps};
-use support::app::{App, Got, Handler, charge, charge_with, retry_until_ended, send};
-use support::{soon, state, until, until_state};
 
 // threat A12, R61, R90
 #[test]

@@ -2,7 +2,7 @@
 
 #![cfg(all(feature = "memory", feature = "tower"))]
 
-mod support;
+mod faults;
 
 #[path = "store_faults/claims.rs"]
 mod claims;

@@ -45,6 +45,11 @@ pub enum Decision {
     Release(Box<Write>),
     /// `recovery = "fail"`: settle this revision with the route's own answer, then look again.
     Fail(Revision),
+    /// `recovery = "reconcile"`: ask what became of it, settle it if that is known, then look again.
+    Reconcile {
+        /// Since when it is unknown.
+        since: StoreTime,
+    },
     /// Our claim reached the store too late, or lapsed before we knew that it was ours: give it up.
     GiveUp,
 }
@@ -83,6 +88,7 @@ fn recover(record: &Record, since: StoreTime, seen: &Seen, asked: Asked<'_>) -> 
     let unknown = Decision::Unknown { since };
     match asked.recovery {
         Recovery::Hold => unknown,
+        Recovery::Reconcile { .. } => Decision::Reconcile { since },
         Recovery::Fail => Decision::Fail(record.revision()),
         // The wait is counted on the store's clock, and nobody knows how long it has been.
         Recovery::Release if seen.clock_held => unknown,

@@ -44,7 +44,7 @@ impl Body {
     }
 
     /// `body` as it comes.
-    pub(crate) fn streamed<B>(body: B) -> Self
+    pub fn new<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,

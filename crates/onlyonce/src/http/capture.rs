@@ -19,9 +19,10 @@ use tower_service::Service;
 use super::body::Fed;
 use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
-use crate::once::{Verdict, Worked};
+use crate::once::{Attempt, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
+use crate::scope::OperationId;
 use crate::store::BoxError;
 
 /// The work of one attempt: calls `inner` and waits for its whole answer, within the route's time.
@@ -29,6 +30,7 @@ pub(super) fn call<S, A>(
     mut inner: S,
     mut head: Parts,
     body: Whole,
+    id: OperationId,
     policy: Arc<Policy>,
 ) -> impl FnOnce(u32) -> Pin<Box<dyn Future<Output = Worked<Response<Body>>> + Send>> + Send
 where
@@ -41,6 +43,10 @@ where
     move |attempt| {
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
+            head.extensions.insert(Attempt {
+                number: attempt,
+                id,
+            });
             let answering = async {
                 let response = inner
                     .call(Request::from_parts(head, body.into_body()))
@@ -108,7 +114,7 @@ where
 }
 
 /// What the answer says of the record: its proof, its own word, or its status.
-fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
+pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     if head.extensions.get::<NotSent>().is_some() {
         return Keeps::Release;
     }

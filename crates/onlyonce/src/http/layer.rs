@@ -12,8 +12,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::Body;
+use super::look_up::look_up;
+use super::problem::Problem;
 use super::service::Story;
-use crate::once::Once;
+use crate::once::{Counters, Once, Reconciler};
 use crate::policy::Policy;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -33,12 +35,14 @@ impl Once {
         if let Err(error) = policy.check() {
             panic!("the policy is not valid: {error}");
         }
-        let policy = self.inner.learn(policy);
+        let (policy, counters) = self.inner.learn(policy);
         OnceLayer {
             once: self.clone(),
             rules: Arc::new(Rules {
-                identify: Box::new(move |head| principal_of_caller(head).into()),
-                policy: Arc::new(policy),
+                identify: Arc::new(move |head| principal_of_caller(head).into()),
+                policy,
+                counters,
+                reconciler: None,
             }),
         }
     }
@@ -62,6 +66,30 @@ impl From<Principal> for Who {
     }
 }
 
+impl OnceLayer {
+    /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
+    pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
+        let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
+        self.once
+            .inner
+            .learn_reconciler(&self.rules.policy.route, reconciler.clone());
+        let rules = Rules {
+            reconciler: Some(reconciler),
+            ..(*self.rules).clone()
+        };
+        Self {
+            rules: Arc::new(rules),
+            ..self
+        }
+    }
+
+    /// Tells the caller of `head` the state of its own operation: the one that a request with this head
+    /// would be about. Nothing is executed and nothing changes.
+    pub async fn look_up(&self, head: &Parts) -> Response<Body> {
+        look_up(&self.once, &self.rules, head).await
+    }
+}
+
 /// Makes any service a [`Guarded`] one. See [`Once::layer`].
 #[derive(Clone, Debug)]
 pub struct OnceLayer {
@@ -82,9 +110,22 @@ impl<S> Layer<S> for OnceLayer {
 }
 
 /// What one layer does with its requests.
+#[derive(Clone)]
 pub(super) struct Rules {
-    pub(super) identify: Box<dyn Fn(&Parts) -> Who + Send + Sync>,
+    pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) reconciler: Option<Arc<dyn Reconciler>>,
+}
+
+impl Rules {
+    pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
+        match (self.identify)(head) {
+            Who::Known(principal) => Ok(principal),
+            Who::Nobody => Err(Problem::anonymous()),
+            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
+        }
+    }
 }
 
 impl std::fmt::Debug for Rules {

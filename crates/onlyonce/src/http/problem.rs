@@ -1,17 +1,18 @@
 //! The only place that picks a status: what a client is told, as RFC 9457 problem documents.
 
+mod stripe;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Body;
-use super::IDEMPOTENT_REPLAYED;
+use super::{Body, IDEMPOTENT_REPLAYED, NotSent};
 use crate::key::KeyError;
 use crate::once::Refusal;
-use crate::policy::{Mismatch, Policy, Recovery};
+use crate::policy::{Errors, Mismatch, Policy, Recovery};
 use crate::record::{self, Kept};
 
 /// What a client is told when it does not get the answer of the inner service.
@@ -24,6 +25,9 @@ pub(crate) struct Problem {
     retry: Retry,
     retry_after_s: Option<u32>,
     original_status: Option<u16>,
+    /// The key in question, for a shape that repeats it.
+    key: String,
+    errors: Errors,
 }
 
 /// Whether sending again is safe, and with which key.
@@ -51,6 +55,8 @@ impl Problem {
             retry,
             retry_after_s: None,
             original_status: None,
+            key: String::new(),
+            errors: Errors::Problem,
         }
     }
 
@@ -165,6 +171,25 @@ impl Problem {
         .after(RETRY_AFTER_S)
     }
 
+    /// For one who asks about an operation that nobody has heard of.
+    pub(crate) fn not_found() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "idempotency_operation_not_found",
+            "No such operation",
+            "Nothing is known of an operation of yours with this key. It was not executed, or is forgotten.",
+            Retry::SameKey,
+        )
+    }
+
+    pub(crate) fn request_too_slow() -> Self {
+        let problem = Self::request_incomplete();
+        Self {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..problem
+        }
+    }
+
     /// For a retry.
     fn held() -> Self {
         Self {
@@ -186,7 +211,7 @@ impl Problem {
         )
     }
 
-    fn store_unavailable() -> Self {
+    pub(crate) fn store_unavailable() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "idempotency_store_unavailable",
@@ -212,6 +237,15 @@ impl Problem {
     }
 
     fn body(&self) -> Bytes {
+        match self.errors {
+            Errors::Problem => self.document(),
+            Errors::Stripe => stripe::document(self),
+        }
+        .to_string()
+        .into()
+    }
+
+    fn document(&self) -> Value {
         let mut document = json!({
             "type": format!("{WELL_KNOWN}#{}", self.code),
             "title": self.title,
@@ -227,15 +261,16 @@ impl Problem {
         if let Some(original) = self.original_status {
             document["original_status"] = original.into();
         }
-        document.to_string().into()
+        document
     }
 
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let media_type = match self.errors {
+            Errors::Problem => "application/problem+json",
+            Errors::Stripe => "application/json",
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::LINK, HeaderValue::from_static(DESCRIBED_BY));
         if let Some(seconds) = self.retry_after_s {
@@ -244,48 +279,61 @@ impl Problem {
         headers
     }
 
-    /// As it is sent.
-    pub(crate) fn response(&self) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.body()));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers();
-        response
+    /// As a route sends it.
+    pub(crate) fn response(self, policy: &Policy) -> Response<Body> {
+        fresh(&self.record(policy))
     }
 
-    /// As it is stored.
-    fn record(&self) -> record::Response {
+    /// As a route stores it.
+    fn record(self, policy: &Policy) -> record::Response {
+        let problem = self.shaped(policy.errors);
         let body = Kept::Bytes {
-            body: self.body(),
+            body: problem.body(),
             trailers: None,
         };
         record::Response {
-            status: self.status,
-            headers: self.headers(),
+            status: problem.status,
+            headers: problem.headers(),
             body,
+        }
+    }
+
+    fn shaped(self, errors: Errors) -> Self {
+        let status = match errors {
+            Errors::Problem => self.status,
+            Errors::Stripe => stripe::status(&self),
+        };
+        Self {
+            status,
+            errors,
+            ..self
         }
     }
 }
 
 /// The problem of a refusal; a replay is none.
-pub(crate) fn refused(refusal: &Refusal, policy: &Policy) -> Response<Body> {
-    match refusal {
-        Refusal::Replay(response) => replay(response),
-        Refusal::Reused => Problem::key_reused(policy.mismatch).response(),
-        Refusal::InProgress => Problem::in_progress().response(),
-        Refusal::Unknown { .. } => Problem::held().response(),
-        Refusal::StoreDown { .. } => Problem::store_unavailable().response(),
-        Refusal::Overloaded => Problem::overloaded().response(),
+pub(crate) fn refused(refusal: &Refusal, policy: &Policy, key: &str) -> Response<Body> {
+    let problem = match refusal {
+        Refusal::Replay(response) => return replay(response, policy),
+        Refusal::Reused => Problem::key_reused(policy.mismatch),
+        Refusal::InProgress => Problem::in_progress(),
+        Refusal::Unknown { .. } => Problem::held(),
+        Refusal::StoreDown { .. } => Problem::store_unavailable(),
+        Refusal::Overloaded => Problem::overloaded(),
+    };
+    Problem {
+        key: key.to_owned(),
+        ..problem
     }
+    .response(policy)
 }
 
 /// The stored answer, or word that it was not kept.
-fn replay(stored: &Arc<record::Response>) -> Response<Body> {
-    let Kept::Bytes { body, trailers } = &stored.body else {
-        return Problem::response_unavailable(stored.status).response();
-    };
-    let mut response = Response::new(Body::kept(body.clone(), trailers.clone()));
-    *response.status_mut() = stored.status;
-    *response.headers_mut() = stored.headers.clone();
+fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
+    if let Kept::No(_) = stored.body {
+        return Problem::response_unavailable(stored.status).response(policy);
+    }
+    let mut response = fresh(stored);
     response
         .headers_mut()
         .insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
@@ -305,14 +353,17 @@ pub(crate) fn failed(policy: &Policy) -> record::Response {
 fn unknown(status: StatusCode, policy: &Policy) -> record::Response {
     let problem = Problem::outcome_unknown(status);
     match policy.recovery {
-        Recovery::Fail => closed(problem).record(),
-        Recovery::Hold | Recovery::Redrive { .. } | Recovery::Release => problem.record(),
+        Recovery::Fail => closed(problem).record(policy),
+        Recovery::Hold
+        | Recovery::Redrive { .. }
+        | Recovery::Release
+        | Recovery::Reconcile { .. } => problem.record(policy),
     }
 }
 
 /// An outcome that was unknown for longer than it is held.
 pub(crate) fn given_up() -> record::Response {
-    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY)).record()
+    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY)).record(&Policy::default())
 }
 
 /// Nobody will find out any more.
@@ -327,8 +378,49 @@ fn closed(problem: Problem) -> Problem {
 }
 
 /// The inner service answered, and the store did not take the answer in time.
-pub(crate) fn unsettled() -> Response<Body> {
-    Problem::outcome_unknown(StatusCode::BAD_GATEWAY).response()
+pub(crate) fn unsettled(policy: &Policy) -> Response<Body> {
+    Problem::outcome_unknown(StatusCode::BAD_GATEWAY).response(policy)
+}
+
+/// For a service that passes requests on and proved that this one never left: the claim is given back.
+pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
+    let problem = Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "upstream_unreachable",
+        "The service behind cannot be reached",
+        "The request never reached it and nothing was executed. Send it again with the same key.",
+        Retry::SameKey,
+    );
+    let mut response = problem.after(RETRY_AFTER_S).response(policy);
+    response.extensions_mut().insert(NotSent);
+    response
+}
+
+/// For a service that passes unguarded requests on, and got no answer.
+pub fn upstream_failed(policy: &Policy) -> Response<Body> {
+    let detail = "The request may have been executed. Without a key it is not safe to send it again \
+                  unless it is safe by itself.";
+    Problem::new(
+        StatusCode::BAD_GATEWAY,
+        "upstream_failed",
+        "The service behind did not answer",
+        detail,
+        Retry::Never,
+    )
+    .response(policy)
+}
+
+/// For a service that passes unguarded requests on, and got no answer in time.
+pub fn upstream_timeout(policy: &Policy) -> Response<Body> {
+    let problem = Problem::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "upstream_timeout",
+        "The service behind did not answer in time",
+        "The request may have been executed. Without a key it is not safe to send it again unless it \
+         is safe by itself.",
+        Retry::Never,
+    );
+    problem.response(policy)
 }
 
 /// A stored response as its first caller gets it.
@@ -342,6 +434,74 @@ pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
     *response.headers_mut() = stored.headers.clone();
     response
 }
+
+/// A sentence for each code, for people who look it up.
+pub const SENTENCES: [(&str, &str); 16] = [
+    (
+        "idempotency_operation_not_found",
+        "Nothing is known of an operation of the caller with this key.",
+    ),
+    (
+        "idempotency_key_missing",
+        "This operation needs a key; make one per operation.",
+    ),
+    (
+        "idempotency_key_invalid",
+        "The key is malformed, empty, doubled or too long.",
+    ),
+    (
+        "idempotency_key_reused",
+        "The key belongs to another request; use a new one for this.",
+    ),
+    (
+        "idempotency_in_progress",
+        "The first request with this key is still at work; ask again.",
+    ),
+    (
+        "idempotency_outcome_unknown",
+        "It may have been executed and nobody knows; it is not run again.",
+    ),
+    (
+        "idempotency_response_unavailable",
+        "It was executed, and its answer was not kept.",
+    ),
+    (
+        "idempotency_store_unavailable",
+        "The record of the key cannot be reached; nothing was executed.",
+    ),
+    (
+        "principal_unclear",
+        "Who is asking cannot be told, so the key belongs to nobody.",
+    ),
+    (
+        "principal_missing",
+        "A key needs a caller to belong to; send credentials.",
+    ),
+    (
+        "request_too_large",
+        "The body is larger than the operation takes; the key is free.",
+    ),
+    (
+        "request_incomplete",
+        "The body ended early or came too slowly; the key is free.",
+    ),
+    (
+        "overloaded",
+        "Too much is under way; nothing was executed, try again.",
+    ),
+    (
+        "upstream_unreachable",
+        "The request never reached the service; nothing was executed.",
+    ),
+    (
+        "upstream_failed",
+        "The service did not answer a request that had no key.",
+    ),
+    (
+        "upstream_timeout",
+        "The service did not answer in time a request that had no key.",
+    ),
+];
 
 /// Where a service tells what it promises about keys.
 pub const WELL_KNOWN: &str = "/.well-known/idempotency";

@@ -1,11 +1,15 @@
 //! A request, read whole before anything is claimed.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http_body_util::BodyExt;
+use tokio::time::timeout;
 
 use super::Body;
+use super::layer::Rules;
 use super::problem::Problem;
 use crate::fingerprint::{Fingerprint, Subject};
 use crate::key::Key;
@@ -28,10 +32,10 @@ impl Whole {
     }
 }
 
-/// Reads the whole body, within the route's bound and the process's.
+/// Reads the whole body, within the route's bound, the process's, and a bound of time.
 pub(super) async fn read<B>(
     once: &Once,
-    policy: &Policy,
+    rules: &Rules,
     head: &Parts,
     body: B,
 ) -> Result<Whole, Problem>
@@ -39,7 +43,16 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    if declared_bytes(head).is_some_and(|bytes| bytes > policy.request_bytes_max as u64) {
+    let whole = timeout(BODY_WAIT, read_whole(once, rules, head, body)).await;
+    whole.unwrap_or_else(|_| Err(Problem::request_too_slow()))
+}
+
+async fn read_whole<B>(once: &Once, rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if declared_bytes(head).is_some_and(|bytes| bytes > rules.policy.request_bytes_max as u64) {
         return Err(Problem::request_too_large());
     }
     let mut room = once.inner.room.body();
@@ -49,7 +62,7 @@ where
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::request_incomplete())?;
         match frame.into_data() {
-            Ok(data) => append(&mut bytes, &data, &mut room, once, policy)?,
+            Ok(data) => append(&mut bytes, &data, &mut room, rules)?,
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
@@ -73,14 +86,13 @@ fn append(
     bytes: &mut BytesMut,
     data: &Bytes,
     room: &mut BodyRoom,
-    once: &Once,
-    policy: &Policy,
+    rules: &Rules,
 ) -> Result<(), Problem> {
-    if bytes.len() + data.len() > policy.request_bytes_max {
+    if bytes.len() + data.len() > rules.policy.request_bytes_max {
         return Err(Problem::request_too_large());
     }
     if !room.grow(data.len()) {
-        once.inner.counters.overloaded.one();
+        rules.counters.overloaded.one();
         return Err(Problem::overloaded());
     }
     bytes.extend_from_slice(data);
@@ -121,3 +133,6 @@ pub(super) fn id(
     };
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
 }
+
+/// How long a client may take to send a body that is kept whole.
+const BODY_WAIT: Duration = Duration::from_secs(60);

@@ -9,13 +9,13 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::call;
-use super::layer::{Rules, Who};
+use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
 use crate::fingerprint::Fingerprint;
 use crate::key::{self, Key};
-use crate::once::{Ask, Ended, Once, Refusal};
-use crate::policy::{InFlight, KeyNeed, Policy};
+use crate::once::{Ask, Asking, Ended, Once, Refusal};
+use crate::policy::{InFlight, KeyNeed, Mode, Policy};
 use crate::record::KeyText;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -45,59 +45,66 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
-            return self.forward(head, Body::streamed(body)).await;
+            return self.forward(head, Body::new(body)).await;
+        }
+        if policy.mode == Mode::Observe {
+            return self.observe(head, body).await;
         }
         let early = match key_of_head(&policy, &head) {
-            Ok(Early::NoKey) => return self.forward(head, Body::streamed(body)).await,
+            Ok(Early::NoKey) => return self.forward(head, Body::new(body)).await,
             Ok(early) => early,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
-        let body = match request::read(&self.once, &policy, &head, body).await {
+        let body = match request::read(&self.once, &self.rules, &head, body).await {
             Ok(body) => body,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let fingerprint = request::fingerprint(&policy, &head, &body.bytes);
         let key = match key_of_body(early, &policy, &head, &body, &fingerprint) {
             Ok(Some(key)) => key,
             Ok(None) => return self.forward(head, body.into_body()).await,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
-        let who = match self.identify(&head) {
+        let who = match self.rules.identify(&head) {
             Ok(who) => who,
-            Err(problem) => return Ok(problem.response()),
+            Err(problem) => return Ok(problem.response(&policy)),
         };
         let ask = Arc::new(self.ask(&policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
-        let work = call(self.inner, head, body, policy.clone());
+        let work = call(self.inner, head, body, ask.id, policy.clone());
         let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
                 once.wait(&ask, wait).await
             }
             (ended, _) => ended,
         };
-        once.count(&ended);
+        ask.count(&ended);
         Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => problem::refused(&refusal, &policy),
-            Ended::Unsettled => problem::unsettled(),
+            Ended::Refused(refusal) => problem::refused(&refusal, &policy, key.as_str()),
+            Ended::Unsettled => problem::unsettled(&policy),
         })
     }
 
     /// As if there were no layer.
-    async fn forward(mut self, head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
+    pub(super) async fn forward(
+        mut self,
+        head: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, S::Error> {
         let response = self.inner.call(Request::from_parts(head, body)).await?;
-        Ok(response.map(Body::streamed))
+        Ok(response.map(Body::new))
     }
 
-    fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
-        match (self.rules.identify)(head) {
-            Who::Known(principal) => Ok(principal),
-            Who::Nobody => Err(Problem::anonymous()),
-            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
-        }
+    fn asking(&self, head: &Parts) -> Option<Asking> {
+        let reconciler = self.rules.reconciler.clone()?;
+        Some(Asking {
+            reconciler,
+            headers: head.headers.clone(),
+        })
     }
 
-    fn ask(
+    pub(super) fn ask(
         &self,
         policy: &Arc<Policy>,
         head: &Parts,
@@ -111,13 +118,15 @@ where
             fingerprint,
             principal: *who,
             policy: policy.clone(),
+            counters: self.rules.counters.clone(),
+            asking: self.asking(head),
             failure: Arc::new(problem::failed(policy)),
         }
     }
 }
 
 /// What the head alone tells of the key.
-enum Early {
+pub(super) enum Early {
     /// This is it.
     Key(Key),
     /// There is none, and none is needed.
@@ -126,7 +135,7 @@ enum Early {
     InBody,
 }
 
-fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
+pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
     if policy.key_from.iter().any(key::KeySource::needs_body) {
         return Ok(Early::InBody);
     }
@@ -138,7 +147,7 @@ fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
     }
 }
 
-fn key_of_body(
+pub(super) fn key_of_body(
     early: Early,
     policy: &Policy,
     head: &Parts,

@@ -47,7 +47,7 @@ impl Inner {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
             let place = self.place(&draft, None)?;
-            let seen = self.claim_once(&draft, place).await;
+            let seen = self.claim_once(ask, &draft, place).await;
             let (seen, place) = seen.map_err(|no_answer| match round {
                 0 => self.no_answer(ask, no_answer),
                 // The store has said what is there: nothing may run unguarded any more.
@@ -98,6 +98,7 @@ impl Inner {
             }
             Decision::Reused => Err(Refusal::Reused),
             Decision::Unknown { since } => Err(Refusal::Unknown { since }),
+            Decision::Reconcile { since } => self.reconcile(ask, seen, since).await,
             Decision::Release(write) => self.clear(ask, *write).await,
             Decision::Fail(_) => {
                 let record = seen.record.as_ref();
@@ -116,7 +117,7 @@ impl Inner {
     }
 
     /// Writes for a record that is nobody's; the next round sees what became of it.
-    async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
+    pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
         // The store has said what is there: nothing may run unguarded, written or not.
         swap.map(drop)
@@ -149,7 +150,7 @@ impl Inner {
             Err(no_answer) => {
                 match no_answer {
                     NoAnswer::NotDone => place.known(),
-                    NoAnswer::Unsure => self.counters.disowned.one(),
+                    NoAnswer::Unsure => ask.counters.disowned.one(),
                 }
                 // The store has said what is there: nothing may run unguarded, taken or not.
                 Err(self.no_answer(ask, NoAnswer::Unsure))
@@ -158,7 +159,12 @@ impl Inner {
     }
 
     /// What the store answers to the claim, or to that of another caller of the same id.
-    async fn claim_once(&self, draft: &Draft, place: Place) -> Result<(Seen, Place), NoAnswer> {
+    async fn claim_once(
+        &self,
+        ask: &Ask,
+        draft: &Draft,
+        place: Place,
+    ) -> Result<(Seen, Place), NoAnswer> {
         let joined = self
             .claims
             .join(draft.id, || self.claim_until_known(draft))
@@ -166,7 +172,7 @@ impl Inner {
         match joined {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
             Joined::Led(Err(NoAnswer::Unsure)) => {
-                self.counters.disowned.one();
+                ask.counters.disowned.one();
                 Err(NoAnswer::Unsure)
             }
             // A follower's own claim was never sent; it still knows no more of the record than its leader.

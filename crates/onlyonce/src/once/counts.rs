@@ -9,6 +9,18 @@ macro_rules! counts {
         #[non_exhaustive]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
+        impl Counts {
+            /// Both together.
+            pub fn plus(self, more: Self) -> Self {
+                Self { $($name: self.$name + more.$name,)* }
+            }
+
+            /// Each count with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
 

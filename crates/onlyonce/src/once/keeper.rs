@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::Inner;
 use super::disown::Entry;
 use super::hold::{Claimed, Orphan};
+use super::reconcile::{Question, find};
 use crate::engine::Write;
 use crate::engine::lapse::Lapses;
 use crate::record::{Record, SettledBy, State, StateKind, StateSet};
@@ -67,7 +68,13 @@ struct Rounds {
 
 impl Rounds {
     async fn all(self) {
-        tokio::join!(self.renew(), self.end(), self.reap(), self.sweep());
+        tokio::join!(
+            self.renew(),
+            self.end(),
+            self.reap(),
+            self.sweep(),
+            self.reconcile()
+        );
     }
 
     /// Whether the handle is gone.
@@ -300,6 +307,49 @@ impl Rounds {
         Ok(())
     }
 
+    /// Asks about unknown outcomes whose route has credentials of its own for that.
+    async fn reconcile(&self) {
+        while !self.is_stopped() {
+            self.pause(RECONCILE_PAUSE).await;
+            // What could not be asked now is asked in the next round.
+            let _ = self.reconcile_once().await;
+        }
+    }
+
+    async fn reconcile_once(&self) -> Result<(), Fault> {
+        let mut after = None;
+        loop {
+            let page = self.page(StateKind::Unknown, after).await?;
+            for (id, record) in &page.records {
+                self.reconcile_record(*id, record, &page).await?;
+            }
+            after = page.next;
+            if after.is_none() || self.is_stopped() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reconcile_record(
+        &self,
+        id: OperationId,
+        record: &Record,
+        page: &Page,
+    ) -> Result<(), Fault> {
+        let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
+            return Ok(());
+        };
+        let question = Question {
+            key: record.key.as_str(),
+            headers: None,
+        };
+        let finding = find(&*reconciler, question, &policy).await;
+        if let Some(write) = self.once.conclusion(id, record, &policy, page.now, finding) {
+            self.once.store.swap(id, write).await?;
+        }
+        Ok(())
+    }
+
     async fn page(&self, kind: StateKind, after: Option<Cursor>) -> Result<Page, Fault> {
         let states = StateSet::of(&[kind]);
         self.once
@@ -323,5 +373,7 @@ const RENEWALS_MAX: usize = 1_000;
 const END_PAUSE: Duration = Duration::from_millis(100);
 /// Between two parts of a sweep, for the requests that wait.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+/// Between two rounds of asking what became of unknown outcomes.
+const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
 /// How many records are scanned at a time.
 const PAGE_ROWS: usize = 500;

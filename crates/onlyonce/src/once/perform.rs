@@ -111,7 +111,7 @@ impl<T: Send + 'static> Task<T> {
         if !hold.may_send(self.once.clock.boot()) {
             return self.unsent(hold).await;
         }
-        self.once.counters.executed.one();
+        self.ask.counters.executed.one();
         let worked = work(attempt).await;
         self.conclude(hold, worked).await;
     }
@@ -129,7 +129,7 @@ impl<T: Send + 'static> Task<T> {
                 writing.await;
             }
         }
-        once.counters.released.one();
+        self.ask.counters.released.one();
         hold.end();
     }
 
@@ -139,7 +139,7 @@ impl<T: Send + 'static> Task<T> {
         W: FnOnce(u32) -> F,
         F: Future<Output = Worked<T>>,
     {
-        self.once.counters.passed.one();
+        self.ask.counters.passed.one();
         let worked = work(1).await;
         self.tell(Ended::Fresh(worked.fresh));
         self.under_way = None;
@@ -173,7 +173,7 @@ impl<T: Send + 'static> Task<T> {
             }
         }
         if matches!(verdict, Verdict::NotExecuted) {
-            once.counters.released.one();
+            self.ask.counters.released.one();
         }
         hold.end();
         self.under_way = None;
@@ -189,7 +189,9 @@ impl<T: Send + 'static> Task<T> {
             Verdict::Store(response) => Write::settle(token, response.clone()),
             Verdict::NotExecuted => Write::release(token, taken_from),
             Verdict::Unknown(response) => match self.ask.policy.recovery {
-                Recovery::Hold | Recovery::Redrive { .. } => Write::mark_unknown(token),
+                Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
+                    Write::mark_unknown(token)
+                }
                 Recovery::Fail => Write::settle_by_policy(token, response.clone()),
                 Recovery::Release => Write::release(token, taken_from),
             },
@@ -207,7 +209,7 @@ impl<T: Send + 'static> Task<T> {
             }
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
-                self.once.counters.fenced.one();
+                self.ask.counters.fenced.one();
                 self.tell(self.from_record(hold, &seen));
             }
         }

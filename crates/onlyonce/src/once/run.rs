@@ -65,7 +65,7 @@ impl Once {
             },
             ended => ended,
         };
-        self.inner.count(&ended);
+        ask.count(&ended);
         outcome(ended)
     }
 }
@@ -117,7 +117,7 @@ impl Operation {
         self.policy
             .check()
             .map_err(|error| OnceError::Policy(error.into()))?;
-        let policy = once.inner.learn(self.policy);
+        let (policy, counters) = once.inner.learn(self.policy);
         let subject = Subject {
             method: "",
             path: &self.namespace,
@@ -137,7 +137,9 @@ impl Operation {
             fingerprint: Fingerprint::of(&policy.fingerprint, &subject),
             principal: self.principal,
             failure: Arc::new(failed(&policy)),
-            policy: Arc::new(policy),
+            policy,
+            counters,
+            asking: None,
         })
     }
 }

@@ -10,10 +10,10 @@ use onlyonce::policy::{Recovery, StoreDown};
 use onlyonce::record::StateKind;
 use onlyonce::store::{Draft, Notes, Store};
 
-use crate::support::app::{Got, Handler, send_apart};
-use crate::support::lab::{Lab, action, gated, limits};
-use crate::support::scripted::{Act, Call};
-use crate::support::{record, records, soon, until, until_state};
+use crate::faults::app::{Got, Handler, send_apart};
+use crate::faults::lab::{Lab, action, gated, limits};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{record, records, soon, until, until_state};
 
 // R52
 #[tokio::test]

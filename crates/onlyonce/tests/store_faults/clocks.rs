@@ -7,10 +7,10 @@ use onlyonce::policy::Recovery;
 use onlyonce::record::StateKind;
 use onlyonce::store::{Maintain, Store};
 
-use crate::support::app::{Gate, Handler};
-use crate::support::lab::{Lab, action, gated, limits};
-use crate::support::scripted::{Act, Call};
-use crate::support::{records, soon, until, until_state};
+use crate::faults::app::{Gate, Handler};
+use crate::faults::lab::{Lab, action, gated, limits};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{records, soon, until, until_state};
 
 // threat B6, I10
 #[tokio::test]

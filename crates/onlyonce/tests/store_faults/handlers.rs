@@ -10,9 +10,9 @@ use onlyonce::Policy;
 use onlyonce::http::NotSent;
 use onlyonce::record::StateKind;
 
-use crate::support::app::{Handler, answered};
-use crate::support::lab::{Lab, limits};
-use crate::support::{record, soon, until_state};
+use crate::faults::app::{Handler, answered};
+use crate::faults::lab::{Lab, limits};
+use crate::faults::{record, soon, until_state};
 
 // threat A11, R87, R89
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn stays_unknown(handler: Handler, status: u16) {
     first.assert_problem(status, "idempotency_outcome_unknown");
     assert_eq!(first.member("retry"), "same-key");
     until_state(&lab.memory, Some(StateKind::Unknown)).await;
-    let retry = crate::support::app::retry_until_ended(&lab.app, KEY).await;
+    let retry = crate::faults::app::retry_until_ended(&lab.app, KEY).await;
     if retry.status != 503 {
         retry.assert_problem(409, "idempotency_outcome_unknown");
     }

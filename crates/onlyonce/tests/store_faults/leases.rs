@@ -6,10 +6,10 @@ use onlyonce::Policy;
 use onlyonce::policy::Recovery;
 use onlyonce::record::StateKind;
 
-use crate::support::app::{Gate, Handler, created};
-use crate::support::lab::{Lab, action, gated};
-use crate::support::scripted::{Act, Call};
-use crate::support::{soon, until, until_state};
+use crate::faults::app::{Gate, Handler, created};
+use crate::faults::lab::{Lab, action, gated};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{soon, until, until_state};
 
 // threat B11, R96, R97
 #[tokio::test]
@@ -51,11 +51,9 @@ async fn a_runtime_that_is_blocked_for_two_leases_does_not_lose_the_lease() {
 async fn a_short_lease_is_renewed_although_a_longer_one_was_known_first() {
     let (long, gate) = gated(Policy::default());
     let short = long.handler.guarded(&long.once, policy());
-    let first = crate::support::app::send_apart(&short, KEY);
+    let first = crate::faults::app::send_apart(&short, KEY);
     until("a renewal", || async { long.store.made(Call::Renew) >= 1 }).await;
-    let renewed = crate::support::record(&long.memory)
-        .await
-        .expect("a record");
+    let renewed = crate::faults::record(&long.memory).await.expect("a record");
     assert_eq!(renewed.state.kind(), StateKind::Running);
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
@@ -188,7 +186,7 @@ async fn of_many_nodes_that_take_over_at_once_one_wins() {
     until_state(&zombie.memory, Some(StateKind::Unknown)).await;
     let asked = heirs
         .iter()
-        .map(|heir| crate::support::app::send_apart(&heir.app, KEY));
+        .map(|heir| crate::faults::app::send_apart(&heir.app, KEY));
     let asked: Vec<_> = asked.collect();
     until("all but one to be refused", || async {
         asked.iter().filter(|call| call.is_finished()).count() == heirs.len() - 1

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use onlyonce::Policy;
 
-use crate::support::app::{Gate, Handler, charge_with, send};
-use crate::support::lab::{Lab, limits};
-use crate::support::scripted::Call;
-use crate::support::soon;
+use crate::faults::app::{Gate, Handler, charge_with, send};
+use crate::faults::lab::{Lab, limits};
+use crate::faults::scripted::Call;
+use crate::faults::soon;
 
 // R60, R85
 #[tokio::test]

@@ -9,9 +9,9 @@ use onlyonce::http::IDEMPOTENCY_ATTEMPT;
 use onlyonce::policy::Recovery;
 use onlyonce::record::StateKind;
 
-use crate::support::app::{Handler, created};
-use crate::support::lab::{Lab, limits};
-use crate::support::{until, until_state};
+use crate::faults::app::{Handler, created};
+use crate::faults::lab::{Lab, limits};
+use crate::faults::{until, until_state};
 
 // R88
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn left_by_the_dead(policy: Policy) -> Lab {
         .expect("a runtime");
     let app = lab.app.clone();
     dying.spawn(
-        async move { crate::support::app::send(&app, crate::support::app::charge(KEY)).await },
+        async move { crate::faults::app::send(&app, crate::faults::app::charge(KEY)).await },
     );
     until("the handler to be called", || async { lab.executed() == 1 }).await;
     dying.shutdown_background();
@@ -144,7 +144,7 @@ fn hangs_once() -> Handler {
 
 fn first_then_attempt<F>(first: impl Fn() -> F + Clone + Send + Sync + 'static) -> Handler
 where
-    F: Future<Output = crate::support::app::Answer> + Send,
+    F: Future<Output = crate::faults::app::Answer> + Send,
 {
     let calls = AtomicUsize::new(0);
     Handler::new(move |request| {

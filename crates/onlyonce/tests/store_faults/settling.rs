@@ -5,10 +5,10 @@ use std::time::Duration;
 use onlyonce::Policy;
 use onlyonce::record::StateKind;
 
-use crate::support::app::{Handler, retry_until_ended, send_apart};
-use crate::support::lab::{Lab, limits};
-use crate::support::scripted::{Act, Call};
-use crate::support::{records, soon, until, until_state};
+use crate::faults::app::{Handler, retry_until_ended, send_apart};
+use crate::faults::lab::{Lab, limits};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{records, soon, until, until_state};
 
 // R80
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn an_outcome_is_written_again_until_the_store_takes_it() {
 #[tokio::test]
 async fn an_answer_is_given_only_when_a_retry_would_get_it_too() {
     let lab = Lab::new(Policy::default());
-    let gate = crate::support::app::Gate::default();
+    let gate = crate::faults::app::Gate::default();
     lab.store.next(Call::Settle, 1, Act::Wait(gate.clone()));
     let first = lab.begin(KEY).await;
     until("the outcome to be on its way", || async {
@@ -122,7 +122,7 @@ async fn past_the_bound_of_answers_that_wait_the_oldest_becomes_unknown() {
 #[tokio::test]
 async fn a_release_that_the_store_does_not_take_does_not_hold_up_its_caller() {
     let handler = Handler::new(|_| async {
-        Ok(crate::support::app::answered(
+        Ok(crate::faults::app::answered(
             http::StatusCode::TOO_MANY_REQUESTS,
             "slow down",
         ))

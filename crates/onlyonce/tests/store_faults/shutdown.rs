@@ -6,10 +6,10 @@ use std::time::Duration;
 use onlyonce::record::StateKind;
 use onlyonce::{Left, Policy};
 
-use crate::support::app::{Gate, Handler, charge, retry_until_ended, send, send_apart};
-use crate::support::lab::{Lab, gated};
-use crate::support::scripted::{Act, Call};
-use crate::support::{soon, state, until, until_state};
+use crate::faults::app::{Gate, Handler, charge, retry_until_ended, send, send_apart};
+use crate::faults::lab::{Lab, gated};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{soon, state, until, until_state};
 
 // threat A13
 #[tokio::test]

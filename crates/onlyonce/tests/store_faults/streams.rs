@@ -12,9 +12,9 @@ use http_body_util::{BodyExt, StreamBody};
 use onlyonce::Policy;
 use tower_service::Service;
 
-use crate::support::app::{Handler, charge};
-use crate::support::lab::{Lab, limits};
-use crate::support::until;
+use crate::faults::app::{Handler, charge};
+use crate::faults::lab::{Lab, limits};
+use crate::faults::until;
 
 // R79
 #[tokio::test]

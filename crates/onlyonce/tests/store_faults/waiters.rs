@@ -5,10 +5,10 @@ use std::time::Duration;
 use onlyonce::policy::InFlight;
 use onlyonce::{Limits, Policy};
 
-use crate::support::app::{App, Gate, Got, Handler, charge, send, send_apart};
-use crate::support::lab::{Lab, gated, limits};
-use crate::support::scripted::{Act, Call};
-use crate::support::{soon, until};
+use crate::faults::app::{App, Gate, Got, Handler, charge, send, send_apart};
+use crate::faults::lab::{Lab, gated, limits};
+use crate::faults::scripted::{Act, Call};
+use crate::faults::{soon, until};
 
 // threat I3, R59
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_waiter_whose_owner_gives_the_key_back_is_told_to_ask_again() {
             async move {
                 gate.passed().await;
                 let status = http::StatusCode::TOO_MANY_REQUESTS;
-                Ok(crate::support::app::answered(status, "slow down"))
+                Ok(crate::faults::app::answered(status, "slow down"))
             }
         })
     };

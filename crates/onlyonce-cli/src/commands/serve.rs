@@ -1,0 +1,129 @@
+//! `onlyonce serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use onlyonce::Left;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::exit;
+use crate::config::{Config, Flags};
+use crate::gateway::{DRAIN, Gateway, StartError};
+
+/// Put the promise in front of a service.
+///
+/// Clients send their requests here with an Idempotency-Key; each is passed on at most once, and a retry
+/// gets the first answer. Everything else passes untouched.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// The service behind, such as http://127.0.0.1:9000 (also h2c:// and https://)
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Where to listen; 127.0.0.1:8080 if nothing else is said
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Where to tell health and metrics; loopback only, unless the configuration has a token
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// Where keys and answers are kept; sqlite:onlyonce.db if nothing else is said
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Routes, policies and everything else; `onlyonce config default` shows one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Allow a store that forgets everything when the process ends (memory:)
+    #[arg(long)]
+    ephemeral: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  onlyonce serve --upstream http://127.0.0.1:9000
+  onlyonce serve --config onlyonce.toml --admin 127.0.0.1:8081
+
+Try it:
+  curl -i http://127.0.0.1:8080/charges -H 'Idempotency-Key: order-4711' -d amount=7998";
+
+impl Serve {
+    /// Serves until it is told to stop.
+    pub fn run(self) -> ExitCode {
+        let config = match self.config() {
+            Ok(config) => config,
+            Err(message) => return exit::usage(&message),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(serve(&config)),
+            Err(error) => exit::trouble(&format!("cannot start: {error}")),
+        }
+    }
+
+    fn config(self) -> Result<Config, String> {
+        let flags = Flags {
+            upstream: self.upstream,
+            listen: self.listen,
+            admin: self.admin,
+            store: self.store,
+            ephemeral: self.ephemeral,
+        };
+        Config::load(self.config.as_deref(), flags).map_err(|error| error.to_string())
+    }
+}
+
+async fn serve(config: &Config) -> ExitCode {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return exit::trouble("cannot listen for signals");
+    };
+    let gateway = match Gateway::start(config).await {
+        Ok(gateway) => gateway,
+        Err(error @ StartError::Config(_)) => return exit::usage(&error.to_string()),
+        Err(error) => return exit::trouble(&error.to_string()),
+    };
+    println!("{}", ready(config, &gateway));
+    stop_signal(&mut terminate, &mut interrupt).await;
+    eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
+    tokio::select! {
+        left = gateway.stop() => report(left),
+        () = stop_signal(&mut terminate, &mut interrupt) => {
+            exit::trouble("stopped at once; what was under way is found as unknown at the next start")
+        }
+    }
+}
+
+async fn stop_signal(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// One line, naming the addresses.
+fn ready(config: &Config, gateway: &Gateway) -> String {
+    let mut line = format!("onlyonce ready: listening on http://{}", gateway.address);
+    if let Some(upstream) = &config.upstream {
+        line += &format!(", upstream {}", upstream.uri());
+    }
+    line += &format!(", store {}", config.store);
+    if let Some(admin) = gateway.admin {
+        line += &format!(", admin http://{admin}");
+    }
+    line
+}
+
+fn report(left: Left) -> ExitCode {
+    if left.unknown > 0 {
+        eprintln!(
+            "onlyonce: {} operations had not ended; their outcome is unknown until someone settles them",
+            left.unknown
+        );
+    }
+    if left.disowned > 0 {
+        eprintln!("onlyonce: {} claims were never confirmed by the store; nothing of them was sent", left.disowned);
+    }
+    eprintln!("onlyonce: stopped");
+    ExitCode::SUCCESS
+}

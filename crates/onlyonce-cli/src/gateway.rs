@@ -1,0 +1,147 @@
+//! `onlyonce serve`: the library's own layer around a service that passes requests on.
+
+mod admin;
+mod app;
+mod forward;
+mod headers;
+mod listen;
+mod metrics;
+mod principal;
+mod tls;
+mod upstream;
+mod well_known;
+mod wire;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onlyonce::store::BoxError;
+use onlyonce::store::memory::MemoryStore;
+use onlyonce::store::sqlite::{OpenError, SqliteStore};
+use onlyonce::{Left, Limits, Once, Settings};
+use tokio::sync::watch;
+
+use self::app::App;
+use crate::config::{Config, StoreUrl};
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Gateway {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it tells how it is.
+    pub admin: Option<SocketAddr>,
+    once: Once,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// Why a gateway does not start. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Change the configuration.
+    #[error("{0}")]
+    Config(BoxError),
+    /// The store cannot be used as it is.
+    #[error("the store cannot be opened: {0}")]
+    Store(#[from] OpenError),
+    /// Choose another address, or end what listens there.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Gateway {
+    /// Opens the store, binds the addresses, and serves on a thread per core.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let once = engine(config).await?;
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let listeners = bind(config.listen, count)?;
+        let address = local_address(&listeners[0], config.listen)?;
+        let (stop, stopped) = watch::channel(false);
+        let mut threads = Vec::new();
+        for listener in listeners {
+            let app = App::new(config, &once).map_err(StartError::Config)?;
+            threads.push(spawn(listener, app, stopped.clone()));
+        }
+        let mut gateway = Self { address, admin: None, once, stop, threads };
+        if let Some(admin) = &config.admin {
+            gateway.start_admin(admin.listen, stopped)?;
+        }
+        Ok(gateway)
+    }
+
+    /// Takes nothing new, waits at most [`DRAIN`] for what is under way, and says what it left.
+    pub async fn stop(self) -> Left {
+        self.stop.send_replace(true);
+        let left = self.once.shutdown(DRAIN).await;
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in self.threads {
+                // A listener that failed has nothing left to say.
+                let _ = thread.join();
+            }
+        });
+        let _ = joined.await;
+        left
+    }
+
+    fn start_admin(&mut self, listen: SocketAddr, stopped: watch::Receiver<bool>) -> Result<(), StartError> {
+        let listener = bind(listen, 1)?.remove(0);
+        self.admin = Some(local_address(&listener, listen)?);
+        let once = self.once.clone();
+        self.threads.push(on_thread("onlyonce-admin", move || admin::serve(listener, once, stopped)));
+        Ok(())
+    }
+}
+
+async fn engine(config: &Config) -> Result<Once, StartError> {
+    let settings = match &config.store {
+        StoreUrl::Memory => Once::settings(MemoryStore::new()),
+        StoreUrl::Sqlite(path) => Once::settings(SqliteStore::open(path).await?),
+    };
+    Ok(adjusted(settings, config).start())
+}
+
+fn adjusted(settings: Settings, config: &Config) -> Settings {
+    let limits = Limits::default()
+        .with_executing_max(config.executing_max)
+        .with_bodies_bytes_max(config.bodies_bytes_max)
+        .with_sweep(config.sweep, config.sweep_rows);
+    let settings = settings.with_limits(limits);
+    match &config.secret {
+        Some(secret) => settings.with_secret(secret.clone()),
+        None => settings,
+    }
+}
+
+fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartError> {
+    listen::bind(address, count).map_err(|source| StartError::Listen { address, source })
+}
+
+fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|source| StartError::Listen { address, source })
+}
+
+fn spawn(listener: TcpListener, app: App, stopped: watch::Receiver<bool>) -> JoinHandle<io::Result<()>> {
+    on_thread("onlyonce-serve", move || listen::serve(listener, app, stopped, DRAIN))
+}
+
+/// A thread with a runtime of its own: nothing of one core waits for another.
+fn on_thread<F>(name: &str, serve: impl FnOnce() -> F + Send + 'static) -> JoinHandle<io::Result<()>>
+where
+    F: Future<Output = io::Result<()>>,
+{
+    let run = move || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve());
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.expect("the operating system gives a thread")
+}
+
+/// How long a stop waits for what is under way.
+pub const DRAIN: Duration = Duration::from_secs(25);

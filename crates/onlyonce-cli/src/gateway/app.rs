@@ -1,0 +1,125 @@
+//! Finds the route of a request, and answers what the gateway knows by itself.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+use onlyonce::Once;
+use onlyonce::http::{Body, Guarded, OnceLayer, problem};
+use onlyonce::store::BoxError;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::forward::Forward;
+use super::principal::identify;
+use super::upstream::Upstream;
+use super::well_known;
+use crate::config::{Config, Match, Route};
+
+/// The routes of one thread.
+#[derive(Clone, Debug)]
+pub(super) struct App(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// In the order of the configuration; the last one matches everything.
+    routes: Vec<Guard>,
+    description: bytes::Bytes,
+}
+
+#[derive(Debug)]
+struct Guard {
+    matching: Match,
+    layer: OnceLayer,
+    service: Guarded<Forward>,
+}
+
+impl App {
+    /// Every route has its layer, and every upstream its connections.
+    pub(super) fn new(config: &Config, once: &Once) -> Result<Self, BoxError> {
+        let mut upstreams = HashMap::new();
+        let routes = config.routes.iter().chain([&config.fallback]);
+        let routes: Result<_, BoxError> =
+            routes.map(|route| guard(route, config, once, &mut upstreams)).collect();
+        let description = well_known::description(config).into();
+        Ok(Self(Arc::new(Inner { routes: routes?, description })))
+    }
+
+    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+        if request.method() == Method::GET && request.uri().path().starts_with(problem::WELL_KNOWN) {
+            if let Some(response) = self.well_known(&request).await {
+                return Ok(response);
+            }
+        }
+        let guard = self.0.route(request.method(), request.uri().path());
+        guard.service.clone().call(request).await
+    }
+
+    /// The description of the routes, or the state of one's own operation.
+    async fn well_known(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        match &request.uri().path()[problem::WELL_KNOWN.len()..] {
+            "" => Some(json(StatusCode::OK, self.0.description.clone())),
+            "/operation" => Some(self.look_up(request).await),
+            _ => None,
+        }
+    }
+
+    async fn look_up(&self, request: &Request<Incoming>) -> Response<Body> {
+        let Some((method, uri)) = well_known::asked(request.uri()) else {
+            return json(StatusCode::BAD_REQUEST, well_known::USAGE.into());
+        };
+        let guard = self.0.route(&method, uri.path());
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.headers = request.headers().clone();
+        (head.method, head.uri) = (method, with_host(uri, request.uri()));
+        guard.layer.look_up(&head).await
+    }
+}
+
+impl Inner {
+    fn route(&self, method: &Method, path: &str) -> &Guard {
+        let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
+        found.or(self.routes.last()).expect("the last route matches everything")
+    }
+}
+
+fn guard(
+    route: &Route,
+    config: &Config,
+    once: &Once,
+    upstreams: &mut HashMap<Uri, Arc<Upstream>>,
+) -> Result<Guard, BoxError> {
+    let uri = route.upstream.as_ref().or(config.upstream.as_ref());
+    let uri = uri.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri();
+    let upstream = match upstreams.get(uri) {
+        Some(upstream) => upstream.clone(),
+        None => Arc::new(Upstream::new(uri)?),
+    };
+    upstreams.insert(uri.clone(), upstream.clone());
+    let forward = Forward::new(upstream, route.policy.clone(), route.forward_key);
+    let (rule, anonymous) = (route.principal.clone(), route.anonymous);
+    let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
+    let service = layer.layer(forward);
+    Ok(Guard { matching: route.matching.clone(), layer, service })
+}
+
+/// The look-up of an HTTP/2 client has its host in the request's own address.
+fn with_host(uri: Uri, request: &Uri) -> Uri {
+    let mut parts = uri.into_parts();
+    parts.scheme = request.scheme().cloned();
+    parts.authority = request.authority().cloned();
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+fn json(status: StatusCode, body: bytes::Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// What [`App::answer`] returns.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;

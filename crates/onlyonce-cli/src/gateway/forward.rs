@@ -1,0 +1,184 @@
+//! Passes a request on, and says whether it may have been received.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use onlyonce::http::{Body, problem};
+use onlyonce::key::KeySource;
+use onlyonce::policy::Policy;
+use onlyonce::store::BoxError;
+use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::headers;
+use super::upstream::{SendError, Upstream};
+use super::wire::Upgraded;
+use crate::config::ForwardKey;
+
+/// The peer of a connection, among the extensions of its requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// The service that stands behind a route.
+#[derive(Clone, Debug)]
+pub(super) struct Forward(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    upstream: Arc<Upstream>,
+    policy: Policy,
+    forward_key: ForwardKey,
+}
+
+impl Forward {
+    pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
+        Self(Arc::new(Inner { upstream, policy, forward_key }))
+    }
+}
+
+impl Service<Request<Body>> for Forward {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let inner = self.0.clone();
+        match request.extensions().get::<Attempt>().copied() {
+            Some(attempt) => Box::pin(async move { inner.guarded(request, attempt).await }),
+            None => Box::pin(async move { Ok(inner.unguarded(request).await) }),
+        }
+    }
+}
+
+impl Inner {
+    /// An error means sent and not answered; a proof that nothing was sent is a response that says so. The
+    /// layer bounds the time.
+    async fn guarded(&self, mut request: Request<Body>, attempt: Attempt) -> Result<Response<Body>, BoxError> {
+        self.rewrite_key(request.headers_mut(), attempt);
+        let request = for_upstream(request, None);
+        match self.send(request).await {
+            Ok(response) => Ok(for_client(response)),
+            Err(SendError::NotSent(_)) => Ok(problem::upstream_unreachable(&self.policy)),
+            Err(error @ SendError::Sent(_)) => Err(error.into()),
+        }
+    }
+
+    /// Streamed both ways, never sent again; the time runs until the head of the answer is there.
+    async fn unguarded(&self, mut request: Request<Body>) -> Response<Body> {
+        request.headers_mut().remove(IDEMPOTENCY_ATTEMPT);
+        let upgrade = Upgrade::asked(&mut request);
+        let request = for_upstream(request, upgrade.as_ref());
+        match timeout(self.policy.upstream_timeout, self.send(request)).await {
+            Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => switch(response, upgrade),
+            Ok(Ok(response)) => for_client(response),
+            Ok(Err(_)) => problem::upstream_failed(&self.policy),
+            Err(_) => problem::upstream_timeout(&self.policy),
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
+        let is_grpc = is_grpc(request.headers());
+        self.upstream.send(request, is_grpc).await
+    }
+
+    /// What the upstream sees of the key.
+    fn rewrite_key(&self, headers: &mut HeaderMap, attempt: Attempt) {
+        let names = self.policy.key_from.iter().filter_map(|source| match source {
+            KeySource::Header(name) => Some(name),
+            _ => None,
+        });
+        for name in names {
+            match self.forward_key {
+                ForwardKey::Verbatim => {}
+                ForwardKey::Strip => drop(headers.remove(name)),
+                ForwardKey::Derive => {
+                    let derived = HeaderValue::try_from(attempt.derive("forward"));
+                    headers.insert(name, derived.expect("hexadecimal digits are a header value"));
+                }
+            }
+        }
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Body> {
+    let (mut head, body) = request.into_parts();
+    let wants_trailers = head.headers.get(header::TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    headers::strip_hop_by_hop(&mut head.headers);
+    // The body is read here, so the client was told to go on already.
+    head.headers.remove(header::EXPECT);
+    if wants_trailers {
+        head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if !head.headers.contains_key(header::HOST)
+        && let Some(host) = head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
+    {
+        head.headers.insert(header::HOST, host);
+    }
+    if let Some(Peer(peer)) = head.extensions.get::<Peer>().copied() {
+        headers::add_forwarded(&mut head, peer);
+    }
+    if let Some(upgrade) = upgrade {
+        head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        head.headers.insert(header::UPGRADE, upgrade.protocol.clone());
+    }
+    Request::from_parts(head, body)
+}
+
+fn for_client(response: Response<Incoming>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    headers::strip_hop_by_hop(&mut head.headers);
+    head.headers.append(header::VIA, headers::VIA);
+    head.version = Version::HTTP_11;
+    Response::from_parts(head, Body::new(body))
+}
+
+/// A client that wants to speak something else on its connection.
+struct Upgrade {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+    is_over: Option<Upgraded>,
+}
+
+impl Upgrade {
+    fn asked(request: &mut Request<Body>) -> Option<Self> {
+        let protocol = request.headers().get(header::UPGRADE)?.clone();
+        let client = request.extensions_mut().remove::<OnUpgrade>()?;
+        let is_over = request.extensions().get::<Upgraded>().cloned();
+        Some(Self { protocol, client, is_over })
+    }
+}
+
+/// Joins the two connections; from here on their bytes are their own.
+fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Response<Body> {
+    let server = hyper::upgrade::on(&mut response);
+    let mut answer = response.map(|_| Body::default());
+    let Some(Upgrade { protocol, client, is_over }) = upgrade else { return answer };
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answer.headers_mut().insert(header::UPGRADE, protocol);
+    if let Some(is_over) = is_over {
+        is_over.set();
+    }
+    tokio::spawn(async move {
+        if let (Ok(server), Ok(client)) = tokio::join!(server, client) {
+            // How it ends is their affair.
+            let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+        }
+    });
+    answer
+}

@@ -1,0 +1,72 @@
+//! Headers that end at this hop, and those that tell the next one where a request came from.
+
+use std::net::SocketAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+
+/// Removes what belongs to one connection only: RFC 9110 section 7.6.1.
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Tells the upstream who asked, and through whom.
+pub(super) fn add_forwarded(head: &mut Parts, peer: SocketAddr) {
+    let host = head.headers.get(header::HOST).cloned();
+    let address = HeaderValue::try_from(peer.ip().to_string());
+    let address = address.expect("an address is a header value");
+    append_to_list(&mut head.headers, X_FORWARDED_FOR, &address);
+    head.headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = &host {
+        head.headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+    }
+    append_to_list(&mut head.headers, header::FORWARDED, &forwarded(peer, host.as_ref()));
+    append_to_list(&mut head.headers, header::VIA, &VIA);
+}
+
+/// RFC 7239.
+fn forwarded(peer: SocketAddr, host: Option<&HeaderValue>) -> HeaderValue {
+    let by = match peer {
+        SocketAddr::V4(peer) => format!("for={}", peer.ip()),
+        SocketAddr::V6(peer) => format!("for=\"[{}]\"", peer.ip()),
+    };
+    let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.contains(['"', '\\']));
+    let text = host.map_or_else(|| format!("{by};proto=http"), |host| format!("{by};host=\"{host}\";proto=http"));
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
+}
+
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    let mut list = Vec::new();
+    for earlier in headers.get_all(&name) {
+        list.extend_from_slice(earlier.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(value.as_bytes());
+    let list = HeaderValue::from_bytes(&list).expect("header values joined by commas are one");
+    headers.insert(name, list);
+}
+
+pub(super) const VIA: HeaderValue = HeaderValue::from_static("1.1 onlyonce");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];

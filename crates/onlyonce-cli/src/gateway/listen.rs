@@ -1,0 +1,128 @@
+//! Listeners and connections, one thread per core.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use super::app::{Answering, App};
+use super::forward::Peer;
+use super::wire::{HEAD_BYTES_MAX, Upgraded, Watched};
+
+/// So many listeners of one address; the system spreads connections over them.
+pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    let first = bind_one(address)?;
+    let address = first.local_addr()?;
+    let mut listeners = vec![first];
+    for _ in 1..count {
+        listeners.push(bind_one(address)?);
+    }
+    Ok(listeners)
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Another process may listen there with the same option: the lock of the store tells it from us.
+    socket.set_reuse_port(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves until `stopped`, then lets the requests that are there end, within `drain`.
+pub(super) async fn serve(
+    listener: TcpListener,
+    app: App,
+    mut stopped: watch::Receiver<bool>,
+    drain: Duration,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let graceful = GracefulShutdown::new();
+    loop {
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => connect(stream, peer, &app, &connections, &graceful),
+                // No file descriptors, or a peer that left: the next accept may work.
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    // What has not ended by then is cut off; its operation goes on.
+    let _ = timeout(drain, graceful.shutdown()).await;
+    Ok(())
+}
+
+fn connect(
+    stream: TcpStream,
+    peer: SocketAddr,
+    app: &App,
+    connections: &Arc<Semaphore>,
+    graceful: &GracefulShutdown,
+) {
+    // Over the bound the connection is closed at once.
+    let Ok(permit) = connections.clone().try_acquire_owned() else { return };
+    // A peer that left shows at the first read.
+    let _ = stream.set_nodelay(true);
+    let app = app.clone();
+    let upgraded = Upgraded::default();
+    let io = TokioIo::new(Watched::new(stream, upgraded.clone()));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
+        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(upgraded.clone());
+        Box::pin(app.clone().answer(request))
+    });
+    let builder = builder();
+    let watcher = graceful.watcher();
+    tokio::spawn(async move {
+        let connection = builder.serve_connection_with_upgrades(io, service);
+        // How a connection ends is its peer's affair.
+        let _ = watcher.watch(connection.into_owned()).await;
+        drop(permit);
+    });
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .pipeline_flush(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX);
+    builder
+}
+
+const BACKLOG: i32 = 1024;
+/// Connections of one thread.
+const CONNECTIONS_MAX: usize = 10_000;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client may take for a head, and be silent between two.
+const HEAD_WAIT: Duration = Duration::from_secs(30);
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+/// Streams that a peer may reset before its connection is closed.
+const RESETS_MAX: usize = 64;

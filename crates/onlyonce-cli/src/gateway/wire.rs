@@ -1,0 +1,367 @@
+//! What may come in on an HTTP/1 connection, byte by byte.
+//!
+//! Two readers that disagree on where a request ends can be made to see different requests. hyper
+//! repairs some of what is ambiguous; a gateway must refuse it. This reader sits below hyper, follows the
+//! same bytes, and where a head leaves a doubt it hands hyper a byte that no head may contain: hyper
+//! answers 400 and closes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection whose heads are looked at before hyper reads them.
+#[derive(Debug)]
+pub(super) struct Watched<T> {
+    io: T,
+    scanner: Scanner,
+    /// Set once the connection is no longer HTTP.
+    upgraded: Upgraded,
+}
+
+/// Tells the reader that what follows is not HTTP.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Upgraded(Arc<AtomicBool>);
+
+impl Upgraded {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(io: T, upgraded: Upgraded) -> Self {
+        Self { io, scanner: Scanner::default(), upgraded }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
+        if this.upgraded.0.load(Ordering::Acquire) {
+            return Poll::Ready(Ok(()));
+        }
+        let read = &mut buf.filled_mut()[before..];
+        if let Some(at) = this.scanner.scan(read) {
+            read[at] = FORBIDDEN;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+    }
+}
+
+/// In a request line and in a header alike, hyper refuses this byte.
+const FORBIDDEN: u8 = 0;
+
+/// Where in the stream of requests the next byte stands.
+#[derive(Debug)]
+enum Place {
+    /// In a head; its lines so far.
+    Head(Head),
+    /// In a body of so many more bytes.
+    Body(u64),
+    /// In the line with the size of a chunk.
+    ChunkSize(Vec<u8>),
+    /// In a chunk of so many more bytes, its line end included.
+    Chunk(u64),
+    /// In the lines after the last chunk; whether the present one is empty so far.
+    Trailers { line: Vec<u8> },
+    /// HTTP/2, or refused: no more is looked at.
+    Elsewhere,
+}
+
+/// A head as far as it was read.
+#[derive(Debug, Default)]
+struct Head {
+    line: Vec<u8>,
+    lines: usize,
+    bytes: usize,
+    content_lengths: usize,
+    length: u64,
+    is_chunked: bool,
+}
+
+/// Follows the requests of one connection.
+#[derive(Debug)]
+struct Scanner(Place);
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self(Place::Head(Head::default()))
+    }
+}
+
+impl Scanner {
+    /// Where in `bytes` the first doubt is.
+    fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.step(&bytes[at..]) {
+                Ok(taken) => at += taken,
+                Err(offset) => {
+                    self.0 = Place::Elsewhere;
+                    return Some(at + offset);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes some of `bytes`; how many, or where the doubt is.
+    fn step(&mut self, bytes: &[u8]) -> Result<usize, usize> {
+        match &mut self.0 {
+            Place::Elsewhere => Ok(bytes.len()),
+            Place::Body(left) | Place::Chunk(left) => {
+                let taken = (*left).min(bytes.len() as u64);
+                *left -= taken;
+                if *left == 0 {
+                    self.0 = match self.0 {
+                        Place::Chunk(_) => Place::ChunkSize(Vec::new()),
+                        _ => Place::Head(Head::default()),
+                    };
+                }
+                Ok(taken as usize)
+            }
+            Place::Head(head) => {
+                let (taken, ended) = take_line(&mut head.line, bytes)?;
+                if ended && let Some(next) = head.end_line().ok_or(taken - 1)? {
+                    self.0 = next;
+                }
+                Ok(taken)
+            }
+            Place::ChunkSize(line) => {
+                let (taken, ended) = take_line(line, bytes)?;
+                if ended {
+                    self.0 = after_chunk_size(line).ok_or(taken - 1)?;
+                }
+                Ok(taken)
+            }
+            Place::Trailers { line } => {
+                let (taken, ended) = take_line(line, bytes)?;
+                if ended && line.is_empty() {
+                    self.0 = Place::Head(Head::default());
+                } else if ended {
+                    line.clear();
+                }
+                Ok(taken)
+            }
+        }
+    }
+}
+
+/// Moves bytes up to the end of a line to `line`: how many, and whether it ended. A line ends with CR LF;
+/// either alone is a doubt, and so is a line without end.
+fn take_line(line: &mut Vec<u8>, bytes: &[u8]) -> Result<(usize, bool), usize> {
+    let end = memchr::memchr(b'\n', bytes);
+    let taken = end.map_or(bytes.len(), |end| end + 1);
+    line.extend_from_slice(&bytes[..taken]);
+    if line.len() > LINE_BYTES_MAX {
+        return Err(taken - 1);
+    }
+    if end.is_none() {
+        return Ok((taken, false));
+    }
+    let text = line.strip_suffix(b"\r\n").ok_or(taken - 1)?.len();
+    line.truncate(text);
+    if memchr::memchr(b'\r', line).is_some() {
+        return Err(taken - 1);
+    }
+    Ok((taken, true))
+}
+
+impl Head {
+    /// Judges the line that ended: `None` is a doubt, `Some(None)` goes on with this head.
+    fn end_line(&mut self) -> Option<Option<Place>> {
+        let line = std::mem::take(&mut self.line);
+        self.bytes += line.len() + 2;
+        if self.bytes > HEAD_BYTES_MAX {
+            return None;
+        }
+        self.lines += 1;
+        match line.as_slice() {
+            b"PRI * HTTP/2.0" if self.lines == 1 => Some(Some(Place::Elsewhere)),
+            // hyper skips empty lines before a request, and so do we.
+            b"" if self.lines == 1 => {
+                self.lines = 0;
+                Some(None)
+            }
+            b"" => self.end().map(Some),
+            _ if self.lines == 1 => Some(None),
+            line => self.header(line).then_some(None),
+        }
+    }
+
+    /// Notes a header; false is a doubt.
+    fn header(&mut self, line: &[u8]) -> bool {
+        // A line that begins with space continues the one before: obs-fold.
+        if line[0] == b' ' || line[0] == b'\t' || line.iter().any(|byte| is_control(*byte)) {
+            return false;
+        }
+        let Some(colon) = memchr::memchr(b':', line) else { return false };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            return self.content_length(value);
+        }
+        if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            // One coding, and that one: anything else is read differently by different readers.
+            let is_only = !self.is_chunked && value.eq_ignore_ascii_case(b"chunked");
+            self.is_chunked = true;
+            return is_only;
+        }
+        if name.eq_ignore_ascii_case(b"connection") {
+            return !names_the_key(value);
+        }
+        true
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> bool {
+        self.content_lengths += 1;
+        let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+        self.length = length.unwrap_or(0);
+        is_number && length.is_some() && self.content_lengths == 1
+    }
+
+    fn end(&self) -> Option<Place> {
+        match (self.is_chunked, self.content_lengths) {
+            (true, 0) => Some(Place::ChunkSize(Vec::new())),
+            (true, _) => None,
+            (false, _) if self.length > 0 => Some(Place::Body(self.length)),
+            (false, _) => Some(Place::Head(Self::default())),
+        }
+    }
+}
+
+fn is_control(byte: u8) -> bool {
+    (byte < b' ' && byte != b'\t') || byte == 0x7f
+}
+
+/// A hop-by-hop key would be dropped on the way, and the guard with it.
+fn names_the_key(connection: &[u8]) -> bool {
+    connection
+        .split(|byte| *byte == b',')
+        .any(|name| name.trim_ascii().eq_ignore_ascii_case(b"idempotency-key"))
+}
+
+fn after_chunk_size(line: &[u8]) -> Option<Place> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    let is_hexadecimal = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?;
+    match u64::from_str_radix(text, 16).ok()? {
+        0 => Some(Place::Trailers { line: Vec::new() }),
+        size => Some(Place::Chunk(size.checked_add(2)?)),
+    }
+}
+
+/// The longest line of a head, and the longest head.
+const LINE_BYTES_MAX: usize = HEAD_BYTES_MAX;
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubt(stream: &[u8]) -> bool {
+        let whole = Scanner::default().scan(stream).is_some();
+        // The same, one byte at a time.
+        let mut scanner = Scanner::default();
+        let split = stream.iter().any(|byte| scanner.scan(&[*byte]).is_some());
+        assert_eq!(whole, split, "{:?}", String::from_utf8_lossy(stream));
+        whole
+    }
+
+    #[test]
+    fn clean_requests_pass_one_after_the_other() {
+        for stream in [
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\nX: a\tb\r\nContent-Length: 0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x01\n\n",
+        ] {
+            assert!(!doubt(stream.as_bytes()), "{stream}");
+        }
+    }
+
+    // threat G1
+    #[test]
+    fn whatever_two_readers_may_read_differently_is_refused() {
+        for head in [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+            "Content-Length: 3\r\nContent-Length: 3\r\n",
+            "Content-Length: 3, 3\r\n",
+            "Content-Length: +3\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Transfer-Encoding : chunked\r\nContent-Length: 3\r\n".trim_start(),
+            "X: a\r\n folded\r\n",
+            "X: a\nY: b\r\n",
+            "X: a\rb\r\n",
+            "X: a\0b\r\n",
+            "X: a\x01b\r\n",
+            "no colon\r\n",
+            "Connection: close, Idempotency-Key\r\n",
+        ] {
+            let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n");
+            let refused = doubt(stream.as_bytes());
+            // A name with a space before its colon is left to hyper, which refuses it.
+            assert!(refused || head.starts_with("Transfer-Encoding :"), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_size_that_is_none_is_refused() {
+        for size in ["x", "", "-1", "0x3", "fffffffffffffffff", " 3"] {
+            let stream = format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n");
+            assert!(doubt(stream.as_bytes()), "{size:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_refused() {
+        let mut stream = b"GET / HTTP/1.1\r\n".to_vec();
+        stream.extend(b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(2_000));
+        assert!(doubt(&stream));
+    }
+}

@@ -1,0 +1,60 @@
+//! The state of one's own operation, without sending it again.
+
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+
+use super::Body;
+use super::layer::Rules;
+use super::problem::Problem;
+use super::request;
+use crate::engine::table::Phase;
+use crate::key;
+use crate::once::Once;
+use crate::record::State;
+use crate::store::Seen;
+
+pub(super) async fn look_up(once: &Once, rules: &Rules, head: &Parts) -> Response<Body> {
+    let state = state(once, rules, head).await;
+    state.unwrap_or_else(|problem| problem.response(&rules.policy))
+}
+
+async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
+    let policy = &rules.policy;
+    let key = key::find(&policy.key_from, head, None, None, &policy.key_rules);
+    let key = key
+        .map_err(|error| Problem::key_invalid(&error))?
+        .ok_or_else(Problem::key_missing)?;
+    let who = rules.identify(head)?;
+    let id = request::id(once, policy, head, &who, &key);
+    let seen = once
+        .inner
+        .store
+        .load(id)
+        .await
+        .map_err(|_| Problem::store_unavailable())?;
+    shown(&seen).ok_or_else(Problem::not_found)
+}
+
+/// What is shown; nothing of a record that is free.
+fn shown(seen: &Seen) -> Option<Response<Body>> {
+    let record = seen.record.as_ref()?;
+    let document = match &record.state {
+        _ if Phase::of(Some(record), seen.now, seen.clock_held) == Phase::Expired => return None,
+        State::Released { .. } => return None,
+        State::Running { .. } => json!({ "state": "running" }),
+        State::Unknown { .. } => json!({ "state": "unknown" }),
+        State::Completed { response, .. } => {
+            json!({ "state": "completed", "status": response.status.as_u16() })
+        }
+    };
+    let mut response = Response::new(Body::from(bytes::Bytes::from(document.to_string())));
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Some(response)
+}

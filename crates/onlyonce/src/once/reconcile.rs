@@ -1,0 +1,139 @@
+//! Asking what became of an operation whose outcome is unknown.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::HeaderMap;
+use tokio::time::timeout;
+
+use super::any_store::BoxFuture;
+use super::{Ask, Inner, Refusal};
+use crate::clock::StoreTime;
+use crate::engine::Write;
+use crate::policy::{Absent, Policy, Recovery};
+use crate::record::{Record, Response, Revision, SettledBy, State};
+use crate::scope::OperationId;
+use crate::store::Seen;
+
+/// Knows whom to ask what became of an operation. Give it to
+/// [`OnceLayer::with_reconciler`](crate::http::OnceLayer::with_reconciler).
+pub trait Reconciler: Send + Sync + 'static {
+    /// Asks. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
+    /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
+    fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Finding>;
+
+    /// Whether it has credentials of its own, and may be asked without a client's.
+    fn asks_by_itself(&self) -> bool {
+        false
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The key of the operation.
+    pub key: &'a str,
+    /// The headers of the client that asks again; `None` in the background.
+    pub headers: Option<&'a HeaderMap>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It was executed, and this is what retries are answered with.
+    Found(Arc<Response>),
+    /// Nobody has heard of it.
+    Absent,
+    /// It cannot be told.
+    Unclear,
+}
+
+/// A reconciler, and the headers of the client on whose behalf it asks.
+pub(crate) struct Asking {
+    pub(crate) reconciler: Arc<dyn Reconciler>,
+    pub(crate) headers: HeaderMap,
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Asking(..)")
+    }
+}
+
+impl Inner {
+    /// On a client's retry: settles or releases what is unknown, if that can be told.
+    pub(super) async fn reconcile(
+        &self,
+        ask: &Ask,
+        seen: &Seen,
+        since: StoreTime,
+    ) -> Result<(), Refusal> {
+        let unknown = Refusal::Unknown { since };
+        let (Some(asking), Some(record)) = (&ask.asking, &seen.record) else {
+            return Err(unknown);
+        };
+        let question = Question {
+            key: record.key.as_str(),
+            headers: Some(&asking.headers),
+        };
+        let finding = find(&*asking.reconciler, question, &ask.policy).await;
+        match self.conclusion(ask.id, record, &ask.policy, seen.now, finding) {
+            Some(write) => self.clear(ask, write).await,
+            None => Err(unknown),
+        }
+    }
+
+    /// The write that a finding allows.
+    pub(super) fn conclusion(
+        &self,
+        id: OperationId,
+        record: &Record,
+        policy: &Policy,
+        now: StoreTime,
+        finding: Finding,
+    ) -> Option<Write> {
+        let State::Unknown { since } = record.state else {
+            return None;
+        };
+        let Recovery::Reconcile { absent, quiet } = policy.recovery else {
+            return None;
+        };
+        match finding {
+            Finding::Found(response) => Write::settle_for(record, SettledBy::Reconcile, response),
+            Finding::Absent if absent == Absent::Release && since.plus(quiet) <= now => {
+                let is_second = self.absences.is_second(id, record.revision());
+                is_second
+                    .then(|| Write::release_for(record, now, false))
+                    .flatten()
+            }
+            Finding::Absent | Finding::Unclear => None,
+        }
+    }
+}
+
+/// Asks within the route's time.
+pub(super) async fn find(
+    reconciler: &dyn Reconciler,
+    question: Question<'_>,
+    policy: &Policy,
+) -> Finding {
+    let finding = timeout(policy.upstream_timeout, reconciler.ask(question)).await;
+    finding.unwrap_or(Finding::Unclear)
+}
+
+/// Operations that nobody had heard of, once: the second time counts.
+#[derive(Debug, Default)]
+pub(super) struct Absences(Mutex<HashMap<OperationId, Revision>>);
+
+impl Absences {
+    fn is_second(&self, id: OperationId, revision: Revision) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= ABSENCES_MAX {
+            // Forgetting means asking once more, which is safe.
+            seen.clear();
+        }
+        seen.insert(id, revision) == Some(revision)
+    }
+}
+
+const ABSENCES_MAX: usize = 10_000;

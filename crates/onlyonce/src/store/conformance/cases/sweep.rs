@@ -1,0 +1,95 @@
+//! Sweeping.
+
+use crate::record::StateKind;
+use crate::store::conformance::Factory;
+use crate::store::conformance::check::{Outcome, Stop, ensure, equal};
+use crate::store::conformance::lab::Lab;
+use crate::store::conformance::writes::{BRIEF, brief, draft, rival};
+use crate::store::{Maintain, Swept};
+
+// R110
+pub(super) async fn an_expired_record_is_there_until_it_is_swept<F: Factory>(
+    factory: &F,
+) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    for state in [StateKind::Released, StateKind::Completed] {
+        let draft = brief(state as u8 + 1);
+        let left = lab.expired(&draft, state).await?;
+        let seen = lab.load(draft.id).await?;
+        ensure(left.is_expired(seen.now), "its time to live is over")?;
+        equal("the record", seen.record, Some(left))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn a_sweep_deletes_what_has_expired<F: Factory>(factory: &F) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    lab.put(&brief(1), StateKind::Completed).await?;
+    lab.expired(&brief(2), StateKind::Released).await?;
+    equal("the sweep", lab.store.sweep(100).await?, all(2))?;
+    lab.absent(brief(1).id).await?;
+    lab.absent(brief(2).id).await?;
+    lab.won(&rival(&brief(1), 3)).await.map(drop)
+}
+
+pub(super) async fn a_sweep_spares_what_has_not_expired<F: Factory>(factory: &F) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    let completed = lab.put(&draft(1), StateKind::Completed).await?;
+    let released = lab.put(&draft(2), StateKind::Released).await?;
+    lab.pass(BRIEF).await;
+    equal("the sweep", lab.store.sweep(100).await?, all(0))?;
+    lab.unchanged(draft(1).id, &completed).await?;
+    lab.unchanged(draft(2).id, &released).await
+}
+
+// R111, R112, threat I6
+pub(super) async fn a_sweep_spares_running_and_unknown_records<F: Factory>(factory: &F) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    let running = lab.put(&brief(1), StateKind::Running).await?;
+    let unknown = lab.put(&brief(2), StateKind::Unknown).await?;
+    lab.expired(&brief(3), StateKind::Completed).await?;
+    equal("the sweep", lab.store.sweep(100).await?, all(1))?;
+    lab.unchanged(brief(1).id, &running).await?;
+    lab.unchanged(brief(2).id, &unknown).await
+}
+
+// R111
+pub(super) async fn a_sweep_deletes_no_more_than_its_limit<F: Factory>(factory: &F) -> Outcome {
+    let lab = expired_records(factory).await?;
+    let swept = lab.store.sweep(2).await?;
+    equal("the number deleted", swept.deleted, 2)?;
+    equal("the number left", left(&lab).await?, 3)
+}
+
+// R111
+pub(super) async fn a_sweep_says_whether_more_had_expired<F: Factory>(factory: &F) -> Outcome {
+    let lab = expired_records(factory).await?;
+    for (limit, deleted, more) in [(2, 2, true), (2, 2, true), (1, 1, false), (1, 0, false)] {
+        let swept = lab.store.sweep(limit).await?;
+        equal("the sweep", swept, Swept { deleted, more })?;
+    }
+    equal("the number left", left(&lab).await?, 0)
+}
+
+/// A store with five expired records.
+async fn expired_records<F: Factory>(factory: &F) -> Result<Lab<F::Store>, Stop> {
+    let lab = Lab::fresh(factory).await;
+    for number in 1..=5 {
+        lab.put(&brief(number), StateKind::Completed).await?;
+    }
+    lab.pass(BRIEF).await;
+    Ok(lab)
+}
+
+async fn left<S: Maintain>(lab: &Lab<S>) -> Result<usize, Stop> {
+    let mut left = 0;
+    for number in 1..=5 {
+        left += usize::from(lab.load(brief(number).id).await?.record.is_some());
+    }
+    Ok(left)
+}
+
+const fn all(deleted: usize) -> Swept {
+    let more = false;
+    Swept { deleted, more }
+}

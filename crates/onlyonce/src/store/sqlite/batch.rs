@@ -1,0 +1,517 @@
+//! One transaction of the writer: what its members ask, judged against what earlier members did.
+//!
+//! Nothing here is visible to anyone before the commit: the members see each other through
+//! `pending`, and memory takes it over in [`Batch::publish`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::job::{Answer, Job, Swapping};
+use super::meta::{Class, Meta};
+use super::rows::{self, Damage, Found};
+use super::schema;
+use super::shared::Shared;
+use super::slot::{Place, class_of};
+use super::view::{Look, View};
+use crate::clock::StoreTime;
+use crate::record::{Record, State, StateKind, Token};
+use crate::scope::OperationId;
+use crate::store::cas::{self, Effect};
+use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
+
+pub(super) struct Batch<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) shared: &'a Shared,
+    /// As it will be.
+    pub(super) meta: Meta,
+    pub(super) meta_changed: bool,
+    interned: &'a mut Interned,
+    pending: HashMap<OperationId, Pending>,
+    begun: bool,
+    hold_clock: Option<bool>,
+}
+
+/// What the batch makes of an id.
+#[derive(Clone)]
+struct Pending {
+    look: Look,
+    /// Renewals and moves are no news to those who wait for a record.
+    is_news: bool,
+}
+
+/// Why a member has no answer.
+pub(super) enum Trouble {
+    /// Only this member; nothing was written for it.
+    Alone(Fault),
+    /// Only this member, but something may have been written for it.
+    Member(rusqlite::Error),
+    /// The transaction itself.
+    Whole(rusqlite::Error),
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(
+        db: &'a Connection,
+        shared: &'a Shared,
+        meta: Meta,
+        interned: &'a mut Interned,
+    ) -> Self {
+        Self {
+            db,
+            shared,
+            meta,
+            meta_changed: false,
+            interned,
+            pending: HashMap::new(),
+            begun: false,
+            hold_clock: None,
+        }
+    }
+
+    /// Whether there is anything to commit.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn answer(&mut self, job: &Job) -> Result<Answer, Trouble> {
+        match job {
+            Job::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
+            Job::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
+            Job::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
+            Job::HoldClock(held, _) => self.hold_clock(*held).map(|()| Answer::ClockHeld),
+            Job::Sweep(..) => Err(Trouble::Alone(Fault::NotDone(StoreError::Busy))),
+        }
+    }
+
+    /// Like [`Batch::answer`], but leaves nothing behind of a member that fails.
+    pub(super) fn answer_apart(&mut self, job: &Job) -> Result<Answer, Trouble> {
+        self.begin()?;
+        self.step("SAVEPOINT member")?;
+        let (meta, interned) = (self.meta.clone(), self.interned.len());
+        let answer = self.answer(job);
+        if let Err(Trouble::Member(error)) = answer {
+            self.step("ROLLBACK TO member")?;
+            self.step("RELEASE member")?;
+            self.meta = meta;
+            self.interned.truncate(interned);
+            return Err(Trouble::Alone(Fault::NotDone(as_refusal(error))));
+        }
+        self.step("RELEASE member")?;
+        answer
+    }
+
+    fn claim(&mut self, draft: &Draft) -> Result<Seen, Trouble> {
+        let current = self.current(&draft.id)?;
+        let now = self.shared.time.now();
+        let record = match cas::claim(current.record.as_ref(), draft, now) {
+            Some(record) => {
+                self.append(draft.id, &record)?;
+                Some(record)
+            }
+            None => current.record,
+        };
+        let mine = cas::is_mine(record.as_ref(), draft);
+        Ok(self.seen(record, mine, now))
+    }
+
+    fn swap(&mut self, Swapping { id, guard, to }: &Swapping) -> Result<Swap, Trouble> {
+        let current = self.current(id)?;
+        let now = self.shared.time.now();
+        match cas::swap(current.record.as_ref(), guard, to, now) {
+            Effect::Stale => Ok(Swap::Stale(Box::new(self.seen(current.record, false, now)))),
+            Effect::Already(revision) => Ok(Swap::Done(revision)),
+            Effect::Delete(revision) => {
+                self.delete(*id, &current)?;
+                Ok(Swap::Done(revision))
+            }
+            Effect::Write(record) => {
+                let revision = record.revision();
+                match to {
+                    Next::Running(_) => self.take(*id, &current, &record)?,
+                    _ => self.update(*id, &current, *record)?,
+                }
+                Ok(Swap::Done(revision))
+            }
+        }
+    }
+
+    /// In memory only: a lease dies with this process.
+    fn renew(&mut self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Trouble> {
+        let mut beats = Vec::with_capacity(held.len());
+        for (id, token) in held {
+            let current = self.current_in_memory(id);
+            let now = self.shared.time.now();
+            let renewed = cas::renew(current.record.as_ref(), *token, lease, now);
+            beats.push(if renewed.is_some() {
+                Beat::Kept
+            } else {
+                Beat::Lost
+            });
+            if let Some((record, place)) = renewed.zip(current.place) {
+                self.put(*id, place, record, false);
+            }
+        }
+        Ok(beats)
+    }
+
+    fn hold_clock(&mut self, held: bool) -> Result<(), Trouble> {
+        self.begin()?;
+        self.meta.clock_held = held;
+        self.meta_changed = true;
+        self.hold_clock = Some(held);
+        if !held {
+            for class in &mut self.meta.classes {
+                class.trusted = class.next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the file says of itself, if it changed.
+    pub(super) fn write_meta(&mut self) -> rusqlite::Result<()> {
+        if !self.meta_changed {
+            return Ok(());
+        }
+        let time = &self.shared.time;
+        let trusts_again = self.hold_clock == Some(false);
+        let highest = if trusts_again {
+            time.wall()
+        } else {
+            time.now()
+        };
+        self.meta.highest = highest.as_ms();
+        self.meta.write(self.db)
+    }
+
+    /// What the id is to the next member.
+    pub(super) fn current(&self, id: &OperationId) -> Result<Look, Trouble> {
+        let look = self.current_in_memory(id);
+        match look {
+            Look {
+                place: Some(place),
+                record: None,
+            } => self.read(id, place),
+            look => Ok(look),
+        }
+    }
+
+    /// Where the id lies for the next member.
+    pub(super) fn place(&self, id: &OperationId) -> Option<Place> {
+        match self.pending.get(id) {
+            Some(pending) => pending.look.place,
+            None => self.shared.view().index.get(id).map(|slot| slot.place),
+        }
+    }
+
+    pub(super) fn routes(&self) -> &rows::Routes {
+        &self.interned.routes
+    }
+
+    fn current_in_memory(&self, id: &OperationId) -> Look {
+        match self.pending.get(id) {
+            Some(pending) => pending.look.clone(),
+            None => self.shared.view().look(id),
+        }
+    }
+
+    fn read(&self, id: &OperationId, place: Place) -> Result<Look, Trouble> {
+        let found = rows::read(self.db, place, &self.interned.routes).map_err(Trouble::Whole)?;
+        match found {
+            Found::Record(found, record) if found == *id => Ok(Look {
+                place: Some(place),
+                record: Some(*record),
+            }),
+            Found::Damaged(damage) => Err(Trouble::Alone(Fault::NotDone(damage.into()))),
+            _ => Err(Trouble::Alone(Fault::NotDone(
+                Damage::new(place, "it holds something else").into(),
+            ))),
+        }
+    }
+
+    /// A new row at the new end; the one at `old` is gone.
+    fn take(&mut self, id: OperationId, old: &Look, record: &Record) -> Result<(), Trouble> {
+        self.bury(id, old)?;
+        self.append(id, record)
+    }
+
+    fn append(&mut self, id: OperationId, record: &Record) -> Result<(), Trouble> {
+        self.begin()?;
+        let class = self.class(record.ttl_ms)?;
+        let route = self.route(&record.route)?;
+        let place = Place {
+            class: class.class,
+            row: class.next,
+        };
+        rows::append(self.db, place, id, record, (route, class.next_response)).map_err(classify)?;
+        self.counted(place.class, |class| class.next += 1);
+        self.put(id, place, record.clone(), true);
+        Ok(())
+    }
+
+    /// In place: only columns that keep their size.
+    fn update(&mut self, id: OperationId, old: &Look, record: Record) -> Result<(), Trouble> {
+        demand_fit(&record)?;
+        let place = old.place.expect("a record that is rewritten has a place");
+        self.begin()?;
+        let responded = old.record.as_ref().is_some_and(is_completed);
+        if responded {
+            rows::forget_response(self.db, place).map_err(classify)?;
+        }
+        match &record.state {
+            State::Completed { response, .. } => {
+                let row = self
+                    .meta
+                    .class(place.class)
+                    .map_or(1, |class| class.next_response);
+                rows::settle(self.db, place, id, &record, (response, row)).map_err(classify)?;
+                self.counted(place.class, |class| class.next_response += 1);
+            }
+            _ => rows::update(self.db, place, id, &record).map_err(classify)?,
+        }
+        self.put(id, place, record, true);
+        Ok(())
+    }
+
+    fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
+        self.bury(id, old)?;
+        self.pending.insert(
+            id,
+            Pending {
+                look: Look::default(),
+                is_news: true,
+            },
+        );
+        Ok(())
+    }
+
+    /// Its row stays in line, gone.
+    pub(super) fn bury(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
+        let place = old.place.expect("a record that is deleted has a place");
+        self.begin()?;
+        let responded = old.record.as_ref().is_some_and(is_completed);
+        rows::bury(self.db, place, id, responded).map_err(classify)
+    }
+
+    /// Moves a record to the new end of its class, as it is; its old row is the caller's to remove.
+    pub(super) fn carry(
+        &mut self,
+        id: OperationId,
+        class: u8,
+        record: Option<&Record>,
+    ) -> Result<(), Trouble> {
+        let Some(Class {
+            next,
+            next_response,
+            ..
+        }) = self.meta.class(class).copied()
+        else {
+            return Ok(());
+        };
+        let place = Place { class, row: next };
+        if let Some(record) = record {
+            let route = self.route(&record.route)?;
+            rows::append(self.db, place, id, record, (route, next_response)).map_err(classify)?;
+        }
+        self.counted(class, |class| class.next += 1);
+        let look = Look {
+            place: Some(place),
+            record: record.cloned(),
+        };
+        self.pending.insert(
+            id,
+            Pending {
+                look,
+                is_news: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// Forgets the id in memory; its row is the caller's to remove.
+    pub(super) fn forget(&mut self, id: OperationId) {
+        self.pending.insert(
+            id,
+            Pending {
+                look: Look::default(),
+                is_news: false,
+            },
+        );
+    }
+
+    fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
+        let look = Look {
+            place: Some(place),
+            record: Some(record),
+        };
+        self.pending.insert(id, Pending { look, is_news });
+    }
+
+    /// The class of a time to live; its tables are made when it is first met.
+    fn class(&mut self, ttl_ms: i64) -> Result<Class, Trouble> {
+        let class = class_of(ttl_ms);
+        if let Some(found) = self.meta.class(class) {
+            return Ok(*found);
+        }
+        schema::create_class(self.db, class).map_err(Trouble::Whole)?;
+        self.meta.classes.push(Class::empty(class));
+        self.meta_changed = true;
+        Ok(Class::empty(class))
+    }
+
+    fn counted(&mut self, class: u8, count: impl FnOnce(&mut Class)) {
+        if let Some(class) = self.meta.class_mut(class) {
+            count(class);
+        }
+    }
+
+    /// The row of a route's text; it is written when it is first met.
+    fn route(&mut self, route: &Arc<str>) -> Result<i64, Trouble> {
+        if let Some(row) = self.interned.get(route) {
+            return Ok(row);
+        }
+        let row = self.interned.push(route.clone());
+        let sql = "INSERT INTO route (row, route) VALUES (?1, ?2)";
+        let written = self.db.execute(sql, rusqlite::params![row, route]);
+        written.map_err(classify).map(|_| row)
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), Trouble> {
+        if !self.begun {
+            self.step("BEGIN IMMEDIATE")?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    fn step(&self, sql: &str) -> Result<(), Trouble> {
+        let run = self
+            .db
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]));
+        run.map(drop).map_err(Trouble::Whole)
+    }
+
+    fn seen(&self, record: Option<Record>, mine: bool, now: StoreTime) -> Seen {
+        Seen {
+            record,
+            mine,
+            now,
+            clock_held: self.shared.time.is_held(),
+        }
+    }
+
+    /// After the commit: memory becomes what the file is. Returns the file's word on itself.
+    pub(super) fn publish(self) -> Meta {
+        let mut view = self.shared.view_mut();
+        if view.routes.len() != self.interned.routes.len() {
+            view.routes = self.interned.routes.clone();
+        }
+        let mut news = Vec::with_capacity(self.pending.len());
+        for (id, pending) in self.pending {
+            apply(&mut view, id, pending.look);
+            news.extend(pending.is_news.then_some(id));
+        }
+        drop(view);
+        if let Some(held) = self.hold_clock {
+            self.shared.time.hold(held);
+        }
+        for id in news {
+            self.shared.wakers.wake(id);
+        }
+        self.meta
+    }
+}
+
+fn apply(view: &mut View, id: OperationId, look: Look) {
+    match look {
+        Look { place: None, .. } => view.remove(&id),
+        Look {
+            place: Some(place),
+            record: Some(record),
+        } => view.put(id, place, record),
+        Look {
+            place: Some(place),
+            record: None,
+        } => drop(view.put_on_disk(id, place)),
+    }
+}
+
+/// Before anything is written: a larger body would hold up everyone.
+fn demand_fit(record: &Record) -> Result<(), Trouble> {
+    let bytes = record
+        .response()
+        .map_or(0, |response| response.body_bytes());
+    if bytes <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
+    Err(Trouble::Alone(Fault::NotDone(StoreError::Refused(
+        why.into(),
+    ))))
+}
+
+fn is_completed(record: &Record) -> bool {
+    record.state.kind() == StateKind::Completed
+}
+
+/// Whom a failed statement concerns.
+pub(super) fn classify(error: rusqlite::Error) -> Trouble {
+    match error.sqlite_error_code() {
+        None => Trouble::Member(error),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
+            Trouble::Member(error)
+        }
+        Some(_) if rows::is_damage(&error) => Trouble::Member(error),
+        Some(_) => Trouble::Whole(error),
+    }
+}
+
+fn as_refusal(error: rusqlite::Error) -> StoreError {
+    match error {
+        rusqlite::Error::StatementChangedRows(_) => StoreError::Unreadable(Box::new(error)),
+        error if rows::is_damage(&error) => StoreError::Unreadable(Box::new(error)),
+        error => StoreError::Refused(Box::new(error)),
+    }
+}
+
+/// The routes that have a row, those of the open batch included.
+#[derive(Default)]
+pub(super) struct Interned {
+    pub(super) routes: rows::Routes,
+    by_text: HashMap<Arc<str>, i64>,
+}
+
+impl Interned {
+    pub(super) fn new(routes: rows::Routes) -> Self {
+        let by_text = routes
+            .iter()
+            .map(|(route, row)| (route.clone(), row))
+            .collect();
+        Self { routes, by_text }
+    }
+
+    fn get(&self, route: &str) -> Option<i64> {
+        self.by_text.get(route).copied()
+    }
+
+    fn push(&mut self, route: Arc<str>) -> i64 {
+        let row = self.routes.push(route.clone());
+        self.by_text.insert(route, row);
+        row
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Forgets those that a rollback took back.
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.routes.truncate(length);
+        self.by_text.retain(|_, row| *row <= length as i64);
+    }
+}
+
+/// The largest body that is kept: one commit must not hold up the others for long.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

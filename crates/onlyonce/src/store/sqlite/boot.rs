@@ -1,0 +1,320 @@
+//! From a file to a store: it is checked, scanned once, and what a dead process left is made unknown.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::wal::CheckpointMode;
+
+use super::columns::owner_crc;
+use super::connection;
+use super::error::OpenError;
+use super::file::Owned;
+use super::meta::{Class, Meta};
+use super::rows::{self, Found, Routes};
+use super::schema::{self, COMPLETED, GONE, UNKNOWN};
+use super::slot::Place;
+use super::sql::Sql;
+use super::time::Time;
+use super::view::View;
+use crate::clock::StoreTime;
+use crate::record::{Record, State, Token};
+use crate::scope::OperationId;
+
+/// A file that was opened.
+pub(super) struct Opened {
+    pub(super) db: Connection,
+    pub(super) meta: Meta,
+    pub(super) view: View,
+}
+
+/// Makes the file if there never was one.
+pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
+    if !owned.inspect()? {
+        let generation = *Token::random().as_bytes();
+        owned.create(|new| {
+            connection::create(new, |db| {
+                db.execute_batch(schema::META)?;
+                db.execute_batch(schema::ROUTE)?;
+                Meta::new(generation).write(db)
+            })
+        })?;
+    }
+    owned.remember()
+}
+
+/// Opens the file and reads what memory must know of it. Nothing that an earlier process may have
+/// failed to make durable is left in the log.
+pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
+    let db = connection::writable(path)?;
+    let meta = check(&db, path)?;
+    let flushed = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
+    flushed.map_err(|error| OpenError::engine(path, error))?;
+    time.raise(StoreTime::from_ms(meta.highest));
+    time.hold_as_found(meta.clock_held);
+    let (meta, view) = scan(&db, path, meta, time)?;
+    Ok(Opened { db, meta, view })
+}
+
+/// Whether the file is ours and whole, as far as its own word goes.
+fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
+    let failed = |error| OpenError::engine(path, error);
+    let format: i64 = db
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed)?;
+    if format > schema::FORMAT {
+        return Err(OpenError::Newer {
+            path: path.to_owned(),
+            found: format,
+            supported: schema::FORMAT,
+        });
+    }
+    let meta = Meta::read(db).map_err(failed)?;
+    let meta = meta.ok_or_else(|| OpenError::damaged(path, "its meta row is wrong"))?;
+    if let Some(to) = &meta.moved_to {
+        return Err(OpenError::Moved {
+            path: path.to_owned(),
+            to: to.clone(),
+        });
+    }
+    let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
+    match schema::differs(db, &classes).map_err(failed)? {
+        Some(table) => Err(OpenError::damaged(
+            path,
+            format!("{table} is not defined as it should be"),
+        )),
+        None => Ok(meta),
+    }
+}
+
+/// What a dead process left running is unknown from now on, and its revisions do not come back.
+pub(super) fn take_leftovers(
+    opened: &mut Opened,
+    path: &Path,
+    time: &Time,
+) -> Result<(), OpenError> {
+    let now = time.now();
+    let left: Vec<_> = opened
+        .view
+        .running()
+        .map(|live| (live.id, live.record.clone()))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let written = opened.db.unchecked_transaction().and_then(|transaction| {
+        for (id, record) in left {
+            let place = opened.view.index.get(&id).map(|slot| slot.place);
+            let place = place.expect("a live record is in the index");
+            let unknown = Record {
+                state: State::Unknown { since: now },
+                count: record.count.saturating_add(COUNT_STRIDE),
+                ..record
+            };
+            rows::update(&transaction, place, id, &unknown)?;
+            opened.view.put(id, place, unknown);
+        }
+        transaction.commit()
+    });
+    written.map_err(|error| OpenError::engine(path, error))
+}
+
+/// Leases are in memory only: those of this process, which is alive, outlive the reopening.
+pub(super) fn keep_leases(opened: &mut Opened, before: &View) {
+    for live in before.running() {
+        let look = opened.view.look(&live.id);
+        let same = |record: &Record| {
+            record.token == live.record.token && matches!(record.state, State::Running { .. })
+        };
+        if let (Some(place), true) = (look.place, look.record.as_ref().is_some_and(same)) {
+            opened.view.put(live.id, place, live.record.clone());
+        }
+    }
+}
+
+fn scan(
+    db: &Connection,
+    path: &Path,
+    mut meta: Meta,
+    time: &Time,
+) -> Result<(Meta, View), OpenError> {
+    let routes = Routes::read(db).map_err(|error| OpenError::engine(path, error))?;
+    let routes = routes.ok_or_else(|| OpenError::damaged(path, "a route is missing"))?;
+    let mut view = View::new(routes);
+    for class in &mut meta.classes {
+        let scan = ClassScan {
+            db,
+            path,
+            time,
+            class: *class,
+            highest: i64::MIN,
+            live: Vec::new(),
+        };
+        *class = scan.run(&mut view)?;
+    }
+    Ok((meta, view))
+}
+
+/// The scan of one class, from the new end to the old: so the first rows tell the time, and later
+/// ones rarely do.
+struct ClassScan<'a> {
+    db: &'a Connection,
+    path: &'a Path,
+    time: &'a Time,
+    class: Class,
+    highest: i64,
+    live: Vec<Place>,
+}
+
+impl ClassScan<'_> {
+    fn run(mut self, view: &mut View) -> Result<Class, OpenError> {
+        self.rows(view)?;
+        for place in std::mem::take(&mut self.live) {
+            self.load(view, place)?;
+        }
+        let sql = &Sql::of(self.class.class).last_response;
+        let last: i64 = self
+            .db
+            .query_row(sql, [], |row| row.get(0))
+            .map_err(|error| self.failed(error))?;
+        self.class.next_response = last + 1;
+        Ok(self.class)
+    }
+
+    fn rows(&mut self, view: &mut View) -> Result<(), OpenError> {
+        let sql = &Sql::of(self.class.class).scan;
+        let mut statement = self.db.prepare(sql).map_err(|error| self.failed(error))?;
+        let mut rows = statement.query([]).map_err(|error| self.failed(error))?;
+        let mut expected = None;
+        while let Some(row) = rows.next().map_err(|error| self.failed(error))? {
+            let number = row.get(0).map_err(|error| self.failed(error))?;
+            let newest = self.class.next.max(number + 1) - 1;
+            let expected = expected.replace(number - 1).unwrap_or(newest);
+            if number != expected || number < 1 {
+                return Err(self.damaged(expected));
+            }
+            self.row(view, number, row)?;
+        }
+        self.ends(expected)
+    }
+
+    /// Whether the rows begin and end where the file says. `before`: what would come before the oldest.
+    fn ends(&mut self, before: Option<i64>) -> Result<(), OpenError> {
+        let Class { first, next, .. } = self.class;
+        let found = before.map_or(next, |before| before + 1);
+        if found != first {
+            return Err(self.damaged(first));
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        view: &mut View,
+        number: i64,
+        row: &rusqlite::Row<'_>,
+    ) -> Result<(), OpenError> {
+        let place = Place {
+            class: self.class.class,
+            row: number,
+        };
+        let Some(summary) = Summary::read(row) else {
+            return Err(self.damaged(number));
+        };
+        if number >= self.class.next {
+            self.class.next = number + 1;
+        }
+        match summary.state {
+            GONE => return Ok(()),
+            COMPLETED => {}
+            _ => self.live.push(place),
+        }
+        if view.put_on_disk(summary.id, place).is_some() {
+            return Err(OpenError::damaged(
+                self.path,
+                format!("row {number} repeats an operation"),
+            ));
+        }
+        self.tell_time(view, place, summary.at)
+    }
+
+    /// A row that would raise the time is read whole first: a damaged time must not expire everything.
+    fn tell_time(&mut self, view: &View, place: Place, at: i64) -> Result<(), OpenError> {
+        if at <= self.highest || place.row < self.class.trusted {
+            return Ok(());
+        }
+        let found = rows::read(self.db, place, &view.routes).map_err(|error| self.failed(error))?;
+        if matches!(found, Found::Record(..)) {
+            self.highest = at;
+            self.time.raise(StoreTime::from_ms(at));
+        }
+        Ok(())
+    }
+
+    /// Takes a record that is not completed into memory. One that does not read stays on disk, unreadable.
+    fn load(&self, view: &mut View, place: Place) -> Result<(), OpenError> {
+        let found = rows::read(self.db, place, &view.routes).map_err(|error| self.failed(error))?;
+        if let Found::Record(id, record) = found {
+            view.put(id, place, *record);
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, row: i64) -> OpenError {
+        let class = self.class.class;
+        OpenError::damaged(
+            self.path,
+            format!("row {row} of record_{class} is missing or does not read"),
+        )
+    }
+
+    fn failed(&self, error: rusqlite::Error) -> OpenError {
+        OpenError::engine(self.path, error)
+    }
+}
+
+/// What the scan needs of a row.
+struct Summary {
+    id: OperationId,
+    state: i64,
+    /// The latest time at which the row was certainly written.
+    at: i64,
+}
+
+impl Summary {
+    /// `None` if it cannot be told whose row this is.
+    fn read(row: &rusqlite::Row<'_>) -> Option<Self> {
+        let id: [u8; 16] = row.get_ref(1).ok()?.as_blob().ok()?.try_into().ok()?;
+        let state = row.get_ref(2).ok()?.as_i64().ok()?;
+        let crc = row.get_ref(3).ok()?.as_blob().ok()?;
+        if !crc.starts_with(&owner_crc(&id, state)) {
+            return None;
+        }
+        let time = |column: usize| row.get_ref(column).ok()?.as_i64().ok();
+        let claimed = time(4).unwrap_or(i64::MIN);
+        let later = match state {
+            COMPLETED => time(6)
+                .zip(time(7))
+                .map(|(expires, ttl)| expires.saturating_sub(ttl)),
+            UNKNOWN => time(5),
+            _ => None,
+        };
+        let at = claimed.max(later.unwrap_or(i64::MIN));
+        Some(Self {
+            id: OperationId::from_bytes(id),
+            state,
+            at,
+        })
+    }
+}
+
+/// Closes in an orderly way: the file then says exactly which rows it has.
+pub(super) fn seal(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
+    meta.write(&db)?;
+    // Best effort: an outside reader may hold the log, and what is in it is durable anyway.
+    drop(db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE));
+    db.flush_prepared_statement_cache();
+    db.close().map_err(|(_, error)| error)
+}
+
+/// How far a count jumps when its process died: no renewal in memory ever got there.
+const COUNT_STRIDE: u64 = 1 << 32;

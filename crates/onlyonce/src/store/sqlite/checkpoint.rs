@@ -1,0 +1,117 @@
+//! The log is written back in the background, and begun anew by the writer between two batches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, ErrorCode};
+
+use super::queue::Wait;
+use super::shared::{Shared, lock};
+
+/// What the writer knows of the log.
+pub(super) struct Log {
+    /// Pages in it, as of the last commit.
+    pages: Arc<AtomicI32>,
+    /// From how many pages on the next step is due.
+    due: i32,
+    under_way: bool,
+}
+
+/// What the writer does next about the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// Let the checkpointer write it back.
+    Start,
+    /// Write back the rest and begin anew.
+    Finish,
+}
+
+impl Log {
+    /// Counts the pages that `db` logs.
+    pub(super) fn watch(db: &mut Connection) -> rusqlite::Result<Self> {
+        let pages = Arc::new(AtomicI32::new(0));
+        let counted = pages.clone();
+        db.wal_hook(Some(move |_: &mut _, count| {
+            counted.store(count, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self {
+            pages,
+            due: START_PAGES,
+            under_way: false,
+        })
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) >= PAGES_MAX
+    }
+
+    /// `checkpointed`: the checkpointer has done its part.
+    pub(super) fn step(&mut self, checkpointed: bool) -> Step {
+        if checkpointed && self.under_way {
+            self.under_way = false;
+            return Step::Finish;
+        }
+        if self.under_way || self.pages.load(Ordering::Relaxed) < self.due.min(PAGES_MAX) {
+            return Step::Nothing;
+        }
+        self.under_way = true;
+        Step::Start
+    }
+
+    /// Writes back the rest, so that the next commit begins the log anew. An outside reader may
+    /// prevent that: then again after some more pages, until there are too many.
+    pub(super) fn finish(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        db.busy_timeout(FINISH_WAIT)?;
+        let done = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART);
+        db.busy_timeout(super::connection::BUSY_WAIT)?;
+        match done {
+            Ok(_) => {
+                self.pages.store(0, Ordering::Relaxed);
+                self.due = START_PAGES;
+                Ok(())
+            }
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                self.due = self
+                    .pages
+                    .load(Ordering::Relaxed)
+                    .saturating_add(AGAIN_PAGES);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The checkpointer's thread.
+pub(super) fn run(shared: &Shared) {
+    let mut work = Vec::new();
+    while shared.checkpoints.take(&mut work, 1, Wait::Forever) {
+        work.clear();
+        if let Some(db) = &*lock(&shared.checkpointer) {
+            write_back(shared, db);
+        }
+        shared.checkpointed.store(true, Ordering::Release);
+        shared.jobs.nudge();
+    }
+}
+
+fn write_back(shared: &Shared, db: &Connection) {
+    match db.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
+        Ok(_) => {}
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+        Err(_) => shared.disk_failed.store(true, Ordering::Release),
+    }
+}
+
+/// 16 MiB of pages.
+const START_PAGES: i32 = 1024;
+/// How many more pages until the log is tried again.
+const AGAIN_PAGES: i32 = 1024;
+/// 1 GiB of pages: if the log cannot be begun anew by then, nothing more is written.
+const PAGES_MAX: i32 = 65_536;
+/// How long the writer waits for readers of the log to leave it.
+const FINISH_WAIT: Duration = Duration::from_millis(5);

@@ -1,0 +1,284 @@
+//! A record as columns: the same view of it for what is written and for what is read, with its checksum.
+
+use std::sync::Arc;
+
+use rusqlite::Row;
+use rusqlite::types::FromSqlError;
+
+use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
+use crate::clock::StoreTime;
+use crate::fingerprint::Fingerprint;
+use crate::record::{KeyText, Record, SettledBy, State, TakenFrom, Token, codec};
+use crate::scope::{OperationId, Principal};
+
+/// One row of a record table, less its number.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    pub(super) id: &'a [u8; 16],
+    pub(super) state: i64,
+    /// The moment that the state carries; it stands in the column of that state.
+    pub(super) at: i64,
+    /// 0: nobody.
+    pub(super) settled_by: i64,
+    /// The row of the response; anything before there is one.
+    pub(super) response: i64,
+    pub(super) token: &'a [u8; 16],
+    pub(super) count: i64,
+    pub(super) attempt: i64,
+    /// The state that it was taken from; 0: none.
+    pub(super) taken_from: i64,
+    pub(super) taken_at: i64,
+    pub(super) first_claimed_at: i64,
+    pub(super) lease_ms: i64,
+    pub(super) quiet_ms: i64,
+    pub(super) ttl_ms: i64,
+    pub(super) version: i64,
+    pub(super) canonical: &'a [u8; 32],
+    pub(super) raw: &'a [u8; 32],
+    pub(super) principal: &'a [u8; 32],
+    pub(super) key: &'a str,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(id: &'a OperationId, record: &'a Record, response: i64) -> Self {
+        let (state, at, settled_by) = state_columns(&record.state);
+        let (taken_from, taken_at) = taken_columns(record.taken_from);
+        Self {
+            id: id.as_bytes(),
+            state,
+            at,
+            settled_by,
+            response,
+            token: record.token.as_bytes(),
+            count: record.count.cast_signed(),
+            attempt: record.attempt.into(),
+            taken_from,
+            taken_at,
+            first_claimed_at: record.first_claimed_at.as_ms(),
+            lease_ms: record.lease_ms,
+            quiet_ms: record.quiet_ms,
+            ttl_ms: record.ttl_ms,
+            version: record.fingerprint.version.into(),
+            canonical: &record.fingerprint.canonical,
+            raw: &record.fingerprint.raw,
+            principal: record.principal.as_bytes(),
+            key: record.key.as_str(),
+        }
+    }
+
+    /// What [`COLUMNS`] selected, and the row number of its route; `Err` if a column has another type.
+    pub(super) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), Unfit> {
+        let state = number(row, 1)?;
+        let columns = Self {
+            id: bytes(row, 0)?,
+            state,
+            at: moment(row, state)?,
+            settled_by: number(row, 13)?,
+            response: number(row, 14)?,
+            token: bytes(row, 8)?,
+            count: number(row, 9)?,
+            attempt: number(row, 10)?,
+            taken_from: number(row, 11)?,
+            taken_at: number(row, 12)?,
+            first_claimed_at: number(row, 3)?,
+            lease_ms: number(row, 15)?,
+            quiet_ms: number(row, 16)?,
+            ttl_ms: number(row, 6)?,
+            version: number(row, 18)?,
+            canonical: bytes(row, 19)?,
+            raw: bytes(row, 20)?,
+            principal: bytes(row, 21)?,
+            key: row.get_ref(22).map_err(|_| Unfit)?.as_str()?,
+        };
+        let crc = row.get_ref(2).map_err(|_| Unfit)?.as_blob()?;
+        Ok((columns, number(row, 17)?, crc))
+    }
+
+    /// Two checksums: of what says whose row this is and whether it counts, and of everything.
+    pub(super) fn crc(&self, route: &str) -> [u8; 8] {
+        let whole = self.whole_crc(route).to_le_bytes();
+        let [a, b, c, d] = owner_crc(self.id, self.state);
+        let [e, f, g, h] = whole;
+        [a, b, c, d, e, f, g, h]
+    }
+
+    fn whole_crc(&self, route: &str) -> u32 {
+        let mut fixed = Fixed::default();
+        for part in [
+            &self.id[..],
+            self.token,
+            self.canonical,
+            self.raw,
+            self.principal,
+        ] {
+            fixed.put(part);
+        }
+        let response = if self.state == COMPLETED {
+            self.response
+        } else {
+            0
+        };
+        let numbers = [
+            self.state,
+            self.at,
+            self.settled_by,
+            response,
+            self.count,
+            self.attempt,
+            self.taken_from,
+            self.taken_at,
+            self.first_claimed_at,
+            self.lease_ms,
+            self.quiet_ms,
+            self.ttl_ms,
+            self.version,
+            self.key.len() as i64,
+        ];
+        for number in numbers {
+            fixed.put(&number.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&fixed.bytes);
+        let crc = crc32c::crc32c_append(crc, self.key.as_bytes());
+        crc32c::crc32c_append(crc, route.as_bytes())
+    }
+
+    /// The record, once its checksum was found right.
+    pub(super) fn record(&self, route: Arc<str>, state: State) -> Result<Record, Unfit> {
+        Ok(Record {
+            token: Token::from_bytes(*self.token),
+            count: self.count.cast_unsigned(),
+            attempt: u32::try_from(self.attempt).map_err(|_| Unfit)?,
+            state,
+            taken_from: taken_from(self.taken_from, self.taken_at)?,
+            key: KeyText::new(self.key),
+            fingerprint: Fingerprint {
+                version: u8::try_from(self.version).map_err(|_| Unfit)?,
+                canonical: *self.canonical,
+                raw: *self.raw,
+            },
+            principal: Principal::from_bytes(*self.principal),
+            route,
+            first_claimed_at: StoreTime::from_ms(self.first_claimed_at),
+            lease_ms: self.lease_ms,
+            quiet_ms: self.quiet_ms,
+            ttl_ms: self.ttl_ms,
+        })
+    }
+
+    /// Who settled it.
+    pub(super) fn settled_by(&self) -> Result<SettledBy, Unfit> {
+        let tag = u8::try_from(self.settled_by).map_err(|_| Unfit)?;
+        codec::settled_by(tag).map_err(|_| Unfit)
+    }
+
+    /// `at` if it is in this state: what its column holds.
+    pub(super) fn at_if(&self, states: &[i64]) -> Option<i64> {
+        states.contains(&self.state).then_some(self.at)
+    }
+}
+
+/// The checksum that the scan at open looks at: with it, a row with other damage is still known by its id.
+pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
+    let mut bytes = [0; 17];
+    bytes[..16].copy_from_slice(id);
+    bytes[16] = state as u8;
+    crc32c::crc32c(&bytes).to_le_bytes()
+}
+
+/// The columns that [`Columns::read`] expects.
+pub(super) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
+    r.ttl_ms, r.lease_until, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.settled_by, r.response, \
+    r.lease_ms, r.quiet_ms, r.route, r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, \
+    r.principal, r.key";
+/// How many those are.
+pub(super) const COLUMN_COUNT: usize = 23;
+
+/// A value that no writer of ours wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unfit;
+
+impl From<FromSqlError> for Unfit {
+    fn from(_: FromSqlError) -> Self {
+        Self
+    }
+}
+
+/// What has a fixed size, side by side.
+struct Fixed {
+    bytes: [u8; FIXED_BYTES],
+    used: usize,
+}
+
+const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 14 * 8;
+
+impl Default for Fixed {
+    fn default() -> Self {
+        Self {
+            bytes: [0; FIXED_BYTES],
+            used: 0,
+        }
+    }
+}
+
+impl Fixed {
+    fn put(&mut self, part: &[u8]) {
+        self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
+        self.used += part.len();
+    }
+}
+
+fn state_columns(state: &State) -> (i64, i64, i64) {
+    match state {
+        State::Running { lease_until } => (RUNNING, lease_until.as_ms(), 0),
+        State::Unknown { since } => (UNKNOWN, since.as_ms(), 0),
+        State::Released { expires_at } => (RELEASED, expires_at.as_ms(), 0),
+        State::Completed {
+            expires_at,
+            settled_by,
+            ..
+        } => (
+            COMPLETED,
+            expires_at.as_ms(),
+            codec::settled_by_tag(*settled_by).into(),
+        ),
+    }
+}
+
+fn taken_columns(taken_from: Option<TakenFrom>) -> (i64, i64) {
+    match taken_from {
+        None => (0, 0),
+        Some(TakenFrom::Unknown { since }) => (UNKNOWN, since.as_ms()),
+        Some(TakenFrom::Released { expires_at }) => (RELEASED, expires_at.as_ms()),
+    }
+}
+
+fn taken_from(state: i64, at: i64) -> Result<Option<TakenFrom>, Unfit> {
+    let at = StoreTime::from_ms(at);
+    match state {
+        0 => Ok(None),
+        UNKNOWN => Ok(Some(TakenFrom::Unknown { since: at })),
+        RELEASED => Ok(Some(TakenFrom::Released { expires_at: at })),
+        _ => Err(Unfit),
+    }
+}
+
+fn moment(row: &Row<'_>, state: i64) -> Result<i64, Unfit> {
+    match state {
+        RUNNING => number(row, 7),
+        UNKNOWN => number(row, 4),
+        RELEASED | COMPLETED => number(row, 5),
+        GONE => Ok(0),
+        _ => Err(Unfit),
+    }
+}
+
+/// NULL reads as 0: the checksum knows the difference where there is one.
+fn number(row: &Row<'_>, column: usize) -> Result<i64, Unfit> {
+    let value = row.get_ref(column).map_err(|_| Unfit)?;
+    Ok(value.as_i64_or_null()?.unwrap_or(0))
+}
+
+fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], Unfit> {
+    let value = row.get_ref(column).map_err(|_| Unfit)?;
+    value.as_blob()?.try_into().map_err(|_| Unfit)
+}

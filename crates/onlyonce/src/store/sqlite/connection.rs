@@ -1,0 +1,99 @@
+//! Connections with the settings that the promise rests on, each read back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::OpenError;
+use super::schema;
+
+/// A connection that may write. It does not make a file.
+pub(super) fn writable(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = open(path, flags)?;
+    demand(&db, path, "journal_mode", "wal", "wal")?;
+    demand(&db, path, "synchronous", "FULL", "2")?;
+    demand(&db, path, "wal_autocheckpoint", "0", "0")?;
+    Ok(db)
+}
+
+/// A connection that reads.
+pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
+    // Not SQLITE_OPEN_READ_ONLY: a reader of a WAL takes part in its shared memory.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = open(path, flags)?;
+    demand(&db, path, "query_only", "1", "1")?;
+    Ok(db)
+}
+
+/// A new file with no records in it, complete before anyone sees it under its name.
+pub(super) fn create(
+    path: &Path,
+    fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<(), OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = open(path, flags)?;
+    let (application, format, page) = (schema::APPLICATION_ID, schema::FORMAT, schema::PAGE_BYTES);
+    let made = db
+        .execute_batch(&format!(
+            "PRAGMA page_size = {page}; PRAGMA synchronous = FULL;
+             PRAGMA application_id = {application}; PRAGMA user_version = {format};"
+        ))
+        .and_then(|()| fill(&db));
+    made.map_err(|error| OpenError::engine(path, error))?;
+    demand(&db, path, "journal_mode", "wal", "wal")?;
+    db.close()
+        .map_err(|(_, error)| OpenError::engine(path, error))
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::engine(path, error);
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    db.busy_timeout(BUSY_WAIT).map_err(failed)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    let settings = format!(
+        "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON;
+         PRAGMA trusted_schema = OFF; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;"
+    );
+    db.execute_batch(&settings).map_err(failed)?;
+    Ok(db)
+}
+
+/// Sets `pragma`, reads it back, and refuses if it did not take.
+fn demand(
+    db: &Connection,
+    path: &Path,
+    pragma: &'static str,
+    value: &str,
+    wanted: &'static str,
+) -> Result<(), OpenError> {
+    let failed = |error| OpenError::engine(path, error);
+    db.pragma_update(None, pragma, value).map_err(failed)?;
+    let found = db
+        .pragma_query_value(None, pragma, |row| row.get(0).map(text))
+        .map_err(failed)?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(OpenError::NotDurable {
+        path: path.to_owned(),
+        pragma,
+        wanted,
+        found,
+    })
+}
+
+fn text(value: rusqlite::types::Value) -> String {
+    match value {
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        rusqlite::types::Value::Text(text) => text,
+        other => format!("{other:?}"),
+    }
+}
+
+/// How long an outside reader or writer may hold up a step.
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(2);
+const CACHE_KIB: usize = 16_384;
+/// Every statement of every class stays prepared.
+const STATEMENTS_MAX: usize = 1024;

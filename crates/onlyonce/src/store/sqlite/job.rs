@@ -1,0 +1,73 @@
+//! What callers ask of the writer and of the reader, and how they are answered.
+
+use tokio::sync::oneshot;
+
+use crate::record::Token;
+use crate::scope::OperationId;
+use crate::store::{
+    Beat, Draft, Fault, Guard, Lease, Next, Page, Scan, Seen, StoreError, Swap, Swept,
+};
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
+
+/// For the writer.
+pub(super) enum Job {
+    Claim(Box<Draft>, Reply<Seen>),
+    Swap(Box<Swapping>, Reply<Swap>),
+    Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
+    HoldClock(bool, Reply<()>),
+    Sweep(usize, Reply<Swept>),
+}
+
+pub(super) struct Swapping {
+    pub(super) id: OperationId,
+    pub(super) guard: Guard,
+    pub(super) to: Next,
+}
+
+/// What a job that is done in one batch is answered with, once that batch is committed.
+pub(super) enum Answer {
+    Seen(Seen),
+    Swap(Swap),
+    Beats(Vec<Beat>),
+    ClockHeld,
+}
+
+impl Job {
+    /// A caller who no longer listens has dropped the call; by contract it may have happened.
+    pub(super) fn answer(self, answer: Result<Answer, Fault>) {
+        match (self, answer) {
+            (Self::Claim(_, reply), Ok(Answer::Seen(seen))) => drop(reply.send(Ok(seen))),
+            (Self::Swap(_, reply), Ok(Answer::Swap(swap))) => drop(reply.send(Ok(swap))),
+            (Self::Renew(_, _, reply), Ok(Answer::Beats(beats))) => drop(reply.send(Ok(beats))),
+            (Self::HoldClock(_, reply), Ok(Answer::ClockHeld)) => drop(reply.send(Ok(()))),
+            (job, Err(fault)) => job.fail(fault),
+            (job, Ok(_)) => job.fail(Fault::Unsure(StoreError::Closed)),
+        }
+    }
+
+    pub(super) fn fail(self, fault: Fault) {
+        match self {
+            Self::Claim(_, reply) => drop(reply.send(Err(fault))),
+            Self::Swap(_, reply) => drop(reply.send(Err(fault))),
+            Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
+            Self::HoldClock(_, reply) => drop(reply.send(Err(fault))),
+            Self::Sweep(_, reply) => drop(reply.send(Err(fault))),
+        }
+    }
+}
+
+/// For the reader.
+pub(super) enum Read {
+    One(OperationId, Reply<Seen>),
+    Page(Scan, Reply<Page>),
+}
+
+impl Read {
+    pub(super) fn fail(self, fault: Fault) {
+        match self {
+            Self::One(_, reply) => drop(reply.send(Err(fault))),
+            Self::Page(_, reply) => drop(reply.send(Err(fault))),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Rows written and read: each with its checksum, and a response with its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, Row, params};
+
+use super::columns::{COLUMN_COUNT, Columns, Unfit, owner_crc};
+use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
+use super::slot::Place;
+use super::sql::Sql;
+use crate::clock::StoreTime;
+use crate::record::{Kept, Record, Response, State, codec};
+use crate::scope::OperationId;
+use crate::store::{BoxError, StoreError};
+
+/// Appends the record as row `place`. `response` is the next response's row: its width is reserved.
+pub(super) fn append(
+    db: &Connection,
+    place: Place,
+    id: OperationId,
+    record: &Record,
+    (route, response): (i64, i64),
+) -> rusqlite::Result<()> {
+    let columns = Columns::new(&id, record, response);
+    let mut statement = db.prepare_cached(&Sql::of(place.class).append)?;
+    statement.execute(params![
+        place.row,
+        columns.id,
+        columns.state,
+        columns.crc(&record.route),
+        columns.first_claimed_at,
+        columns.at_if(&[UNKNOWN]),
+        columns.at_if(&[COMPLETED, RELEASED]),
+        columns.ttl_ms,
+        columns.at_if(&[RUNNING]),
+        columns.token,
+        columns.count,
+        columns.attempt,
+        some(columns.taken_from),
+        some(columns.taken_from).map(|_| columns.taken_at),
+        some(columns.settled_by),
+        columns.response,
+        columns.lease_ms,
+        columns.quiet_ms,
+        route,
+        columns.version,
+        columns.canonical,
+        columns.raw,
+        columns.principal,
+        columns.key,
+    ])?;
+    Ok(())
+}
+
+/// Writes what may change of a record that is not completed, in place.
+pub(super) fn update(
+    db: &Connection,
+    place: Place,
+    id: OperationId,
+    record: &Record,
+) -> rusqlite::Result<()> {
+    let columns = Columns::new(&id, record, 0);
+    let mut statement = db.prepare_cached(&Sql::of(place.class).update)?;
+    let changed = statement.execute(params![
+        place.row,
+        columns.state,
+        columns.crc(&record.route),
+        columns.at_if(&[UNKNOWN]),
+        columns.at_if(&[RELEASED]),
+        columns.at_if(&[RUNNING]),
+        columns.token,
+        columns.count,
+    ])?;
+    found(changed)
+}
+
+/// Writes the outcome: the response as a row of its own, and in place what changes of the record.
+pub(super) fn settle(
+    db: &Connection,
+    place: Place,
+    id: OperationId,
+    record: &Record,
+    (answer, response): (&Response, i64),
+) -> rusqlite::Result<()> {
+    respond(db, place.class, response, (id, record), answer)?;
+    let columns = Columns::new(&id, record, response);
+    let mut statement = db.prepare_cached(&Sql::of(place.class).settle)?;
+    let changed = statement.execute(params![
+        place.row,
+        columns.crc(&record.route),
+        columns.at,
+        columns.token,
+        columns.count,
+        columns.settled_by,
+        columns.response,
+    ])?;
+    found(changed)
+}
+
+fn respond(
+    db: &Connection,
+    class: u8,
+    row: i64,
+    (id, record): (OperationId, &Record),
+    answer: &Response,
+) -> rusqlite::Result<()> {
+    let head = codec::encode_head(answer);
+    let body = match &answer.body {
+        Kept::Bytes { body, .. } => Some(&body[..]),
+        Kept::No(_) => None,
+    };
+    let crc = response_crc(
+        id.as_bytes(),
+        record.token.as_bytes(),
+        &head,
+        body.unwrap_or_default(),
+    );
+    let mut statement = db.prepare_cached(&Sql::of(class).respond)?;
+    statement.execute(params![row, crc, head, body])?;
+    Ok(())
+}
+
+/// The record is deleted: its row stays, gone, so that no number is missing until the sweep comes by.
+pub(super) fn bury(
+    db: &Connection,
+    place: Place,
+    id: OperationId,
+    responded: bool,
+) -> rusqlite::Result<()> {
+    if responded {
+        forget_response(db, place)?;
+    }
+    let [a, b, c, d] = owner_crc(id.as_bytes(), GONE);
+    let crc = [a, b, c, d, 0, 0, 0, 0];
+    found(
+        db.prepare_cached(&Sql::of(place.class).bury)?
+            .execute(params![place.row, crc])?,
+    )
+}
+
+/// Deletes the response of a row that has one.
+pub(super) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
+    db.prepare_cached(&Sql::of(place.class).forget_response)?
+        .execute([place.row])?;
+    Ok(())
+}
+
+/// What is in a row.
+pub(super) enum Found {
+    /// There is no such row, or its record was deleted.
+    Nothing,
+    Record(OperationId, Box<Record>),
+    Damaged(Damage),
+}
+
+/// A row that is not what was written.
+#[derive(Debug, thiserror::Error)]
+#[error("row {row} of record_{class} is damaged: {what}")]
+pub(super) struct Damage {
+    class: u8,
+    row: i64,
+    what: &'static str,
+}
+
+impl Damage {
+    pub(super) fn new(place: Place, what: &'static str) -> Self {
+        Self {
+            class: place.class,
+            row: place.row,
+            what,
+        }
+    }
+}
+
+impl From<Damage> for StoreError {
+    fn from(damage: Damage) -> Self {
+        Self::Unreadable(Box::new(damage))
+    }
+}
+
+/// Reads a row with its response, and checks both.
+pub(super) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
+    let mut statement = db.prepare_cached(&Sql::of(place.class).read)?;
+    let mut rows = statement.query([place.row])?;
+    match rows.next() {
+        Ok(None) => Ok(Found::Nothing),
+        Ok(Some(row)) => Ok(decode(row, place, routes)),
+        Err(error) if is_damage(&error) => {
+            Ok(Found::Damaged(Damage::new(place, "its page does not read")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the row holds, its response included.
+pub(super) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
+    match decode_checked(row, routes) {
+        Ok(None) => Found::Nothing,
+        Ok(Some((id, record))) => Found::Record(id, Box::new(record)),
+        Err(what) => Found::Damaged(Damage::new(place, what)),
+    }
+}
+
+fn decode_checked(
+    row: &Row<'_>,
+    routes: &Routes,
+) -> Result<Option<(OperationId, Record)>, &'static str> {
+    let (columns, route) = checked(row, routes)?;
+    let at = StoreTime::from_ms(columns.at);
+    let state = match columns.state {
+        GONE => return Ok(None),
+        RUNNING => State::Running { lease_until: at },
+        UNKNOWN => State::Unknown { since: at },
+        RELEASED => State::Released { expires_at: at },
+        _ => State::Completed {
+            expires_at: at,
+            settled_by: columns.settled_by().map_err(unfit)?,
+            response: Arc::new(decode_response(row, &columns)?),
+        },
+    };
+    let record = columns.record(route, state).map_err(unfit)?;
+    Ok(Some((OperationId::from_bytes(*columns.id), record)))
+}
+
+/// The columns of a row whose checksums are right.
+pub(super) fn checked<'a>(
+    row: &'a Row<'_>,
+    routes: &Routes,
+) -> Result<(Columns<'a>, Arc<str>), &'static str> {
+    let (columns, route, crc) = Columns::read(row).map_err(unfit)?;
+    let route = routes.get(route).ok_or("its route is missing")?;
+    let right = match columns.state {
+        GONE => crc.starts_with(&owner_crc(columns.id, GONE)),
+        _ => crc == columns.crc(&route),
+    };
+    if right {
+        Ok((columns, route))
+    } else {
+        Err("its checksum is wrong")
+    }
+}
+
+fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'static str> {
+    let blob = |column: usize| {
+        row.get_ref(COLUMN_COUNT + column)
+            .ok()?
+            .as_blob_or_null()
+            .ok()
+    };
+    let missing = "its response is missing";
+    let (crc, head) = (
+        blob(0).flatten().ok_or(missing)?,
+        blob(1).flatten().ok_or(missing)?,
+    );
+    let body = blob(2).ok_or(missing)?.unwrap_or_default();
+    if crc != response_crc(columns.id, columns.token, head, body) {
+        return Err("the checksum of its response is wrong");
+    }
+    codec::decode_head(head, Bytes::copy_from_slice(body))
+        .map_err(|_| "the head of its response does not read")
+}
+
+/// Bound to the operation and the attempt, so that no other's answer is taken for it.
+fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u8; 4] {
+    let mut crc = crc32c::crc32c(id);
+    crc = crc32c::crc32c_append(crc, token);
+    crc = crc32c::crc32c_append(crc, &(head.len() as u64).to_le_bytes());
+    crc = crc32c::crc32c_append(crc, head);
+    crc32c::crc32c_append(crc, body).to_le_bytes()
+}
+
+/// The texts of routes, by their row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Routes(Vec<Arc<str>>);
+
+impl Routes {
+    pub(super) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
+        let mut statement = db.prepare("SELECT row, route FROM route ORDER BY row")?;
+        let mut rows = statement.query([])?;
+        let mut routes = Self::default();
+        while let Some(row) = rows.next()? {
+            if row.get::<_, i64>(0)? != routes.push(row.get(1)?) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(routes))
+    }
+
+    pub(super) fn get(&self, row: i64) -> Option<Arc<str>> {
+        let at = usize::try_from(row).ok()?.checked_sub(1)?;
+        self.0.get(at).cloned()
+    }
+
+    /// Returns the row of the new one.
+    pub(super) fn push(&mut self, route: Arc<str>) -> i64 {
+        self.0.push(route);
+        self.0.len() as i64
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        self.0.iter().zip(1..)
+    }
+}
+
+/// Whether the error speaks of this page rather than of the disk.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+pub(super) fn unavailable(error: impl Into<BoxError>) -> StoreError {
+    StoreError::Unavailable(error.into())
+}
+
+/// NULL where there is none.
+fn some(value: i64) -> Option<i64> {
+    (value != 0).then_some(value)
+}
+
+fn unfit(_: Unfit) -> &'static str {
+    "a column has a value that is never written"
+}
+
+/// A row that memory says is there.
+fn found(changed: usize) -> rusqlite::Result<()> {
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(rusqlite::Error::StatementChangedRows(changed))
+    }
+}

@@ -1,0 +1,125 @@
+//! The tables, and the numbers by which a file is known to be ours.
+//!
+//! Every TTL class has a pair of tables. Rows are appended, and updated only in columns whose size
+//! then stays the same, so that a row does not grow: *running* (2, one byte) with count 1 (none)
+//! becomes *completed* (1, none) with a count of one byte, exactly one of the three moments is set,
+//! and `response` holds a number of the same width before there is a response.
+
+use rusqlite::Connection;
+
+/// "ONCE", at offset 68 of the file.
+pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
+/// At offset 60 of the file. 1: the first.
+pub(super) const FORMAT: i64 = 1;
+pub(super) const PAGE_BYTES: i64 = 16_384;
+
+/// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
+pub(super) const GONE: i64 = 0;
+pub(super) const COMPLETED: i64 = 1;
+pub(super) const RUNNING: i64 = 2;
+pub(super) const UNKNOWN: i64 = 3;
+pub(super) const RELEASED: i64 = 4;
+
+/// The tables that every store has.
+pub(super) const META: &str = "CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    generation BLOB NOT NULL,
+    highest INTEGER NOT NULL,
+    clock_held INTEGER NOT NULL CHECK (clock_held IN (0, 1)),
+    moved_to TEXT,
+    classes TEXT NOT NULL,
+    crc BLOB NOT NULL
+) STRICT";
+pub(super) const ROUTE: &str = "CREATE TABLE route (
+    row INTEGER PRIMARY KEY,
+    route TEXT NOT NULL
+) STRICT";
+
+/// The name and the definition of a class's table of records. What the scan at open reads comes first.
+pub(super) fn record(class: u8) -> (String, String) {
+    let name = format!("record_{class}");
+    let sql = format!(
+        "CREATE TABLE {name} (
+    row INTEGER PRIMARY KEY,
+    id BLOB NOT NULL CHECK (length(id) = 16),
+    state INTEGER NOT NULL,
+    crc BLOB NOT NULL CHECK (length(crc) = 8),
+    first_claimed_at INTEGER NOT NULL,
+    unknown_since INTEGER,
+    expires_at INTEGER,
+    ttl_ms INTEGER NOT NULL,
+    lease_until INTEGER,
+    token BLOB NOT NULL,
+    count INTEGER NOT NULL CHECK (count > 0),
+    attempt INTEGER NOT NULL CHECK (attempt > 0),
+    taken_from INTEGER,
+    taken_at INTEGER,
+    settled_by INTEGER CHECK (settled_by BETWEEN 1 AND 4),
+    response INTEGER NOT NULL,
+    lease_ms INTEGER NOT NULL,
+    quiet_ms INTEGER NOT NULL,
+    route INTEGER NOT NULL,
+    fingerprint_version INTEGER NOT NULL,
+    fingerprint_canonical BLOB NOT NULL,
+    fingerprint_raw BLOB NOT NULL,
+    principal BLOB NOT NULL,
+    key TEXT NOT NULL,
+    CHECK (CASE state
+        WHEN {GONE} THEN lease_until IS NULL AND unknown_since IS NULL AND expires_at IS NULL AND settled_by IS NULL
+        WHEN {COMPLETED} THEN lease_until IS NULL AND unknown_since IS NULL AND expires_at IS NOT NULL AND settled_by IS NOT NULL
+        WHEN {RUNNING} THEN lease_until IS NOT NULL AND unknown_since IS NULL AND expires_at IS NULL AND settled_by IS NULL
+        WHEN {UNKNOWN} THEN lease_until IS NULL AND unknown_since IS NOT NULL AND expires_at IS NULL AND settled_by IS NULL
+        WHEN {RELEASED} THEN lease_until IS NULL AND unknown_since IS NULL AND expires_at IS NOT NULL AND settled_by IS NULL
+        ELSE 0 END),
+    CHECK (CASE taken_from
+        WHEN {UNKNOWN} THEN taken_at IS NOT NULL
+        WHEN {RELEASED} THEN taken_at IS NOT NULL
+        ELSE taken_from IS NULL AND taken_at IS NULL END)
+) STRICT"
+    );
+    (name, sql)
+}
+
+/// The name and the definition of a class's table of responses.
+pub(super) fn response(class: u8) -> (String, String) {
+    let name = format!("response_{class}");
+    let sql = format!(
+        "CREATE TABLE {name} (
+    row INTEGER PRIMARY KEY,
+    crc BLOB NOT NULL CHECK (length(crc) = 4),
+    head BLOB NOT NULL,
+    body BLOB
+) STRICT"
+    );
+    (name, sql)
+}
+
+/// The tables of a class.
+pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
+    let ((_, record), (_, response)) = (record(class), response(class));
+    db.execute_batch(&format!("{record}; {response};"))
+}
+
+/// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
+pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
+    let mut wanted = vec![
+        ("meta".to_owned(), META.to_owned()),
+        ("route".to_owned(), ROUTE.to_owned()),
+    ];
+    for class in classes {
+        wanted.extend([record(*class), response(*class)]);
+    }
+    wanted.sort();
+    let mut found = db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
+    let found = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found: Vec<(String, String)> = found.collect::<Result<_, _>>()?;
+    let differing = wanted
+        .iter()
+        .zip(&found)
+        .find(|(wanted, found)| wanted != found);
+    Ok(match differing {
+        Some((wanted, _)) => Some(wanted.0.clone()),
+        None if wanted.len() != found.len() => Some("the list of tables".to_owned()),
+        None => None,
+    })
+}

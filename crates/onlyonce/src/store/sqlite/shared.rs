@@ -1,0 +1,146 @@
+//! What the threads of a store and its callers share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use event_listener::Event;
+use rusqlite::Connection;
+
+use super::job::{Job, Read};
+use super::queue::{Queue, Refusal};
+use super::rows::unavailable;
+use super::time::Time;
+use super::view::View;
+use crate::record::Record;
+use crate::store::wake::Wakers;
+use crate::store::{Fault, Seen, StoreError};
+
+pub(super) struct Shared {
+    view: RwLock<View>,
+    pub(super) time: Time,
+    pub(super) wakers: Wakers,
+    pub(super) jobs: Queue<Job>,
+    pub(super) reads: Queue<Read>,
+    /// The checkpointer's work: at most one piece of it waits.
+    pub(super) checkpoints: Queue<()>,
+    /// The connections of the other two threads. The writer takes them away when the disk fails.
+    pub(super) reader: Mutex<Option<Connection>>,
+    pub(super) checkpointer: Mutex<Option<Connection>>,
+    /// A checkpoint in the background ended: the writer may finish it.
+    pub(super) checkpointed: AtomicBool,
+    /// A thread other than the writer met an error of the disk.
+    pub(super) disk_failed: AtomicBool,
+    status: AtomicU8,
+    /// The writer's thread has ended.
+    pub(super) closed: Event,
+    #[cfg(test)]
+    pub(super) faults: super::faults::Faults,
+}
+
+/// Whether a store answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Status {
+    Up,
+    /// The disk failed; the file is opened again until that succeeds.
+    Down,
+    /// The file is no longer the one that was opened. Only a new open helps.
+    Replaced,
+    Closed,
+}
+
+impl Shared {
+    pub(super) fn new(view: View, time: Time, queue_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            view: RwLock::new(view),
+            time,
+            wakers: Wakers::default(),
+            jobs: Queue::new(queue_max),
+            reads: Queue::new(queue_max),
+            checkpoints: Queue::new(1),
+            reader: Mutex::new(None),
+            checkpointer: Mutex::new(None),
+            checkpointed: AtomicBool::new(false),
+            disk_failed: AtomicBool::new(false),
+            status: AtomicU8::new(Status::Down as u8),
+            closed: Event::new(),
+            #[cfg(test)]
+            faults: super::faults::Faults::default(),
+        })
+    }
+
+    pub(super) fn view(&self) -> RwLockReadGuard<'_, View> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
+        self.view.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match self.status.load(Ordering::Acquire) {
+            0 => Status::Up,
+            1 => Status::Down,
+            2 => Status::Replaced,
+            _ => Status::Closed,
+        }
+    }
+
+    pub(super) fn set_status(&self, status: Status) {
+        self.status.store(status as u8, Ordering::Release);
+    }
+
+    /// Refuses work that has not begun, unless the store is up.
+    pub(super) fn demand_up(&self) -> Result<(), Fault> {
+        match self.status() {
+            Status::Up => Ok(()),
+            Status::Closed => Err(Fault::NotDone(StoreError::Closed)),
+            status => Err(Fault::NotDone(status.error())),
+        }
+    }
+
+    /// What a caller is told of `record`.
+    pub(super) fn seen(&self, record: Option<Record>, mine: bool) -> Seen {
+        Seen {
+            record,
+            mine,
+            now: self.time.now(),
+            clock_held: self.time.is_held(),
+        }
+    }
+
+    /// Takes no more work. The threads end when theirs is done.
+    pub(super) fn close(&self) {
+        self.jobs.close();
+        self.reads.close();
+        self.checkpoints.close();
+    }
+}
+
+impl Status {
+    pub(super) fn error(self) -> StoreError {
+        match self {
+            Self::Up | Self::Closed => StoreError::Closed,
+            Self::Down => unavailable(DISK_FAILED),
+            Self::Replaced => unavailable(REPLACED),
+        }
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::NotDone(match refusal {
+            Refusal::Full => StoreError::Busy,
+            Refusal::Closed => StoreError::Closed,
+        })
+    }
+}
+
+/// A lock that a panic of another thread does not poison: the connection inside stands on its own.
+pub(super) fn lock(slot: &Mutex<Option<Connection>>) -> MutexGuard<'_, Option<Connection>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const DISK_FAILED: &str = "the disk failed; the store is being opened again";
+const REPLACED: &str =
+    "the store file was deleted or replaced while it was open; put it back and start again";

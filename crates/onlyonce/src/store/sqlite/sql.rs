@@ -1,0 +1,83 @@
+//! The statements of a TTL class.
+
+use std::sync::OnceLock;
+
+use super::columns::COLUMNS;
+use super::schema::{self, COMPLETED, GONE};
+use super::slot::CLASS_MAX;
+
+/// One text per statement, made once per process.
+pub(super) struct Sql {
+    pub(super) append: String,
+    pub(super) update: String,
+    pub(super) settle: String,
+    pub(super) respond: String,
+    pub(super) bury: String,
+    pub(super) forget_response: String,
+    pub(super) delete_before: String,
+    pub(super) carry: String,
+    pub(super) read: String,
+    pub(super) window: String,
+    pub(super) page: String,
+    pub(super) scan: String,
+    pub(super) last_response: String,
+}
+
+impl Sql {
+    pub(super) fn of(class: u8) -> &'static Self {
+        static TEXTS: [OnceLock<Sql>; CLASS_MAX as usize + 1] =
+            [const { OnceLock::new() }; CLASS_MAX as usize + 1];
+        TEXTS[usize::from(class.min(CLASS_MAX))].get_or_init(|| Self::new(class))
+    }
+
+    fn new(class: u8) -> Self {
+        let ((record, _), (response, _)) = (schema::record(class), schema::response(class));
+        let bare = COLUMNS.replace("r.", "");
+        let answer =
+            format!("LEFT JOIN {response} a ON a.row = r.response AND r.state = {COMPLETED}");
+        let places = (1..=24)
+            .map(|n| format!("?{n}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        Self {
+            append: format!("INSERT INTO {record} (row, {bare}) VALUES ({places})"),
+            update: format!(
+                "UPDATE {record} SET state = ?2, crc = ?3, unknown_since = ?4, expires_at = ?5, lease_until = ?6, \
+                 token = ?7, count = ?8, settled_by = NULL WHERE row = ?1"
+            ),
+            settle: format!(
+                "UPDATE {record} SET state = {COMPLETED}, crc = ?2, unknown_since = NULL, expires_at = ?3, \
+                 lease_until = NULL, token = ?4, count = ?5, settled_by = ?6, response = ?7 WHERE row = ?1"
+            ),
+            respond: format!(
+                "INSERT INTO {response} (row, crc, head, body) VALUES (?1, ?2, ?3, ?4)"
+            ),
+            bury: format!(
+                "UPDATE {record} SET state = {GONE}, crc = ?2, unknown_since = NULL, expires_at = NULL, \
+                 lease_until = NULL, settled_by = NULL WHERE row = ?1"
+            ),
+            forget_response: format!(
+                "DELETE FROM {response} WHERE row = (SELECT response FROM {record} WHERE row = ?1)"
+            ),
+            delete_before: format!("DELETE FROM {record} WHERE row < ?1"),
+            carry: format!(
+                "INSERT INTO {record} (row, {bare}) SELECT ?2, {bare} FROM {record} WHERE row = ?1"
+            ),
+            read: format!(
+                "SELECT {COLUMNS}, a.crc, a.head, a.body FROM {record} r {answer} WHERE r.row = ?1"
+            ),
+            window: format!(
+                "SELECT {COLUMNS}, r.row FROM {record} r WHERE r.row >= ?1 ORDER BY r.row LIMIT ?2"
+            ),
+            page: format!(
+                "SELECT {COLUMNS}, a.crc, a.head, a.body, r.row FROM {record} r {answer} \
+                 WHERE r.row > ?1 ORDER BY r.row LIMIT ?2"
+            ),
+            scan: format!(
+                "SELECT row, id, state, crc, first_claimed_at, unknown_since, expires_at, ttl_ms \
+                 FROM {record} ORDER BY row DESC"
+            ),
+            last_response: format!("SELECT coalesce(max(row), 0) FROM {response}"),
+        }
+    }
+}

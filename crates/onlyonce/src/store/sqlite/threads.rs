@@ -1,0 +1,102 @@
+//! The three threads of a store: writer, reader, checkpointer.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+
+use super::SqliteOptions;
+use super::boot;
+use super::checkpoint;
+use super::error::OpenError;
+use super::file::Owned;
+use super::reader;
+use super::recover;
+use super::rows::Routes;
+use super::shared::{Shared, Status};
+use super::time::Time;
+use super::view::View;
+use super::writer::Writer;
+
+/// Ends them when it is dropped.
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    /// Opens the file in the writer's thread, so that no caller's runtime waits for the disk.
+    pub(super) async fn start(
+        path: &Path,
+        options: SqliteOptions,
+    ) -> Result<(Self, Arc<Shared>), OpenError> {
+        let (opened, open) = oneshot::channel();
+        let (asked, failed) = (path.to_owned(), path.to_owned());
+        let writer = spawn(&failed, "onlyonce-write", move || {
+            match ready(asked, &options) {
+                Ok(writer) => {
+                    let shared = writer.shared.clone();
+                    shared.set_status(Status::Up);
+                    if opened.send(Ok(shared)).is_ok() {
+                        writer.run();
+                    }
+                }
+                Err(error) => drop(opened.send(Err(error))),
+            }
+        })?;
+        let died = || OpenError::io(&failed, std::io::ErrorKind::Other.into());
+        let shared = open.await.unwrap_or_else(|_| Err(died()))?;
+        let threads = Self {
+            shared: shared.clone(),
+            handles: Mutex::new(vec![writer]),
+        };
+        let (reads, writes) = (shared.clone(), shared.clone());
+        let reader = spawn(&failed, "onlyonce-read", move || reader::run(&reads))?;
+        let checkpointer = spawn(&failed, "onlyonce-log", move || checkpoint::run(&writes))?;
+        threads.handles().extend([reader, checkpointer]);
+        Ok((threads, shared))
+    }
+
+    pub(super) fn join(&self) {
+        let handles = std::mem::take(&mut *self.handles());
+        for handle in handles {
+            // A thread that panicked has closed the store.
+            drop(handle.join());
+        }
+    }
+
+    fn handles(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.close();
+        self.join();
+    }
+}
+
+/// A writer that has all it needs.
+fn ready(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
+    let owned = Owned::take(&path)?;
+    boot::ensure(&owned)?;
+    let time = Time::new(options.clock.clone());
+    let mut opened = boot::open(owned.path(), &time)?;
+    boot::take_leftovers(&mut opened, owned.path(), &time)?;
+    let shared = Shared::new(View::new(Routes::default()), time, options.queue_max);
+    let (open, identity) = recover::connect(&shared, &owned, opened)?;
+    Ok(Writer::new(shared, owned, open, identity))
+}
+
+fn spawn(
+    path: &Path,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OpenError> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder
+        .spawn(run)
+        .map_err(|error| OpenError::io(path, error))
+}

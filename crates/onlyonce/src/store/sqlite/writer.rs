@@ -1,0 +1,397 @@
+//! The writer's thread: whatever has queued is one transaction, and nobody is answered before its commit.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::batch::{Batch, Interned, Trouble};
+use super::boot;
+use super::checkpoint::{Log, Step};
+use super::file::{Identity, Owned};
+use super::job::{Answer, Job};
+use super::meta::Meta;
+use super::queue::Wait;
+use super::rows::unavailable;
+use super::shared::{Shared, Status, lock};
+use super::sweep::{Portion, Sweep};
+use crate::store::{Fault, StoreError};
+
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) owned: Owned,
+    /// `None` while the disk has failed.
+    pub(super) open: Option<Open>,
+    /// Which files were opened.
+    pub(super) identity: Identity,
+    sweeps: VecDeque<Sweep>,
+}
+
+/// What the writer has of an open file.
+pub(super) struct Open {
+    pub(super) db: Connection,
+    pub(super) meta: Meta,
+    pub(super) interned: Interned,
+    pub(super) log: Log,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, owned: Owned, open: Open, identity: Identity) -> Self {
+        Self {
+            shared,
+            owned,
+            open: Some(open),
+            identity,
+            sweeps: VecDeque::new(),
+        }
+    }
+
+    /// Until the store is closed and all that was asked is done.
+    pub(super) fn run(mut self) {
+        let _exit = Exit(self.shared.clone());
+        let mut jobs = Vec::new();
+        let mut more = true;
+        while more || !self.sweeps.is_empty() {
+            let wait = if self.sweeps.is_empty() {
+                Wait::Forever
+            } else {
+                Wait::No
+            };
+            more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, wait);
+            self.round(&mut jobs);
+            self.keep_house();
+        }
+        self.close();
+    }
+
+    fn round(&mut self, jobs: &mut Vec<Job>) {
+        self.take_sweeps(jobs);
+        if jobs.is_empty() && self.sweeps.is_empty() {
+            return;
+        }
+        if let Err(fault) = self.may_write() {
+            return self.refuse(jobs, fault);
+        }
+        let mut done = self.attempt(jobs, How::Together);
+        if let Err(Failure::Member) = done {
+            done = self.attempt(jobs, How::Apart);
+        }
+        match done {
+            Ok(answers) => jobs
+                .drain(..)
+                .zip(answers)
+                .for_each(|(job, answer)| job.answer(answer)),
+            Err(failure) => self.failed(jobs, failure),
+        }
+    }
+
+    fn take_sweeps(&mut self, jobs: &mut Vec<Job>) {
+        for job in jobs.extract_if(.., |job| matches!(job, Job::Sweep(..))) {
+            if let Job::Sweep(limit, reply) = job {
+                self.sweeps.push_back(Sweep::new(limit, reply));
+            }
+        }
+    }
+
+    fn may_write(&self) -> Result<(), &'static str> {
+        match &self.open {
+            None => Err(DOWN),
+            Some(open) if open.log.is_full() => Err(LOG_FULL),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// One transaction. Nothing is visible and nobody is answered unless it was committed.
+    fn attempt(&mut self, jobs: &[Job], how: How) -> Result<Vec<Result<Answer, Fault>>, Failure> {
+        let Some(open) = &mut self.open else {
+            return Err(Failure::NotDone(None));
+        };
+        let interned = open.interned.len();
+        let batch = Batch::new(
+            &open.db,
+            &self.shared,
+            open.meta.clone(),
+            &mut open.interned,
+        );
+        let sweep = self.sweeps.front().filter(|_| how == How::Together);
+        let written = write(batch, jobs, how, sweep).and_then(|written| {
+            commit(&open.db, &written.batch, &self.shared)?;
+            check_place(&self.owned, self.identity, &written.batch)?;
+            Ok(written)
+        });
+        match written {
+            Ok(Written {
+                batch,
+                answers,
+                portion,
+            }) => {
+                open.meta = batch.publish();
+                self.advance(portion);
+                Ok(answers)
+            }
+            Err(failure) => {
+                roll_back(&open.db);
+                open.interned.truncate(interned);
+                Err(failure)
+            }
+        }
+    }
+
+    fn advance(&mut self, portion: Option<Portion>) {
+        let Some(portion) = portion else { return };
+        let over = self
+            .sweeps
+            .front_mut()
+            .and_then(|sweep| sweep.advance(&portion));
+        if let Some(more) = over
+            && let Some(sweep) = self.sweeps.pop_front()
+        {
+            sweep.answer(more);
+        }
+    }
+
+    fn failed(&mut self, jobs: &mut Vec<Job>, failure: Failure) {
+        match failure {
+            Failure::Member => jobs
+                .drain(..)
+                .for_each(|job| job.fail(Fault::NotDone(StoreError::Busy))),
+            Failure::Sweep(fault) => {
+                if let Some(sweep) = self.sweeps.pop_front() {
+                    sweep.fail(fault);
+                }
+                self.round(jobs);
+            }
+            Failure::NotDone(error) => {
+                let cause = Cause::new(error);
+                jobs.drain(..)
+                    .for_each(|job| job.fail(Fault::NotDone(unavailable(cause.clone()))));
+                self.fail_sweeps(&cause);
+                if !cause.is_busy() {
+                    self.recover();
+                }
+            }
+            Failure::Unsure(error) => {
+                let cause = Cause::new(error);
+                jobs.drain(..)
+                    .for_each(|job| job.fail(Fault::Unsure(unavailable(cause.clone()))));
+                self.fail_sweeps(&cause);
+                self.recover();
+            }
+            Failure::Replaced => {
+                let error = || Status::Replaced.error();
+                jobs.drain(..)
+                    .for_each(|job| job.fail(Fault::Unsure(error())));
+                self.give_up();
+            }
+        }
+    }
+
+    fn fail_sweeps(&mut self, cause: &Cause) {
+        let sweeps = mem::take(&mut self.sweeps);
+        sweeps
+            .into_iter()
+            .for_each(|sweep| sweep.fail(Fault::Unsure(unavailable(cause.clone()))));
+    }
+
+    /// Answers work that was not begun.
+    pub(super) fn refuse(&mut self, jobs: &mut Vec<Job>, why: &'static str) {
+        let fault = || match self.shared.status() {
+            Status::Replaced => Fault::NotDone(Status::Replaced.error()),
+            _ => Fault::NotDone(unavailable(why)),
+        };
+        let sweeps = mem::take(&mut self.sweeps);
+        sweeps.into_iter().for_each(|sweep| sweep.fail(fault()));
+        jobs.drain(..).for_each(|job| job.fail(fault()));
+    }
+
+    /// Between two batches: the log.
+    fn keep_house(&mut self) {
+        if self.shared.disk_failed.swap(false, Ordering::AcqRel) {
+            return self.recover();
+        }
+        let Some(open) = &mut self.open else { return };
+        let checkpointed = self.shared.checkpointed.swap(false, Ordering::AcqRel);
+        let kept = match open.log.step(checkpointed) {
+            Step::Nothing => Ok(()),
+            Step::Start => start_checkpoint(open, &self.shared),
+            Step::Finish => open.log.finish(&open.db),
+        };
+        if kept.is_err() {
+            self.recover();
+        }
+    }
+
+    /// The file is not the one that was opened: nothing of it may be trusted, and nothing is opened again.
+    pub(super) fn give_up(&mut self) {
+        self.shared.set_status(Status::Replaced);
+        self.drop_connections();
+    }
+
+    pub(super) fn drop_connections(&mut self) {
+        *lock(&self.shared.reader) = None;
+        *lock(&self.shared.checkpointer) = None;
+        self.open = None;
+    }
+
+    fn close(mut self) {
+        *lock(&self.shared.reader) = None;
+        *lock(&self.shared.checkpointer) = None;
+        if let Some(mut open) = self.open.take() {
+            open.meta.highest = self.shared.time.now().as_ms();
+            // What was answered is durable; without the seal the next open merely checks less.
+            drop(boot::seal(open.db, &open.meta));
+        }
+    }
+}
+
+/// How the members of a batch run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// A bad member spoils the attempt, and is only known to exist.
+    Together,
+    /// Each can be undone by itself.
+    Apart,
+}
+
+struct Written<'a> {
+    batch: Batch<'a>,
+    answers: Vec<Result<Answer, Fault>>,
+    portion: Option<Portion>,
+}
+
+/// Why an attempt was not committed, or may not have been.
+enum Failure {
+    /// Some member is bad.
+    Member,
+    /// The sweep cannot go on.
+    Sweep(Fault),
+    /// Nothing was committed, because nothing tried to.
+    NotDone(Option<rusqlite::Error>),
+    /// The commit failed.
+    Unsure(Option<rusqlite::Error>),
+    /// The commit went to a file that is no longer in its place.
+    Replaced,
+}
+
+fn write<'a>(
+    mut batch: Batch<'a>,
+    jobs: &[Job],
+    how: How,
+    sweep: Option<&Sweep>,
+) -> Result<Written<'a>, Failure> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let answer = match how {
+            How::Together => batch.answer(job),
+            How::Apart => batch.answer_apart(job),
+        };
+        answers.push(match answer {
+            Ok(answer) => Ok(answer),
+            Err(Trouble::Alone(fault)) => Err(fault),
+            Err(Trouble::Member(_)) => return Err(Failure::Member),
+            Err(Trouble::Whole(error)) => return Err(Failure::NotDone(Some(error))),
+        });
+    }
+    let portion = match sweep.map(|sweep| sweep.portion(&mut batch)).transpose() {
+        Ok(portion) => portion,
+        Err(Trouble::Alone(fault)) => return Err(Failure::Sweep(fault)),
+        Err(Trouble::Member(error)) => {
+            return Err(Failure::Sweep(Fault::NotDone(StoreError::Unreadable(
+                Box::new(error),
+            ))));
+        }
+        Err(Trouble::Whole(error)) => return Err(Failure::NotDone(Some(error))),
+    };
+    batch
+        .write_meta()
+        .map_err(|error| Failure::NotDone(Some(error)))?;
+    Ok(Written {
+        batch,
+        answers,
+        portion,
+    })
+}
+
+fn commit(db: &Connection, batch: &Batch<'_>, shared: &Shared) -> Result<(), Failure> {
+    if !batch.has_begun() {
+        return Ok(());
+    }
+    #[cfg(test)]
+    shared
+        .faults
+        .before_commit()
+        .map_err(|()| Failure::Unsure(None))?;
+    let done = db
+        .prepare_cached("COMMIT")
+        .and_then(|mut statement| statement.execute([]));
+    done.map_err(|error| Failure::Unsure(Some(error)))?;
+    #[cfg(test)]
+    shared
+        .faults
+        .after_commit()
+        .map_err(|()| Failure::Unsure(None))?;
+    let _ = shared;
+    Ok(())
+}
+
+/// A commit into a file that nobody will find again must not be acknowledged.
+fn check_place(owned: &Owned, opened: Identity, batch: &Batch<'_>) -> Result<(), Failure> {
+    match owned.identity() {
+        _ if !batch.has_begun() => Ok(()),
+        Ok(found) if found == opened => Ok(()),
+        _ => Err(Failure::Replaced),
+    }
+}
+
+fn roll_back(db: &Connection) {
+    if !db.is_autocommit() {
+        // If even this fails the connection is given up, and without a commit nothing was done.
+        drop(db.execute_batch("ROLLBACK"));
+    }
+}
+
+/// The file's word on its rows goes before what is written back, so that damage to it is noticed.
+fn start_checkpoint(open: &mut Open, shared: &Shared) -> rusqlite::Result<()> {
+    open.meta.highest = shared.time.now().as_ms();
+    open.meta.write(&open.db)?;
+    // Full: it is at work already.
+    drop(shared.checkpoints.push(()));
+    Ok(())
+}
+
+/// One cause, told to every member of a batch.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the transaction failed")]
+pub(super) struct Cause(#[source] Option<Arc<rusqlite::Error>>);
+
+impl Cause {
+    fn new(error: Option<rusqlite::Error>) -> Self {
+        Self(error.map(Arc::new))
+    }
+
+    fn is_busy(&self) -> bool {
+        let code = self.0.as_ref().and_then(|error| error.sqlite_error_code());
+        matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        )
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct Exit(Arc<Shared>);
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.set_status(Status::Closed);
+        self.0.closed.notify(usize::MAX);
+    }
+}
+
+/// Jobs in one transaction.
+pub(super) const BATCH_JOBS_MAX: usize = 512;
+pub(super) const DOWN: &str = "the disk failed; the store is being opened again";
+const LOG_FULL: &str = "the log cannot be written back; does an outside reader hold the file open?";

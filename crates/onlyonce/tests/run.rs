@@ -1,0 +1,220 @@
+//! The same promise without HTTP: consumers and jobs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onlyonce::policy::{InFlight, Recovery};
+use onlyonce::scope::Principal;
+use onlyonce::store::memory::MemoryStore;
+use onlyonce::{Failure, Once, OnceError, Operation, Outcome, Policy};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Parcel {
+    number: u32,
+    receipt: String,
+}
+
+fn once() -> Once {
+    Once::new(MemoryStore::new())
+}
+
+fn operation(key: &str) -> Operation {
+    Operation::new("ship", Principal::of("queue", b"orders"), key).unwrap()
+}
+
+fn short(recovery: Recovery) -> Policy {
+    Policy::default()
+        .with_recovery(recovery)
+        .with_upstream_timeout(Duration::from_millis(50))
+}
+
+// R134, R135
+#[tokio::test]
+async fn work_runs_once_and_its_value_is_given_again() {
+    let once = once();
+    let ship = |attempt: onlyonce::Attempt| async move {
+        Ok(Parcel {
+            number: attempt.number,
+            receipt: attempt.derive("receipt"),
+        })
+    };
+    let Outcome::Fresh(first) = once.run(operation("a"), ship).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(
+        once.run(operation("a"), ship).await.unwrap(),
+        Outcome::Replayed(first.clone())
+    );
+    let Outcome::Fresh(other) = once.run(operation("b"), ship).await.unwrap() else {
+        panic!()
+    };
+    assert_ne!(first.receipt, other.receipt);
+    assert_eq!(once.counts().executed, 2);
+}
+
+#[tokio::test]
+async fn another_payload_with_the_key_is_refused() {
+    let once = once();
+    let with = |payload: &str| operation("a").with_payload(&payload).unwrap();
+    let _ = once.run(with("x"), |_| async { Ok(1) }).await.unwrap();
+    assert_eq!(
+        once.run(with("y"), |_| async { Ok(2) }).await.unwrap(),
+        Outcome::Reused
+    );
+}
+
+#[tokio::test]
+async fn what_was_not_done_may_be_done_again() {
+    let once = once();
+    let refused = once
+        .run(operation("a"), |_| async {
+            Err::<u8, _>(Failure::not_done("no stock"))
+        })
+        .await;
+    assert!(matches!(refused, Err(OnceError::NotDone(_))));
+    assert_eq!(
+        once.run(operation("a"), |_| async { Ok(1) }).await.unwrap(),
+        Outcome::Fresh(1)
+    );
+}
+
+// Any error is the safe reading: it may have happened.
+#[tokio::test]
+async fn what_failed_otherwise_is_unknown_and_not_run_again() {
+    let once = once();
+    let fails = |_| async {
+        let parsed: u8 = "not a number".parse()?;
+        Ok(parsed)
+    };
+    assert!(matches!(
+        once.run(operation("a"), fails).await,
+        Err(OnceError::Unknown(_))
+    ));
+    let again = once.run(operation("a"), |_| async { Ok(1) }).await.unwrap();
+    assert!(matches!(again, Outcome::Unknown { .. }));
+    assert_eq!(once.counts().executed, 1);
+}
+
+#[tokio::test]
+async fn work_that_panics_or_never_ends_is_unknown() {
+    let once = once();
+    let panics = |_| async {
+        let none: Option<u8> = None;
+        Ok(none.expect("the work panics"))
+    };
+    assert!(matches!(
+        once.run(operation("a"), panics).await,
+        Err(OnceError::Unknown(_))
+    ));
+    let hangs = operation("b").with_policy(short(Recovery::Hold));
+    let hung = once
+        .run(hangs, |_| std::future::pending::<Result<u8, Failure>>())
+        .await;
+    assert!(matches!(hung, Err(OnceError::Unknown(_))));
+    for key in ["a", "b"] {
+        let again = once.run(operation(key), |_| async { Ok(1) }).await.unwrap();
+        assert!(matches!(again, Outcome::Unknown { .. }), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn where_failures_are_final_every_later_caller_is_told_so() {
+    let once = once();
+    let closed = || operation("a").with_policy(short(Recovery::Fail));
+    let _ = once
+        .run(closed(), |_| std::future::pending::<Result<u8, Failure>>())
+        .await;
+    let again = once.run(closed(), |_| async { Ok(1) }).await;
+    assert!(matches!(again, Err(OnceError::GivenUp)));
+}
+
+#[tokio::test]
+async fn a_redrive_runs_again_as_the_next_attempt_with_the_same_derived_keys() {
+    let once = once();
+    let within = Duration::from_secs(60);
+    let redriven = || operation("a").with_policy(short(Recovery::Redrive { within }));
+    let _ = once
+        .run(redriven(), |_| {
+            std::future::pending::<Result<(u32, String), Failure>>()
+        })
+        .await;
+    let work =
+        |attempt: onlyonce::Attempt| async move { Ok((attempt.number, attempt.derive("x"))) };
+    let Outcome::Fresh((number, _)) = once.run(redriven(), work).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(number, 2);
+}
+
+#[tokio::test]
+async fn a_value_that_is_too_large_is_done_and_not_kept() {
+    let once = once();
+    let policy = Policy::default().with_response_bytes_max(10);
+    let large = || operation("a").with_policy(policy.clone());
+    let first = once
+        .run(large(), |_| async { Ok("x".repeat(100)) })
+        .await
+        .unwrap();
+    assert_eq!(first, Outcome::Fresh("x".repeat(100)));
+    let again = once.run(large(), |_| async { Ok(String::new()) }).await;
+    assert!(matches!(again, Err(OnceError::NotKept)));
+}
+
+// R55
+#[tokio::test]
+async fn many_callers_at_once_share_one_execution() {
+    let (once, runs) = (once(), Arc::new(AtomicUsize::new(0)));
+    let policy = Policy::default().with_in_flight(InFlight::Wait(Duration::from_secs(20)));
+    let callers: Vec<_> = (0..200)
+        .map(|_| {
+            let (once, runs) = (once.clone(), runs.clone());
+            let waiting = operation("a").with_policy(policy.clone());
+            tokio::spawn(async move {
+                once.run(waiting, move |_| async move {
+                    Ok(runs.fetch_add(1, Ordering::SeqCst))
+                })
+                .await
+                .unwrap()
+            })
+        })
+        .collect();
+    let mut fresh = 0;
+    for caller in callers {
+        match caller.await.unwrap() {
+            Outcome::Fresh(0) => fresh += 1,
+            Outcome::Replayed(0) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((fresh, runs.load(Ordering::SeqCst)), (1, 1));
+}
+
+// R90
+#[tokio::test]
+async fn a_caller_that_leaves_does_not_stop_the_work() {
+    let once = once();
+    let (begun, mut has_begun) = tokio::sync::watch::channel(false);
+    let (go, mut may_go) = tokio::sync::watch::channel(false);
+    let caller = {
+        let once = once.clone();
+        tokio::spawn(async move {
+            let work = move |_| async move {
+                begun.send_replace(true);
+                may_go.wait_for(|go| *go).await?;
+                Ok(7)
+            };
+            once.run(operation("a"), work).await
+        })
+    };
+    has_begun.wait_for(|begun| *begun).await.unwrap();
+    caller.abort();
+    go.send_replace(true);
+    let waiting = Policy::default().with_in_flight(InFlight::Wait(Duration::from_secs(20)));
+    let again = once
+        .run(operation("a").with_policy(waiting), |_| async { Ok(8) })
+        .await
+        .unwrap();
+    assert_eq!(again, Outcome::Replayed(7));
+}

@@ -1,0 +1,105 @@
+//! A client that does nothing by itself: one request, one connection, no retries.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::request::Builder;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// An answer that arrived whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Whether it came from the record.
+    pub fn is_replay(&self) -> bool {
+        self.headers.contains_key("idempotent-replayed")
+    }
+
+    /// The code of a problem document.
+    pub fn problem(&self) -> Option<String> {
+        let document: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
+        document["code"].as_str().map(str::to_owned)
+    }
+}
+
+/// Whatever kept an answer from arriving whole.
+pub type SendError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends `POST path` with `key` on a connection of its own, and waits for the whole answer.
+pub async fn post(
+    address: SocketAddr,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> Result<Answer, SendError> {
+    Connection::open(address).await?.post(path, key, body).await
+}
+
+/// Sends `POST path` with no key.
+pub async fn post_without_key(
+    address: SocketAddr,
+    path: &str,
+    body: &str,
+) -> Result<Answer, SendError> {
+    Connection::open(address)
+        .await?
+        .send(Request::post(path), body)
+        .await
+}
+
+/// One connection. Dropped with an answer outstanding, it hangs up.
+#[derive(Debug)]
+pub struct Connection {
+    address: SocketAddr,
+    sender: SendRequest<Full<Bytes>>,
+    _driver: JoinSet<Result<(), hyper::Error>>,
+}
+
+impl Connection {
+    /// Connects.
+    pub async fn open(address: SocketAddr) -> Result<Self, SendError> {
+        let stream = TcpStream::connect(address).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        Ok(Self {
+            address,
+            sender,
+            _driver: driver,
+        })
+    }
+
+    /// Sends `POST path` with `key`, and waits for the whole answer.
+    pub async fn post(&mut self, path: &str, key: &str, body: &str) -> Result<Answer, SendError> {
+        self.send(Request::post(path).header("idempotency-key", key), body)
+            .await
+    }
+
+    async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
+        let request = request
+            .header("host", self.address.to_string())
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
+        self.sender.ready().await?;
+        let (head, body) = self.sender.send_request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+}
