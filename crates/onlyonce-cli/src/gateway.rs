@@ -7,6 +7,7 @@ mod headers;
 mod listen;
 mod metrics;
 mod principal;
+mod reconcile;
 mod tls;
 mod upstream;
 mod well_known;
@@ -71,7 +72,13 @@ impl Gateway {
             let app = App::new(config, &once).map_err(StartError::Config)?;
             threads.push(spawn(listener, app, stopped.clone()));
         }
-        let mut gateway = Self { address, admin: None, once, stop, threads };
+        let mut gateway = Self {
+            address,
+            admin: None,
+            once,
+            stop,
+            threads,
+        };
         if let Some(admin) = &config.admin {
             gateway.start_admin(admin.listen, stopped)?;
         }
@@ -92,11 +99,17 @@ impl Gateway {
         left
     }
 
-    fn start_admin(&mut self, listen: SocketAddr, stopped: watch::Receiver<bool>) -> Result<(), StartError> {
+    fn start_admin(
+        &mut self,
+        listen: SocketAddr,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<(), StartError> {
         let listener = bind(listen, 1)?.remove(0);
         self.admin = Some(local_address(&listener, listen)?);
         let once = self.once.clone();
-        self.threads.push(on_thread("onlyonce-admin", move || admin::serve(listener, once, stopped)));
+        self.threads.push(on_thread("onlyonce-admin", move || {
+            admin::serve(listener, once, stopped)
+        }));
         Ok(())
     }
 }
@@ -126,19 +139,35 @@ fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartErro
 }
 
 fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|source| StartError::Listen { address, source })
+    listener
+        .local_addr()
+        .map_err(|source| StartError::Listen { address, source })
 }
 
-fn spawn(listener: TcpListener, app: App, stopped: watch::Receiver<bool>) -> JoinHandle<io::Result<()>> {
-    on_thread("onlyonce-serve", move || listen::serve(listener, app, stopped, DRAIN))
+fn spawn(
+    listener: TcpListener,
+    app: App,
+    stopped: watch::Receiver<bool>,
+) -> JoinHandle<io::Result<()>> {
+    on_thread("onlyonce-serve", move || {
+        listen::serve(listener, app, stopped, DRAIN)
+    })
 }
 
 /// A thread with a runtime of its own: nothing of one core waits for another.
-fn on_thread<F>(name: &str, serve: impl FnOnce() -> F + Send + 'static) -> JoinHandle<io::Result<()>>
+fn on_thread<F>(
+    name: &str,
+    serve: impl FnOnce() -> F + Send + 'static,
+) -> JoinHandle<io::Result<()>>
 where
     F: Future<Output = io::Result<()>>,
 {
-    let run = move || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve());
+    let run = move || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(serve())
+    };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.expect("the operating system gives a thread")
 }

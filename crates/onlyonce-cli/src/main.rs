@@ -1,12 +1,37 @@
 //! The command `onlyonce`.
 
-use clap::Parser;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use onlyonce_cli::commands::config::ConfigCommand;
+use onlyonce_cli::commands::serve::Serve;
+use onlyonce_cli::demo::Demo;
 
 /// Make the second request harmless.
+///
+/// A client sends a request, the answer is lost, it sends again. Onlyonce passes it on at most once and gives
+/// every retry the first answer. Begin with `onlyonce demo`.
 #[derive(Debug, Parser)]
 #[command(name = "onlyonce", version, arg_required_else_help = true)]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() {
-    Cli::parse();
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(Demo),
+    Serve(Serve),
+    /// Check a configuration, or print the default one
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+fn main() -> io::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Demo(demo) => Ok(demo.run()),
+        Command::Serve(serve) => Ok(serve.run()),
+        Command::Config(command) => command.run(),
+    }
 }

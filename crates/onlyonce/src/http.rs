@@ -42,6 +42,7 @@ mod request;
 mod service;
 
 pub use body::Body;
+pub use headers::kept as kept_headers;
 pub use layer::{Guarded, OnceLayer, Who};
 
 /// Put it among the extensions of a response to prove that nothing was sent on: the claim is given

@@ -38,18 +38,15 @@ impl Ledger {
     /// Starts a command that was prepared by [`start`](Self::start)'s rules.
     pub fn spawn(mut command: Command) -> io::Result<Self> {
         let mut child = command.spawn()?;
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or_else(|| io::Error::other("stdout is piped"))?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
-        let address = line
-            .trim()
-            .strip_prefix("ready ")
-            .and_then(|address| address.parse().ok());
-        let address = address.ok_or_else(|| io::Error::other(format!("not ready: {line:?}")))?;
-        Ok(Self { child, address })
+        match ready(&mut child) {
+            Ok(address) => Ok(Self { child, address }),
+            Err(error) => {
+                // It may be dead already.
+                let _ = child.kill();
+                child.wait()?;
+                Err(error)
+            }
+        }
     }
 
     /// `kill -9`, and the end of it.
@@ -64,6 +61,19 @@ impl Drop for Ledger {
         // It may be dead already.
         let _ = self.kill();
     }
+}
+
+/// Waits until it says where it listens.
+fn ready(child: &mut Child) -> io::Result<SocketAddr> {
+    let stdout = child.stdout.take();
+    let stdout = stdout.ok_or_else(|| io::Error::other("stdout is piped"))?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let address = line
+        .trim()
+        .strip_prefix("ready ")
+        .and_then(|address| address.parse().ok());
+    address.ok_or_else(|| io::Error::other(format!("not ready: {line:?}")))
 }
 
 /// The process itself: serves until it is killed.

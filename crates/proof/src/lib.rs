@@ -1,6 +1,8 @@
 //! The fault harness: processes that are killed, disks that fail, and the oracle that counts executions.
 
 pub mod client;
+#[cfg(target_os = "linux")]
+pub mod disk;
 pub mod ledger;
 pub mod oracle;
 pub mod tier;

@@ -1,6 +1,5 @@
 //! `onlyonce serve`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +7,7 @@ use onlyonce::Left;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, StoreUrl};
 use crate::gateway::{DRAIN, Gateway, StartError};
 
 /// Put the promise in front of a service.
@@ -18,18 +17,8 @@ use crate::gateway::{DRAIN, Gateway, StartError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// The service behind, such as http://127.0.0.1:9000 (also h2c:// and https://)
-    #[arg(long, value_name = "URL")]
-    upstream: Option<String>,
-    /// Where to listen; 127.0.0.1:8080 if nothing else is said
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    /// Where to tell health and metrics; loopback only, unless the configuration has a token
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
-    /// Where keys and answers are kept; sqlite:onlyonce.db if nothing else is said
-    #[arg(long, value_name = "STORE")]
-    store: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
     /// Routes, policies and everything else; `onlyonce config default` shows one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -53,7 +42,9 @@ impl Serve {
             Ok(config) => config,
             Err(message) => return exit::usage(&message),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         match runtime {
             Ok(runtime) => runtime.block_on(serve(&config)),
             Err(error) => exit::trouble(&format!("cannot start: {error}")),
@@ -61,21 +52,31 @@ impl Serve {
     }
 
     fn config(self) -> Result<Config, String> {
-        let flags = Flags {
-            upstream: self.upstream,
-            listen: self.listen,
-            admin: self.admin,
-            store: self.store,
-            ephemeral: self.ephemeral,
+        let config = match &self.config {
+            Some(file) => Config::load(file).map_err(|error| error.to_string())?,
+            None => Config::default(),
         };
-        Config::load(self.config.as_deref(), flags).map_err(|error| error.to_string())
+        let config = config
+            .with_flags(self.flags)
+            .map_err(|error| error.to_string())?;
+        if config.store == StoreUrl::Memory && !self.ephemeral {
+            return Err(EPHEMERAL.to_owned());
+        }
+        for warning in &config.warnings {
+            eprintln!("{}", warning.as_warning());
+        }
+        Ok(config)
     }
 }
 
+const EPHEMERAL: &str = "memory: forgets every key when the process ends, and then a retry is executed again; \
+                         use sqlite:FILE, or pass --ephemeral if that is what you want";
+
 async fn serve(config: &Config) -> ExitCode {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         return exit::trouble("cannot listen for signals");
     };
     let gateway = match Gateway::start(config).await {
@@ -85,7 +86,10 @@ async fn serve(config: &Config) -> ExitCode {
     };
     println!("{}", ready(config, &gateway));
     stop_signal(&mut terminate, &mut interrupt).await;
-    eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
+    eprintln!(
+        "onlyonce: stopping; waiting at most {} s for what is under way",
+        DRAIN.as_secs()
+    );
     tokio::select! {
         left = gateway.stop() => report(left),
         () = stop_signal(&mut terminate, &mut interrupt) => {
@@ -122,7 +126,10 @@ fn report(left: Left) -> ExitCode {
         );
     }
     if left.disowned > 0 {
-        eprintln!("onlyonce: {} claims were never confirmed by the store; nothing of them was sent", left.disowned);
+        eprintln!(
+            "onlyonce: {} claims were never confirmed by the store; nothing of them was sent",
+            left.disowned
+        );
     }
     eprintln!("onlyonce: stopped");
     ExitCode::SUCCESS

@@ -1,20 +1,22 @@
 //! Finds the route of a request, and answers what the gateway knows by itself.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
-use onlyonce::Once;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
 use onlyonce::store::BoxError;
+use onlyonce::{Once, Policy};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::forward::Forward;
 use super::principal::identify;
+use super::reconcile::Asker;
 use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
@@ -42,20 +44,30 @@ impl App {
     pub(super) fn new(config: &Config, once: &Once) -> Result<Self, BoxError> {
         let mut upstreams = HashMap::new();
         let routes = config.routes.iter().chain([&config.fallback]);
-        let routes: Result<_, BoxError> =
-            routes.map(|route| guard(route, config, once, &mut upstreams)).collect();
+        let routes: Result<_, BoxError> = routes
+            .map(|route| guard(route, config, once, &mut upstreams))
+            .collect();
         let description = well_known::description(config).into();
-        Ok(Self(Arc::new(Inner { routes: routes?, description })))
+        Ok(Self(Arc::new(Inner {
+            routes: routes?,
+            description,
+        })))
     }
 
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
-        if request.method() == Method::GET && request.uri().path().starts_with(problem::WELL_KNOWN) {
+    pub(super) async fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        if request.method() == Method::GET && request.uri().path().starts_with(problem::WELL_KNOWN)
+        {
             if let Some(response) = self.well_known(&request).await {
                 return Ok(response);
             }
         }
         let guard = self.0.route(request.method(), request.uri().path());
-        guard.service.clone().call(request).await
+        let answer = guard.service.clone().call(request).await;
+        // Only a guarded request fails, and the layer has an answer to that.
+        Ok(answer.unwrap_or_else(|_| problem::upstream_failed(&Policy::default())))
     }
 
     /// The description of the routes, or the state of one's own operation.
@@ -81,8 +93,13 @@ impl App {
 
 impl Inner {
     fn route(&self, method: &Method, path: &str) -> &Guard {
-        let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
-        found.or(self.routes.last()).expect("the last route matches everything")
+        let found = self
+            .routes
+            .iter()
+            .find(|guard| guard.matching.matches(method, path));
+        found
+            .or(self.routes.last())
+            .expect("the last route matches everything")
     }
 }
 
@@ -93,7 +110,9 @@ fn guard(
     upstreams: &mut HashMap<Uri, Arc<Upstream>>,
 ) -> Result<Guard, BoxError> {
     let uri = route.upstream.as_ref().or(config.upstream.as_ref());
-    let uri = uri.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri();
+    let uri = uri
+        .ok_or("no upstream: give one with --upstream, or set `upstream`")?
+        .uri();
     let upstream = match upstreams.get(uri) {
         Some(upstream) => upstream.clone(),
         None => Arc::new(Upstream::new(uri)?),
@@ -101,9 +120,24 @@ fn guard(
     upstreams.insert(uri.clone(), upstream.clone());
     let forward = Forward::new(upstream, route.policy.clone(), route.forward_key);
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
-    let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
+    let layer = once.layer(
+        move |head: &_| identify(&rule, anonymous, head),
+        route.policy.clone(),
+    );
+    let layer = match &route.reconcile {
+        Some(rule) => layer.with_reconciler(Asker::new(
+            route,
+            rule.clone(),
+            Arc::new(Upstream::new(uri)?),
+        )),
+        None => layer,
+    };
     let service = layer.layer(forward);
-    Ok(Guard { matching: route.matching.clone(), layer, service })
+    Ok(Guard {
+        matching: route.matching.clone(),
+        layer,
+        service,
+    })
 }
 
 /// The look-up of an HTTP/2 client has its host in the request's own address.
@@ -117,9 +151,13 @@ fn with_host(uri: Uri, request: &Uri) -> Uri {
 fn json(status: StatusCode, body: bytes::Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }
 
 /// What [`App::answer`] returns.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+pub(super) type Answering =
+    Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

@@ -40,7 +40,11 @@ struct Inner {
 
 impl Forward {
     pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
-        Self(Arc::new(Inner { upstream, policy, forward_key }))
+        Self(Arc::new(Inner {
+            upstream,
+            policy,
+            forward_key,
+        }))
     }
 }
 
@@ -65,7 +69,11 @@ impl Service<Request<Body>> for Forward {
 impl Inner {
     /// An error means sent and not answered; a proof that nothing was sent is a response that says so. The
     /// layer bounds the time.
-    async fn guarded(&self, mut request: Request<Body>, attempt: Attempt) -> Result<Response<Body>, BoxError> {
+    async fn guarded(
+        &self,
+        mut request: Request<Body>,
+        attempt: Attempt,
+    ) -> Result<Response<Body>, BoxError> {
         self.rewrite_key(request.headers_mut(), attempt);
         let request = for_upstream(request, None);
         match self.send(request).await {
@@ -81,7 +89,9 @@ impl Inner {
         let upgrade = Upgrade::asked(&mut request);
         let request = for_upstream(request, upgrade.as_ref());
         match timeout(self.policy.upstream_timeout, self.send(request)).await {
-            Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => switch(response, upgrade),
+            Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                switch(response, upgrade)
+            }
             Ok(Ok(response)) => for_client(response),
             Ok(Err(_)) => problem::upstream_failed(&self.policy),
             Err(_) => problem::upstream_timeout(&self.policy),
@@ -95,17 +105,24 @@ impl Inner {
 
     /// What the upstream sees of the key.
     fn rewrite_key(&self, headers: &mut HeaderMap, attempt: Attempt) {
-        let names = self.policy.key_from.iter().filter_map(|source| match source {
-            KeySource::Header(name) => Some(name),
-            _ => None,
-        });
+        let names = self
+            .policy
+            .key_from
+            .iter()
+            .filter_map(|source| match source {
+                KeySource::Header(name) => Some(name),
+                _ => None,
+            });
         for name in names {
             match self.forward_key {
                 ForwardKey::Verbatim => {}
                 ForwardKey::Strip => drop(headers.remove(name)),
                 ForwardKey::Derive => {
                     let derived = HeaderValue::try_from(attempt.derive("forward"));
-                    headers.insert(name, derived.expect("hexadecimal digits are a header value"));
+                    headers.insert(
+                        name,
+                        derived.expect("hexadecimal digits are a header value"),
+                    );
                 }
             }
         }
@@ -113,20 +130,29 @@ impl Inner {
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Body> {
     let (mut head, body) = request.into_parts();
-    let wants_trailers = head.headers.get(header::TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    let wants_trailers = head
+        .headers
+        .get(header::TE)
+        .is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
     headers::strip_hop_by_hop(&mut head.headers);
     // The body is read here, so the client was told to go on already.
     head.headers.remove(header::EXPECT);
     if wants_trailers {
-        head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        head.headers
+            .insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if !head.headers.contains_key(header::HOST)
-        && let Some(host) = head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
+        && let Some(host) = head
+            .uri
+            .authority()
+            .and_then(|host| HeaderValue::try_from(host.as_str()).ok())
     {
         head.headers.insert(header::HOST, host);
     }
@@ -134,8 +160,10 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
         headers::add_forwarded(&mut head, peer);
     }
     if let Some(upgrade) = upgrade {
-        head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        head.headers.insert(header::UPGRADE, upgrade.protocol.clone());
+        head.headers
+            .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        head.headers
+            .insert(header::UPGRADE, upgrade.protocol.clone());
     }
     Request::from_parts(head, body)
 }
@@ -160,7 +188,11 @@ impl Upgrade {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         let is_over = request.extensions().get::<Upgraded>().cloned();
-        Some(Self { protocol, client, is_over })
+        Some(Self {
+            protocol,
+            client,
+            is_over,
+        })
     }
 }
 
@@ -168,8 +200,17 @@ impl Upgrade {
 fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
-    let Some(Upgrade { protocol, client, is_over }) = upgrade else { return answer };
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    let Some(Upgrade {
+        protocol,
+        client,
+        is_over,
+    }) = upgrade
+    else {
+        return answer;
+    };
+    answer
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     answer.headers_mut().insert(header::UPGRADE, protocol);
     if let Some(is_over) = is_over {
         is_over.set();
@@ -177,7 +218,9 @@ fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Respons
     tokio::spawn(async move {
         if let (Ok(server), Ok(client)) = tokio::join!(server, client) {
             // How it ends is their affair.
-            let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+            let _ =
+                tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server))
+                    .await;
         }
     });
     answer

@@ -31,7 +31,11 @@ pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListe
 }
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // Another process may listen there with the same option: the lock of the store tells it from us.
     socket.set_reuse_port(true)?;
     socket.set_reuse_address(true)?;
@@ -75,7 +79,9 @@ fn connect(
     graceful: &GracefulShutdown,
 ) {
     // Over the bound the connection is closed at once.
-    let Ok(permit) = connections.clone().try_acquire_owned() else { return };
+    let Ok(permit) = connections.clone().try_acquire_owned() else {
+        return;
+    };
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
     let app = app.clone();

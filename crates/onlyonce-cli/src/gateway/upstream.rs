@@ -18,7 +18,6 @@ use tokio_rustls::TlsConnector;
 use super::tls;
 
 /// One service, and the connections of one thread to it.
-#[derive(Debug)]
 pub(super) struct Upstream {
     scheme: Scheme,
     host: String,
@@ -27,6 +26,14 @@ pub(super) struct Upstream {
     tls: Option<TlsConnector>,
     idle: Mutex<Vec<(http1::SendRequest<Body>, Instant)>>,
     shared: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream")
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +62,9 @@ impl Upstream {
             Some("https") => (Scheme::Https, 443),
             _ => return Err(format!("{uri} is not an http, h2c or https address").into()),
         };
-        let authority = uri.authority().ok_or_else(|| format!("{uri} names no host"))?;
+        let authority = uri
+            .authority()
+            .ok_or_else(|| format!("{uri} names no host"))?;
         Ok(Self {
             scheme,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
@@ -65,6 +74,11 @@ impl Upstream {
             idle: Mutex::default(),
             shared: tokio::sync::Mutex::new(None),
         })
+    }
+
+    /// Its host and port, as they were given.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
@@ -87,7 +101,9 @@ impl Upstream {
                 },
             }
         }
-        Err(SendError::NotSent("every connection closed before it took the request".into()))
+        Err(SendError::NotSent(
+            "every connection closed before it took the request".into(),
+        ))
     }
 
     async fn send_on_one(
@@ -148,7 +164,10 @@ impl Upstream {
         if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(Connection::Shared(sender.clone()));
         }
-        let connector = self.tls.as_ref().ok_or_else(|| not_sent("no TLS for this upstream"))?;
+        let connector = self
+            .tls
+            .as_ref()
+            .ok_or_else(|| not_sent("no TLS for this upstream"))?;
         let name = ServerName::try_from(self.host.clone()).map_err(not_sent)?;
         let stream = self.connect().await?;
         let handshake = timeout(CONNECT_WAIT, connector.connect(name, stream)).await;
@@ -164,7 +183,10 @@ impl Upstream {
 
     async fn connect(&self) -> Result<TcpStream, SendError> {
         let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = timeout(CONNECT_WAIT, connecting).await.map_err(not_sent)?.map_err(not_sent)?;
+        let stream = timeout(CONNECT_WAIT, connecting)
+            .await
+            .map_err(not_sent)?
+            .map_err(not_sent)?;
         stream.set_nodelay(true).map_err(not_sent)?;
         Ok(stream)
     }
@@ -188,7 +210,11 @@ impl Upstream {
     }
 
     fn absolute_form(&self, uri: &Uri) -> Uri {
-        let scheme = if self.scheme == Scheme::Https { "https" } else { "http" };
+        let scheme = if self.scheme == Scheme::Https {
+            "https"
+        } else {
+            "http"
+        };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let absolute = format!("{scheme}://{}{path}", self.authority).parse();
         absolute.unwrap_or_else(|_| origin_form(uri))
@@ -216,7 +242,10 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_header_list_size(HEADERS_BYTES_MAX);
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .max_header_list_size(HEADERS_BYTES_MAX);
     let shaken = timeout(CONNECT_WAIT, builder.handshake(TokioIo::new(stream))).await;
     let (sender, connection) = shaken.map_err(not_sent)?.map_err(not_sent)?;
     tokio::spawn(async move { drop(connection.await) });
@@ -226,7 +255,9 @@ where
 /// HTTP/2 says of some streams that they were not looked at: REFUSED_STREAM.
 fn judged(error: hyper::Error) -> SendError {
     use std::error::Error as _;
-    let reason = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    let reason = error
+        .source()
+        .and_then(|source| source.downcast_ref::<h2::Error>());
     match reason.and_then(h2::Error::reason) {
         Some(h2::Reason::REFUSED_STREAM) => SendError::NotSent(error.into()),
         _ => SendError::Sent(error.into()),

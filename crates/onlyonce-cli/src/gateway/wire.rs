@@ -34,7 +34,11 @@ impl Upgraded {
 
 impl<T> Watched<T> {
     pub(super) fn new(io: T, upgraded: Upgraded) -> Self {
-        Self { io, scanner: Scanner::default(), upgraded }
+        Self {
+            io,
+            scanner: Scanner::default(),
+            upgraded,
+        }
     }
 }
 
@@ -235,7 +239,9 @@ impl Head {
         if line[0] == b' ' || line[0] == b'\t' || line.iter().any(|byte| is_control(*byte)) {
             return false;
         }
-        let Some(colon) = memchr::memchr(b':', line) else { return false };
+        let Some(colon) = memchr::memchr(b':', line) else {
+            return false;
+        };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
             return self.content_length(value);
@@ -255,7 +261,9 @@ impl Head {
     fn content_length(&mut self, value: &[u8]) -> bool {
         self.content_lengths += 1;
         let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+        let length = std::str::from_utf8(value)
+            .ok()
+            .and_then(|value| value.parse().ok());
         self.length = length.unwrap_or(0);
         is_number && length.is_some() && self.content_lengths == 1
     }
@@ -284,7 +292,9 @@ fn names_the_key(connection: &[u8]) -> bool {
 fn after_chunk_size(line: &[u8]) -> Option<Place> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
     let is_hexadecimal = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?;
+    let text = std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| is_hexadecimal)?;
     match u64::from_str_radix(text, 16).ok()? {
         0 => Some(Place::Trailers { line: Vec::new() }),
         size => Some(Place::Chunk(size.checked_add(2)?)),
@@ -346,7 +356,10 @@ mod tests {
             let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n");
             let refused = doubt(stream.as_bytes());
             // A name with a space before its colon is left to hyper, which refuses it.
-            assert!(refused || head.starts_with("Transfer-Encoding :"), "{head:?}");
+            assert!(
+                refused || head.starts_with("Transfer-Encoding :"),
+                "{head:?}"
+            );
         }
     }
 
@@ -361,7 +374,9 @@ mod tests {
     #[test]
     fn a_head_without_end_is_refused() {
         let mut stream = b"GET / HTTP/1.1\r\n".to_vec();
-        stream.extend(b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(2_000));
+        stream.extend(
+            b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(2_000),
+        );
         assert!(doubt(&stream));
     }
 }

@@ -5,7 +5,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::{IDEMPOTENCY_ATTEMPT, IDEMPOTENCY_STORE, IDEMPOTENT_REPLAYED};
 
 /// The headers of an answer that a retry may see, copied out of the network's buffers.
-pub(super) fn kept(headers: &HeaderMap) -> HeaderMap {
+pub fn kept(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
     let mut kept = HeaderMap::new();
     for (name, value) in headers {

@@ -36,6 +36,7 @@ mod error;
 #[cfg(test)]
 mod faults;
 mod file;
+mod hash;
 mod index;
 mod job;
 mod meta;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, ErrorCode};
 
+use super::hash::Keyed;
 use super::job::{Answer, Job, Swapping};
 use super::meta::{Class, Meta};
 use super::rows::{self, Damage, Found};
@@ -28,7 +29,7 @@ pub(super) struct Batch<'a> {
     pub(super) meta: Meta,
     pub(super) meta_changed: bool,
     interned: &'a mut Interned,
-    pending: HashMap<OperationId, Pending>,
+    pending: HashMap<OperationId, Pending, Keyed>,
     begun: bool,
     hold_clock: Option<bool>,
 }
@@ -63,8 +64,8 @@ impl<'a> Batch<'a> {
             shared,
             meta,
             meta_changed: false,
+            pending: HashMap::with_hasher(interned.keyed),
             interned,
-            pending: HashMap::new(),
             begun: false,
             hold_clock: None,
         }
@@ -477,10 +478,10 @@ fn as_refusal(error: rusqlite::Error) -> StoreError {
 }
 
 /// The routes that have a row, those of the open batch included.
-#[derive(Default)]
 pub(super) struct Interned {
     pub(super) routes: rows::Routes,
     by_text: HashMap<Arc<str>, i64>,
+    keyed: Keyed,
 }
 
 impl Interned {
@@ -489,7 +490,11 @@ impl Interned {
             .iter()
             .map(|(route, row)| (route.clone(), row))
             .collect();
-        Self { routes, by_text }
+        Self {
+            routes,
+            by_text,
+            keyed: Keyed::new(),
+        }
     }
 
     fn get(&self, route: &str) -> Option<i64> {

@@ -311,7 +311,12 @@ impl Summary {
 pub(super) fn seal(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
     meta.write(&db)?;
     // Best effort: an outside reader may hold the log, and what is in it is durable anyway.
-    drop(db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE));
+    if db
+        .wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)
+        .is_ok()
+    {
+        connection::empty_log_at_close(&db, true)?;
+    }
     db.flush_prepared_statement_cache();
     db.close().map_err(|(_, error)| error)
 }

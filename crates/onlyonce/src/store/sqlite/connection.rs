@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::OpenError;
@@ -12,6 +13,7 @@ use super::schema;
 pub(super) fn writable(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
+    empty_log_at_close(&db, false).map_err(|error| OpenError::engine(path, error))?;
     demand(&db, path, "journal_mode", "wal", "wal")?;
     demand(&db, path, "synchronous", "FULL", "2")?;
     demand(&db, path, "wal_autocheckpoint", "0", "0")?;
@@ -23,8 +25,19 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     // Not SQLITE_OPEN_READ_ONLY: a reader of a WAL takes part in its shared memory.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
+    empty_log_at_close(&db, false).map_err(|error| OpenError::engine(path, error))?;
     demand(&db, path, "query_only", "1", "1")?;
     Ok(db)
+}
+
+/// Whether the last connection that closes writes the log back and removes it.
+///
+/// It must not after an error of the disk. A checkpoint that does not reach the end of the log is not
+/// synced, yet counts as written back; if the sync of a later one fails, its pages are lost, and a
+/// further one would skip them and remove the only copy. A log that is opened again is read from its start.
+pub(super) fn empty_log_at_close(db: &Connection, empties: bool) -> rusqlite::Result<()> {
+    let kept = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    db.set_db_config(kept, !empties).map(drop)
 }
 
 /// A new file with no records in it, complete before anyone sees it under its name.

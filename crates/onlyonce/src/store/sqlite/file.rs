@@ -87,6 +87,19 @@ impl Owned {
         sync_directory(&self.path).map_err(failed)
     }
 
+    /// Gives the log the blocks that it will need, in one piece: a log that grows commit by commit is
+    /// scattered over the disk, and every commit after that pays for it. A wish, not a need.
+    #[cfg(target_os = "linux")]
+    pub(super) fn reserve_log(&self, bytes: u64) {
+        if let Ok(log) = OpenOptions::new().write(true).open(self.wal()) {
+            let keep_size = rustix::fs::FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(log, keep_size, 0, bytes).unwrap_or_default();
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn reserve_log(&self, _: u64) {}
+
     /// Which files these are now.
     pub(super) fn identity(&self) -> io::Result<Identity> {
         Ok(Identity {
@@ -209,7 +222,7 @@ fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = fs::canonicalize(directory.unwrap_or(Path::new(".")));
+    let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new(".")));
     directory
         .map(|found| found.join(name))
         .map_err(|error| OpenError::io(path, error))

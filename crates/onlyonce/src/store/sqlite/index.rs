@@ -3,14 +3,13 @@
 //! Open addressing that grows by a quarter, in shards, so that no record costs more than 40 bytes
 //! and no growth stops the writer for long. Hashes are keyed: ids may be chosen by a client.
 
-use std::hash::{BuildHasher, RandomState};
-
+use super::hash::Keyed;
 use super::slot::Slot;
 use crate::scope::OperationId;
 
 pub(super) struct Index {
     shards: Vec<Shard>,
-    hasher: RandomState,
+    hasher: Keyed,
     count: usize,
 }
 
@@ -18,7 +17,7 @@ impl Index {
     pub(super) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: Keyed::new(),
             count: 0,
         }
     }
@@ -64,7 +63,7 @@ impl Index {
     }
 
     fn hash(&self, id: &OperationId) -> u64 {
-        self.hasher.hash_one(id.as_bytes())
+        self.hasher.hash(id.as_bytes())
     }
 }
 
@@ -93,7 +92,7 @@ impl Shard {
     }
 
     /// A place for one more. A fifth stays free, so every search ends soon.
-    fn make_room(&mut self, hasher: &RandomState) {
+    fn make_room(&mut self, hasher: &Keyed) {
         if (self.count + 1) * 5 <= self.entries.len() * 4 {
             return;
         }
@@ -101,7 +100,7 @@ impl Shard {
         let old = std::mem::replace(&mut self.entries, vec![Entry::FREE; length]);
         self.count = 0;
         for entry in old.into_iter().filter(|entry| !entry.is_free()) {
-            self.add(hasher.hash_one(entry.id), entry);
+            self.add(hasher.hash(&entry.id), entry);
         }
     }
 
@@ -115,10 +114,10 @@ impl Shard {
     }
 
     /// Closes the gap, so that whoever was pushed past it is still found.
-    fn remove_at(&mut self, mut gap: usize, hasher: &RandomState) {
+    fn remove_at(&mut self, mut gap: usize, hasher: &Keyed) {
         let mut at = self.after(gap);
         while !self.entries[at].is_free() {
-            let home = self.home(hasher.hash_one(self.entries[at].id));
+            let home = self.home(hasher.hash(&self.entries[at].id));
             if self.distance(home, at) >= self.distance(gap, at) {
                 self.entries[gap] = self.entries[at];
                 gap = at;

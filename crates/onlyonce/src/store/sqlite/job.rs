@@ -26,6 +26,10 @@ pub(super) struct Swapping {
 }
 
 /// What a job that is done in one batch is answered with, once that batch is committed.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are the large one, and a box would be an allocation for each"
+)]
 pub(super) enum Answer {
     Seen(Seen),
     Swap(Swap),

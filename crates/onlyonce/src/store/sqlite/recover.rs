@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::batch::Interned;
 use super::boot::{self, Opened};
-use super::checkpoint::Log;
+use super::checkpoint::{LOG_BYTES, Log};
 use super::connection;
 use super::error::OpenError;
 use super::file::{Identity, Owned};
@@ -62,6 +62,7 @@ pub(super) fn connect(
     let path = owned.path();
     let log = Log::watch(&mut db).map_err(|error| OpenError::engine(path, error))?;
     let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
+    owned.reserve_log(LOG_BYTES);
     let identity = owned
         .identity()
         .map_err(|error| OpenError::io(path, error))?;

@@ -84,6 +84,20 @@ async fn owners_of_this_process_keep_their_leases_through_a_reopening() {
     assert!(matches!(done, Swap::Done(_)));
 }
 
+// threat E4: what an earlier checkpoint wrote may be lost with a failed sync, and only the log has it.
+#[cfg(unix)]
+#[tokio::test]
+async fn the_log_outlives_a_reopening() {
+    use std::os::unix::fs::MetadataExt;
+    let lab = Lab::new().await;
+    let log = fs::File::open(lab.directory.path().join("store.db-wal")).unwrap();
+    lab.settled(1).await;
+    lab.store.shared.faults.fail_before(1);
+    assert!(is_unsure(&lab.store.claim(draft(2)).await));
+    claim_again(&lab, &draft(2)).await;
+    assert_eq!(log.metadata().unwrap().nlink(), 1);
+}
+
 // threat E6
 #[tokio::test]
 async fn a_file_deleted_under_an_open_store_takes_it_down() {

@@ -1,0 +1,6 @@
+//! What the benchmarks share: a load, the physical limit, and a summary.
+
+pub mod limit;
+pub mod load;
+pub mod operation;
+pub mod stats;

@@ -1,0 +1,5 @@
+//! The commands of `onlyonce`, one module each.
+
+pub mod config;
+pub mod exit;
+pub mod serve;

@@ -1,0 +1,75 @@
+//! `onlyonce config`: is a configuration good, and what does a whole one look like?
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::config::{Config, ConfigError};
+
+/// What to do about configurations.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say whether a configuration is good, or all that is wrong with it
+    Check {
+        /// The file to read
+        file: PathBuf,
+    },
+    /// Print a configuration that says every default
+    Default,
+}
+
+impl ConfigCommand {
+    /// Runs the command: data to stdout, all else to stderr.
+    pub fn run(&self) -> io::Result<ExitCode> {
+        match self {
+            Self::Check { file } => report(file, check(file)),
+            Self::Default => {
+                write!(io::stdout(), "{}", Config::default_text()).map(|()| ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Reads the file, and nothing else: no port is opened, no store is touched.
+pub fn check(file: &Path) -> Result<Config, ConfigError> {
+    Config::load(file)
+}
+
+fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitCode> {
+    let mut stderr = io::stderr();
+    match checked {
+        Ok(config) => {
+            config
+                .warnings
+                .iter()
+                .try_for_each(|note| writeln!(stderr, "{}", note.as_warning()))?;
+            writeln!(io::stdout(), "{}", verdict(file, config.routes.len()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            writeln!(stderr, "{}", told(&error))?;
+            Ok(ExitCode::from(USAGE))
+        }
+    }
+}
+
+fn verdict(file: &Path, routes: usize) -> String {
+    let file = file.display();
+    match routes {
+        1 => format!("{file} is good: 1 route"),
+        _ => format!("{file} is good: {routes} routes"),
+    }
+}
+
+/// The error and what led to it, in one line where it has only one.
+fn told(error: &ConfigError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// The exit code for what the caller wrote wrong.
+const USAGE: u8 = 2;

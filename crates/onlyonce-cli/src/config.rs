@@ -1,0 +1,179 @@
+//! The configuration of the gateway: one TOML file, read whole before a port is opened.
+//!
+//! 1. A name that is not known is refused, with the nearest one that is; so is what a later version will have.
+//! 2. Every problem is told with file, line and column, all of them at once.
+//! 3. Of a route's values the most particular stands: its own, its preset's, `[policy]`'s, the default.
+//! 4. The first route that matches a request wins; what none matches has `[policy]` itself.
+//!
+//! The file is walked by hand rather than by serde: serde stops at the first problem, and knows neither the place
+//! of a contradiction nor the name that was meant.
+//!
+//! ```
+//! use std::path::Path;
+//! use http::Method;
+//! use onlyonce_cli::config::Config;
+//!
+//! let file = Path::new("onlyonce.toml");
+//! let text = "[[route]]\nmatch = \"POST /charges\"\npreset = \"payments\"\n";
+//! let config = Config::parse(text, file)?;
+//! assert!(config.route(&Method::POST, "/charges").guards(&Method::POST));
+//!
+//! let error = Config::parse("[policy]\nttll = \"1h\"\n", file).unwrap_err();
+//! assert_eq!(error.to_string(), "onlyonce.toml:2:1: unknown name `ttll`; did you mean `ttl`?");
+//! # Ok::<(), onlyonce_cli::config::ConfigError>(())
+//! ```
+
+mod address;
+mod admin;
+mod error;
+mod field;
+mod flags;
+mod matching;
+mod names;
+mod odd;
+mod pattern;
+mod preset;
+mod principal;
+mod read;
+mod reconcile;
+mod route;
+mod rules;
+mod units;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use onlyonce::scope::Secret;
+
+pub use self::address::{StoreUrl, StoreUrlError, Upstream, UpstreamError};
+pub use self::admin::{Admin, AdminError, Hidden};
+pub use self::error::{ConfigError, Note};
+pub use self::flags::{Flags, FlagsError};
+pub use self::matching::{Match, MatchError, MethodError};
+pub use self::names::{ADMIN, Name, POLICY, RECONCILE, ROUTE, Section, TOP};
+pub use self::pattern::PatternError;
+pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
+pub use self::reconcile::{Ask, AskError, ReconcileRule};
+pub use self::route::{Anonymous, ForwardKey, Route};
+
+use self::error::notes;
+use self::rules::Rules;
+
+/// What a gateway is told.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where clients connect; 127.0.0.1:8080.
+    pub listen: SocketAddr,
+    /// The service behind the gateway, where a route has no other.
+    pub upstream: Option<Upstream>,
+    /// Where operations are remembered; the file `onlyonce.db`.
+    pub store: StoreUrl,
+    /// What keys the ids of operations.
+    pub secret: Option<Secret>,
+    /// How often what has expired is deleted; 15 minutes.
+    pub sweep: Duration,
+    /// How many records at a time; 5,000.
+    pub sweep_rows: usize,
+    /// The request bodies that are held at once; 256 MiB.
+    pub bodies_bytes_max: usize,
+    /// The operations that are under way at once; 10,000.
+    pub executing_max: usize,
+    /// The listener for operators, if there is one.
+    pub admin: Option<Admin>,
+    /// What holds for some requests only; the first that matches wins.
+    pub routes: Vec<Route>,
+    /// What holds for all others.
+    pub fallback: Route,
+    /// What is allowed, but probably not meant. Say it, and go on.
+    pub warnings: Vec<Note>,
+}
+
+impl Config {
+    /// Reads the file.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable {
+            file: file.to_owned(),
+            source,
+        };
+        let mut text = String::new();
+        let opened = File::open(file).map_err(unreadable)?;
+        let bytes = opened
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        match bytes as u64 > FILE_BYTES_MAX {
+            true => Err(ConfigError::TooLong {
+                file: file.to_owned(),
+                bytes_max: FILE_BYTES_MAX,
+            }),
+            false => Self::parse(&text, file),
+        }
+    }
+
+    /// Reads the text of a file, with the variables of this process's environment.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        Self::parse_with(text, file, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads the text of a file; `env` tells what a variable holds.
+    pub fn parse_with(
+        text: &str,
+        file: &Path,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        match read::read(text, env) {
+            Ok((config, odd)) => Ok(Self {
+                warnings: notes(odd, text, file),
+                ..config
+            }),
+            Err(wrong) => Err(ConfigError::Wrong(notes(wrong, text, file))),
+        }
+    }
+
+    /// A file that says every default, with a comment each. Reading it gives [`Config::default`].
+    pub fn default_text() -> &'static str {
+        include_str!("config/default.toml")
+    }
+
+    /// The route for such a request.
+    pub fn route(&self, method: &Method, path: &str) -> &Route {
+        let matching = |route: &&Route| route.matching.matches(method, path);
+        self.routes.iter().find(matching).unwrap_or(&self.fallback)
+    }
+
+    /// Where the requests of this route go, if that is said at all.
+    pub fn upstream_of<'a>(&'a self, route: &'a Route) -> Option<&'a Upstream> {
+        route.upstream.as_ref().or(self.upstream.as_ref())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: LISTEN,
+            upstream: None,
+            store: StoreUrl::Sqlite("onlyonce.db".into()),
+            secret: None,
+            sweep: Duration::from_secs(15 * 60),
+            sweep_rows: 5000,
+            bodies_bytes_max: 256 << 20,
+            executing_max: 10_000,
+            admin: None,
+            routes: Vec::new(),
+            fallback: Route::new(Match::EVERYTHING, Rules::default(), 0)
+                .expect("the defaults do not contradict each other"),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

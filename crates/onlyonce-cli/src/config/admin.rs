@@ -1,0 +1,98 @@
+//! The listener for operators.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use http::HeaderValue;
+
+use super::Config;
+use super::error::{Remark, Remarks};
+use super::field::Field;
+use super::names::ADMIN;
+
+/// The listener for operators.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What operators must present.
+    pub token: Option<Hidden>,
+}
+
+impl Admin {
+    /// One at this address, without a token.
+    pub fn at(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            token: None,
+        }
+    }
+
+    pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
+        let mut admin = Self::at(LISTEN);
+        field.each(&ADMIN, |field| {
+            match field.name.name {
+                "listen" => admin.listen = field.plainly_parsed()?,
+                _ => admin.token = Some(token(field)?),
+            }
+            Ok(())
+        })?;
+        Ok(admin)
+    }
+}
+
+impl Config {
+    /// Whether the listener for operators may be opened. Checked when a file is read and when flags are added.
+    pub(super) fn check_admin(&self) -> Result<(), AdminError> {
+        match &self.admin {
+            Some(admin) if admin.token.is_none() && !admin.listen.ip().is_loopback() => {
+                Err(AdminError::Open(admin.listen))
+            }
+            Some(admin) if admin.listen == self.listen && admin.listen.port() != 0 => {
+                Err(AdminError::SameAddress(admin.listen))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why the listener for operators is not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// Set `token` under `[admin]`, or listen on a loopback address.
+    #[error("operators at {0} could be anybody; set `token` under [admin], or listen on 127.0.0.1")]
+    Open(SocketAddr),
+    /// Give it another port.
+    #[error("clients and operators cannot both connect to {0}")]
+    SameAddress(SocketAddr),
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// The text itself. Compare it in constant time, and never log it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden(..)")
+    }
+}
+
+/// One that no header can carry could never be presented.
+fn token(field: Field<'_>) -> Result<Hidden, Remark> {
+    let token = field.confidential()?;
+    match HeaderValue::from_str(&token) {
+        Ok(_) if token.trim() == token => Ok(Hidden(token)),
+        _ => Err(field.wrong("it has characters that no header may have, or spaces around it")),
+    }
+}
+
+const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);

@@ -1,0 +1,102 @@
+//! What the command line says, over what the file says.
+
+use std::net::SocketAddr;
+
+use super::{Admin, AdminError, Config, StoreUrl, Upstream};
+
+/// What `serve` may be told on the command line instead of in a file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// The service behind the gateway, such as http://127.0.0.1:9000
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<Upstream>,
+    /// Where clients connect
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Where operators connect
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    /// Where operations are remembered: sqlite:FILE or memory:
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<StoreUrl>,
+}
+
+impl Config {
+    /// The configuration with these flags over it, ready to be served.
+    pub fn with_flags(mut self, flags: Flags) -> Result<Self, FlagsError> {
+        self.upstream = flags.upstream.or(self.upstream);
+        self.listen = flags.listen.unwrap_or(self.listen);
+        self.store = flags.store.unwrap_or(self.store);
+        if let Some(listen) = flags.admin {
+            let token = self.admin.and_then(|admin| admin.token);
+            self.admin = Some(Admin { listen, token });
+        }
+        self.check_admin()?;
+        match self.has_every_upstream() {
+            true => Ok(self),
+            false => Err(FlagsError::NoUpstream),
+        }
+    }
+
+    fn has_every_upstream(&self) -> bool {
+        let mut routes = self.routes.iter().chain([&self.fallback]);
+        routes.all(|route| self.upstream_of(route).is_some())
+    }
+}
+
+/// Why a configuration cannot be served. Change the flags or the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlagsError {
+    /// Say where requests go.
+    #[error("there is no upstream: pass --upstream URL, or set `upstream` in the configuration")]
+    NoUpstream,
+    /// Close the listener for operators, or give it a token.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags() -> Flags {
+        Flags {
+            upstream: Some("http://127.0.0.1:9000".parse().unwrap()),
+            ..Flags::default()
+        }
+    }
+
+    #[test]
+    fn flags_stand_over_the_file() {
+        let flags = Flags {
+            listen: Some("127.0.0.1:1".parse().unwrap()),
+            admin: Some("127.0.0.1:2".parse().unwrap()),
+            store: Some(StoreUrl::Memory),
+            ..flags()
+        };
+        let config = Config::default().with_flags(flags).unwrap();
+        assert_eq!(config.listen.port(), 1);
+        assert_eq!(config.admin.unwrap().listen.port(), 2);
+        assert_eq!(config.store, StoreUrl::Memory);
+        assert_eq!(
+            config.upstream.unwrap().to_string(),
+            "http://127.0.0.1:9000"
+        );
+    }
+
+    #[test]
+    fn a_gateway_without_an_upstream_is_not_started() {
+        let error = Config::default().with_flags(Flags::default()).unwrap_err();
+        assert_eq!(error, FlagsError::NoUpstream);
+    }
+
+    #[test]
+    fn a_flag_does_not_open_the_admin_listener_to_everybody() {
+        let admin = Some("0.0.0.0:8081".parse().unwrap());
+        let error = Config::default()
+            .with_flags(Flags { admin, ..flags() })
+            .unwrap_err();
+        assert!(matches!(error, FlagsError::Admin(AdminError::Open(_))));
+    }
+}

@@ -1,0 +1,108 @@
+//! Every name that a configuration may have: the one list that the reader, its suggestions and the docs share.
+
+mod list;
+
+pub use self::list::{ADMIN, POLICY, RECONCILE, ROUTE, TOP};
+
+use self::list::ALL;
+
+/// One name of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// As it is written in the file.
+    pub name: &'static str,
+    /// What it may be, as the end of a sentence: "`ttl` is …".
+    pub values: &'static str,
+    /// What it is where the file does not say, as TOML; empty where there is no such value.
+    pub default: &'static str,
+    /// What it decides.
+    pub meaning: &'static str,
+    is_later: bool,
+}
+
+impl Name {
+    const fn new(
+        name: &'static str,
+        values: &'static str,
+        default: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            values,
+            default,
+            meaning,
+            is_later: false,
+        }
+    }
+
+    /// A name that is kept free for what is not built yet.
+    const fn later(name: &'static str, meaning: &'static str) -> Self {
+        Self {
+            name,
+            values: "",
+            default: "",
+            meaning,
+            is_later: true,
+        }
+    }
+
+    /// Whether what it decides is not built yet: it is refused, by name.
+    pub fn is_later(&self) -> bool {
+        self.is_later
+    }
+}
+
+/// A table of the file, and the names that belong there.
+#[derive(Debug)]
+pub struct Section {
+    /// Where it is, as the end of a sentence: "it belongs …".
+    pub place: &'static str,
+    names: &'static [&'static [Name]],
+}
+
+impl Section {
+    /// The names that belong here.
+    pub fn names(&self) -> impl Iterator<Item = &'static Name> + use<> {
+        self.names.iter().copied().flatten()
+    }
+
+    /// The name that is written so.
+    pub fn find(&self, text: &str) -> Option<&'static Name> {
+        self.names().find(|name| name.name == text)
+    }
+
+    /// Why `text` is no name here: where else it belongs, or which name is near.
+    pub(super) fn unknown(&self, text: &str) -> String {
+        let others = ALL.iter().filter(|section| section.find(text).is_some());
+        let places: Vec<_> = others.map(|section| section.place).collect();
+        match nearest(text, self.names().map(|name| name.name)) {
+            _ if !places.is_empty() => {
+                format!("`{text}` does not belong here, but {}", places.join(" or "))
+            }
+            Some(near) => format!("unknown name `{text}`; did you mean `{near}`?"),
+            None => format!("unknown name `{text}`"),
+        }
+    }
+}
+
+/// The word that was probably meant: few letters away, or one has the other as a part (`timeout`, `max_wait`).
+pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let text = text.to_ascii_lowercase().replace('-', "_");
+    let typos_max = 1 + text.chars().count().min(LETTERS_MAX) / 4;
+    let typos = |word: &str| match is_part(&text, word) || is_part(word, &text) {
+        true => 1,
+        false => strsim::osa_distance(&text, word),
+    };
+    words
+        .map(|word| (typos(word), word))
+        .filter(|(typos, word)| *typos <= typos_max && *typos < word.len())
+        .min_by_key(|(typos, _)| *typos)
+        .map(|(_, word)| word)
+}
+
+fn is_part(part: &str, word: &str) -> bool {
+    word.split('_').any(|piece| piece == part)
+}
+
+const LETTERS_MAX: usize = 16;

@@ -1,0 +1,362 @@
+//! The names themselves, each with what it may be, its default and what it decides.
+
+use super::{Name, Section};
+
+/// The top of the file.
+pub const TOP: Section = Section {
+    place: "at the top of the file, before any [table]",
+    names: &[&[
+        Name::new(
+            "listen",
+            "an address and a port, such as \"127.0.0.1:8080\"",
+            "\"127.0.0.1:8080\"",
+            "where clients connect",
+        ),
+        Name::new(
+            "upstream",
+            "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+            "",
+            "the service behind the gateway; here, in `[policy]`, in a route or by `--upstream`",
+        ),
+        Name::new(
+            "store",
+            "\"sqlite:FILE\" or \"memory:\"",
+            "\"sqlite:onlyonce.db\"",
+            "where operations are remembered; `memory:` forgets them and needs `--ephemeral`",
+        ),
+        Name::later("filter", "a Redis in front of Postgres"),
+        Name::new(
+            "secret",
+            "a text, or \"env:NAME\" for what that variable holds",
+            "",
+            "keys the ids of operations, so that who reads the store cannot try out keys. A new secret makes every live key a fresh one",
+        ),
+        Name::new(
+            "sweep",
+            "a duration above zero, such as \"15m\"",
+            "\"15m\"",
+            "how often what has expired is deleted",
+        ),
+        Name::new(
+            "sweep_rows",
+            "a number from 1 to 10000000",
+            "5000",
+            "how many records are deleted at a time",
+        ),
+        Name::new(
+            "bodies_bytes_max",
+            "a size above zero, such as \"256MiB\"",
+            "\"256MiB\"",
+            "the request bodies that are held at once; more are answered 503",
+        ),
+        Name::new(
+            "executing_max",
+            "a number from 1 to 10000000",
+            "10000",
+            "the operations that are under way at once; more are answered 503",
+        ),
+        Name::new(
+            "admin",
+            "a table, [admin]",
+            "",
+            "the listener for operators; without the table there is none",
+        ),
+        Name::new(
+            "policy",
+            "a table, [policy]",
+            "",
+            "what holds for every request, unless its route says otherwise",
+        ),
+        Name::new(
+            "route",
+            "a list of tables, each begun by [[route]]",
+            "",
+            "what holds for some requests only; the first that matches wins",
+        ),
+        Name::later("seal", "encryption of what is stored"),
+        Name::later("tls", "certificates of the listener"),
+        Name::later("jwt", "the keys that bearer tokens are verified with"),
+        Name::later("webhook", "notices of unknown outcomes"),
+    ]],
+};
+
+/// `[admin]`.
+pub const ADMIN: Section = Section {
+    place: "under [admin]",
+    names: &[&[
+        Name::new(
+            "listen",
+            "an address and a port, such as \"127.0.0.1:8081\"",
+            "\"127.0.0.1:8081\"",
+            "where operators connect; beyond loopback only with a token",
+        ),
+        Name::new(
+            "token",
+            "a text, or \"env:NAME\" for what that variable holds",
+            "",
+            "what operators must present",
+        ),
+    ]],
+};
+
+/// `[policy]`.
+pub const POLICY: Section = Section {
+    place: "under [policy] or a [[route]]",
+    names: &[RULES],
+};
+
+/// `[[route]]`.
+pub const ROUTE: Section = Section {
+    place: "under a [[route]]",
+    names: &[MATCH, RULES],
+};
+
+/// `reconcile = { … }`.
+pub const RECONCILE: Section = Section {
+    place: "in a reconcile = { … }",
+    names: &[&[
+        Name::new(
+            "ask",
+            "\"GET /path\" with {key} in it, such as \"GET /charges?key={key}\"",
+            "",
+            "what the upstream is asked about an operation; needed",
+        ),
+        Name::new(
+            "found",
+            "a JSON pointer, such as \"/0/id\"",
+            "",
+            "where its answer has a value if the operation was executed; needed",
+        ),
+        Name::new(
+            "absent",
+            "\"hold\" or \"release\"",
+            "\"hold\"",
+            "what two answers of 404 mean: nothing, or that it was not executed",
+        ),
+        Name::new(
+            "quiet",
+            "a duration, such as \"10m\"",
+            "\"10m\"",
+            "how long after the last possible send they count; at least twice `upstream_timeout` and a `lease`",
+        ),
+        Name::new(
+            "auth",
+            "a text, or \"env:NAME\" for what that variable holds",
+            "",
+            "the `Authorization` to ask with in the background; without it the credentials of the client that retries are used",
+        ),
+    ]],
+};
+
+/// Every section that a name may have been meant for.
+pub(super) const ALL: [&Section; 5] = [&TOP, &ADMIN, &POLICY, &ROUTE_ONLY, &RECONCILE];
+
+/// `[[route]]` without what `[policy]` has as well.
+const ROUTE_ONLY: Section = Section {
+    place: ROUTE.place,
+    names: &[MATCH],
+};
+
+const MATCH: &[Name] = &[
+    Name::new(
+        "match",
+        "\"METHODS /path\", such as \"POST /v1/charges\" or \"* /v1/{*rest}\"",
+        "",
+        "which requests the route is for; needed",
+    ),
+    Name::new(
+        "preset",
+        "\"payments\", \"signup\", \"webhook\" or \"job\"",
+        "",
+        "values that suit a trade; see below",
+    ),
+];
+
+const RULES: &[Name] = &[
+    Name::new(
+        "methods",
+        "a list of methods, such as [\"POST\", \"PATCH\"]",
+        "[\"POST\", \"PATCH\"]",
+        "which methods are guarded, where `match` has `*` or no route matches. GET, HEAD, OPTIONS, TRACE and QUERY never are",
+    ),
+    Name::new(
+        "key",
+        "\"optional\" or \"required\"",
+        "\"optional\"",
+        "whether a request without a key is refused, or runs unguarded",
+    ),
+    Name::new(
+        "key_from",
+        "a list of header:NAME, json:/pointer, query:name, form:name or fingerprint",
+        "[\"header:Idempotency-Key\"]",
+        "where the key is found; sources that are present must agree",
+    ),
+    Name::new(
+        "key_syntax",
+        "\"lenient\" or \"strict\"",
+        "\"lenient\"",
+        "lenient: `\"abc\"` and `abc` are one key; strict: only the string of RFC 9651",
+    ),
+    Name::new(
+        "key_length",
+        "two numbers, the least and the most, such as [1, 255]",
+        "[1, 255]",
+        "how many characters a key has; at most 255",
+    ),
+    Name::new(
+        "key_format",
+        "\"any\" or \"uuid\"",
+        "\"any\"",
+        "what a key must look like",
+    ),
+    Name::new(
+        "scope",
+        "a list of \"principal\", \"host\", \"method\" or \"path\"",
+        "[\"principal\", \"host\", \"method\", \"path\"]",
+        "what makes two equal keys two operations",
+    ),
+    Name::new(
+        "principal",
+        "\"auto\", \"none\", header:NAME, cookie:NAME or a list of the latter two",
+        "\"auto\"",
+        "who asks: the `Authorization` credential if it is one that repeats, else `X-Api-Key`; or the first of a list that is present; or nobody in particular",
+    ),
+    Name::new(
+        "anonymous",
+        "\"allow\" or \"reject\"",
+        "\"allow\"",
+        "whether a keyed request of nobody is taken, or answered 401",
+    ),
+    Name::new(
+        "fingerprint",
+        "\"auto\", \"raw\" or \"none\"",
+        "\"auto\"",
+        "what of the body makes two requests the same: its meaning where that is known, its bytes, or nothing",
+    ),
+    Name::new(
+        "fingerprint_include",
+        "a list of JSON pointers, such as [\"/amount\"]",
+        "[]",
+        "only these values of a JSON body count, if there are any",
+    ),
+    Name::new(
+        "fingerprint_exclude",
+        "a list of JSON pointers, such as [\"/sent_at\"]",
+        "[]",
+        "these values of a JSON body do not count",
+    ),
+    Name::new(
+        "ttl",
+        "a duration, such as \"24h\"",
+        "\"24h\"",
+        "how long an answer is kept, from completion; it must outlast the clients' retries",
+    ),
+    Name::new(
+        "in_flight",
+        "\"reject\" or \"wait\"",
+        "\"reject\"",
+        "what a duplicate gets while the first still runs: 409 at once, or the first's answer if it comes in time",
+    ),
+    Name::new(
+        "wait",
+        "a duration, such as \"5s\"",
+        "\"5s\"",
+        "how long it waits",
+    ),
+    Name::new(
+        "mismatch",
+        "422 or 409",
+        "422",
+        "the status for a key that was used for another request",
+    ),
+    Name::new(
+        "not_executed",
+        "a list of statuses from 400 to 599, such as [401, 429]",
+        "[401, 403, 407, 408, 421, 425, 429]",
+        "the upstream's answers that say \"not executed\": they free the key",
+    ),
+    Name::new(
+        "recovery",
+        "\"hold\", \"redrive\", \"reconcile\", \"fail\" or \"release\"",
+        "\"hold\"",
+        "what is done about an unknown outcome: nothing; send it again when the client retries (only if the upstream dedups on the key); ask the upstream; make the failure final; run it again (**may execute twice**)",
+    ),
+    Name::new(
+        "redrive_for",
+        "a duration above zero, such as \"23h\"",
+        "\"23h\"",
+        "how long after the first send it is sent again; shorter than the upstream's own window",
+    ),
+    Name::new(
+        "reconcile",
+        "a table such as { ask = \"GET /charges?key={key}\", found = \"/0/id\" }",
+        "{}",
+        "how the upstream is asked; see below",
+    ),
+    Name::new(
+        "lease",
+        "a duration, such as \"30s\"",
+        "\"30s\"",
+        "how long the owner of an operation may be silent",
+    ),
+    Name::new(
+        "hold_max",
+        "a duration, such as \"30d\"",
+        "\"30d\"",
+        "after how long an unknown outcome is closed for good; not below `ttl`",
+    ),
+    Name::new(
+        "upstream",
+        "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+        "\"\"",
+        "the service for these requests, if it is another one",
+    ),
+    Name::new(
+        "upstream_timeout",
+        "a duration, such as \"30s\"",
+        "\"30s\"",
+        "how long the upstream may take; past it the outcome is unknown",
+    ),
+    Name::new(
+        "request_bytes_max",
+        "a size, such as \"1MiB\"",
+        "\"1MiB\"",
+        "the largest guarded request; a larger one is answered 413",
+    ),
+    Name::new(
+        "response_bytes_max",
+        "a size, such as \"1MiB\"",
+        "\"1MiB\"",
+        "the largest answer that is kept; a larger one is streamed, and its retries get 410",
+    ),
+    Name::new(
+        "forward_key",
+        "\"verbatim\", \"derive\" or \"strip\"",
+        "\"verbatim\"",
+        "the key that the upstream sees: as sent, a stable one that differs per principal, or none",
+    ),
+    Name::new(
+        "store_down",
+        "\"refuse\" or \"pass\"",
+        "\"refuse\"",
+        "what happens while the store is down: 503, or requests run unguarded and are counted",
+    ),
+    Name::new(
+        "errors",
+        "\"problem\" or \"stripe\"",
+        "\"problem\"",
+        "the shape of the gateway's own errors",
+    ),
+    Name::new(
+        "mode",
+        "\"enforce\" or \"observe\"",
+        "\"enforce\"",
+        "observe: change nothing, and count what would have happened",
+    ),
+    Name::new("keep", "\"all\"", "\"all\"", "what of an answer is kept"),
+    Name::later("redact", "values of an answer that are never stored"),
+    Name::later("authorize", "a question to ask before a replay"),
+    Name::later("deadline_from", "where a request's deadline is found"),
+    Name::later("velocity", "how often a caller may ask"),
+    Name::later("tokens", "keys that the gateway issues"),
+];

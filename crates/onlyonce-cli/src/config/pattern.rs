@@ -1,0 +1,221 @@
+//! Paths with places that are filled in: `/v1/charges/{id}`, `/files/{*rest}`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use onlyonce::scope::normal_path;
+
+/// A path whose segments are fixed, or stand for one (`{name}`) or for one or more (`{*rest}`, at the end).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PathPattern(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Fixed(String),
+    One(String),
+    Rest(String),
+}
+
+impl PathPattern {
+    /// Whether this path, which is normal already, is one of those.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let Some(mut left) = path.strip_prefix('/').map(Some) else {
+            return false;
+        };
+        for segment in &self.0 {
+            let Some(text) = left else { return false };
+            let (first, after) = match text.split_once('/') {
+                Some((first, after)) => (first, Some(after)),
+                None => (text, None),
+            };
+            match segment {
+                Segment::Rest(_) => return !text.is_empty(),
+                Segment::Fixed(fixed) if fixed == first => left = after,
+                Segment::One(_) if !first.is_empty() => left = after,
+                Segment::Fixed(_) | Segment::One(_) => return false,
+            }
+        }
+        left.is_none()
+    }
+
+    /// Whether every path that matches `other` matches this.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let (mut mine, mut others) = (self.0.iter(), other.0.iter());
+        loop {
+            match (mine.next(), others.next()) {
+                (None, None) => return true,
+                (Some(Segment::Rest(_)), Some(Segment::Fixed(fixed))) => {
+                    return !fixed.is_empty() || others.next().is_some();
+                }
+                (Some(Segment::Rest(_)), Some(_)) => return true,
+                (Some(Segment::Fixed(a)), Some(Segment::Fixed(b))) if a == b => {}
+                (Some(Segment::One(_)), Some(Segment::Fixed(fixed))) if !fixed.is_empty() => {}
+                (Some(Segment::One(_)), Some(Segment::One(_))) => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+impl FromStr for PathPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let segments = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
+        if let Some(character) = text.chars().find(|character| !is_of_path(*character)) {
+            return Err(PatternError::Character(character));
+        }
+        let segments: Vec<_> = segments.split('/').map(segment).collect::<Result<_, _>>()?;
+        match segments.split_last() {
+            Some((_, before)) if before.iter().any(|one| matches!(one, Segment::Rest(_))) => {
+                Err(PatternError::RestNotLast)
+            }
+            _ => Ok(Self(segments)),
+        }
+    }
+}
+
+fn is_of_path(character: char) -> bool {
+    character.is_ascii_graphic()
+        && !matches!(
+            character,
+            '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|'
+        )
+}
+
+fn segment(text: &str) -> Result<Segment, PatternError> {
+    let inner = text
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    match inner.map(|inner| (inner, inner.strip_prefix('*'))) {
+        None if text.contains(['{', '}']) => Err(PatternError::Braces(text.into())),
+        None => Ok(Segment::Fixed(normal_path(text).into_owned())),
+        Some((_, Some(rest))) if is_name(rest) => Ok(Segment::Rest(rest.into())),
+        Some((name, None)) if is_name(name) => Ok(Segment::One(name.into())),
+        Some(_) => Err(PatternError::Braces(text.into())),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| match segment {
+            Segment::Fixed(text) => write!(f, "/{text}"),
+            Segment::One(name) => write!(f, "/{{{name}}}"),
+            Segment::Rest(name) => write!(f, "/{{*{name}}}"),
+        })
+    }
+}
+
+/// Why a text is no path to match. Write it as the message says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// Begin with a slash.
+    #[error("a path begins with a slash")]
+    NoSlash,
+    /// Take it out, or percent-encode it.
+    #[error("a path to match has no {0:?}; a query is never matched")]
+    Character(char),
+    /// Give the braces a whole segment.
+    #[error(
+        "{0:?} is no segment: {{name}} stands for a whole one, {{*rest}} for one or more at the end"
+    )]
+    Braces(String),
+    /// Move it to the end.
+    #[error("{{*rest}} is the last segment of a path")]
+    RestNotLast,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pattern(text: &str) -> PathPattern {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn segments_match_as_they_say() {
+        let cases = [
+            ("/", "/", true),
+            ("/", "/a", false),
+            ("/a", "/a", true),
+            ("/a", "/a/", false),
+            ("/a/", "/a/", true),
+            ("/a/", "/a", false),
+            ("/a", "/A", false),
+            ("/a", "//a", false),
+            ("/{x}", "/a", true),
+            ("/{x}", "/", false),
+            ("/{x}", "/a/", false),
+            ("/{x}", "/a/b", false),
+            ("/a/{x}/c", "/a/b/c", true),
+            ("/a/{x}/c", "/a//c", false),
+            ("/{*r}", "/", false),
+            ("/{*r}", "/a", true),
+            ("/{*r}", "/a/b/", true),
+            ("/a/{*r}", "/a", false),
+            ("/a/{*r}", "/a/", false),
+            ("/a/{*r}", "/a/b/c", true),
+            ("/a", "*", false),
+            ("/a", "", false),
+        ];
+        for (text, path, expected) in cases {
+            assert_eq!(pattern(text).matches(path), expected, "{text} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        assert_eq!("a".parse::<PathPattern>(), Err(PatternError::NoSlash));
+        assert_eq!(
+            "/{*r}/a".parse::<PathPattern>(),
+            Err(PatternError::RestNotLast)
+        );
+        for text in [
+            "/{}",
+            "/{*}",
+            "/{a",
+            "/a}",
+            "/{a}.json",
+            "/{a-b}",
+            "/{{a}}",
+            "/{**a}",
+        ] {
+            let error = text.parse::<PathPattern>().unwrap_err();
+            assert!(matches!(error, PatternError::Braces(_)), "{text}: {error}");
+        }
+        for (text, character) in [("/a?b=c", '?'), ("/a b", ' '), ("/é", 'é'), ("/a#b", '#')] {
+            assert_eq!(
+                text.parse::<PathPattern>(),
+                Err(PatternError::Character(character))
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_covers_a_pattern_matches_its_paths(
+            wide in patterns(), narrow in patterns(), path in "(/[ab]?){1,4}"
+        ) {
+            let (wide, narrow) = (pattern(&wide), pattern(&narrow));
+            prop_assert!(wide.covers(&wide));
+            if wide.covers(&narrow) && narrow.matches(&path) {
+                prop_assert!(wide.matches(&path), "{} {} {}", wide, narrow, path);
+            }
+        }
+    }
+
+    fn patterns() -> impl Strategy<Value = String> {
+        "(/([ab]?|\\{x\\})){1,3}(/\\{\\*r\\})?"
+    }
+}

@@ -1,0 +1,76 @@
+//! Values that suit a trade, under one name.
+
+use onlyonce::Policy;
+
+use super::rules::Rules;
+
+/// The trades that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preset {
+    Payments,
+    Signup,
+    Webhook,
+    Job,
+}
+
+impl Preset {
+    pub(super) const ALL: [(&str, Self); 4] = [
+        ("payments", Self::Payments),
+        ("signup", Self::Signup),
+        ("webhook", Self::Webhook),
+        ("job", Self::Job),
+    ];
+
+    /// Takes the preset's values over, and notes that they were said at `at`.
+    pub(super) fn apply(self, rules: &mut Rules, at: usize) {
+        let preset = self.policy();
+        for name in self.names() {
+            rules.said.say(name, at);
+            match *name {
+                "key" => rules.policy.key = preset.key,
+                "key_length" => rules.policy.key_rules.length = preset.key_rules.length,
+                "hold_max" => rules.policy.hold_max = preset.hold_max,
+                _ => rules.policy.ttl = preset.ttl,
+            }
+        }
+    }
+
+    /// The library's preset of the same name.
+    fn policy(self) -> Policy {
+        match self {
+            Self::Payments => Policy::payments(),
+            Self::Signup => Policy::signup(),
+            Self::Webhook => Policy::webhook(),
+            Self::Job => Policy::job(),
+        }
+    }
+
+    /// What it decides; all else stays as `[policy]` has it.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Payments => &["ttl", "key", "key_length"],
+            Self::Signup | Self::Webhook => &["ttl"],
+            Self::Job => &["ttl", "hold_max"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R105: a preset that the library gives another value must not lose it here.
+    #[test]
+    fn a_preset_is_the_librarys() {
+        for (name, preset) in Preset::ALL {
+            let mut rules = Rules::default();
+            preset.apply(&mut rules, 0);
+            let expected = preset.policy().with_route("default");
+            assert_eq!(
+                format!("{:?}", rules.policy),
+                format!("{expected:?}"),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How the gateway tells who asks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+
+use super::error::Remark;
+use super::field::Field;
+
+/// How the gateway tells who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PrincipalRule {
+    /// The `Authorization` credential if it is one that repeats, else `X-Api-Key`, else nobody.
+    Auto,
+    /// The first of these that is present.
+    Sources(Vec<PrincipalSource>),
+    /// Nobody in particular: all callers share their keys.
+    None,
+}
+
+impl PrincipalRule {
+    pub(super) fn read(field: Field<'_>) -> Result<Self, Remark> {
+        if field.is_list() {
+            let sources: Vec<_> = field
+                .members()?
+                .into_iter()
+                .map(Field::parsed)
+                .collect::<Result<_, _>>()?;
+            return match sources.is_empty() {
+                true => Err(field.wrong("the list is empty; write \"none\" if nobody is meant")),
+                false => Ok(Self::Sources(sources)),
+            };
+        }
+        match field.text()? {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            _ => Ok(Self::Sources(vec![field.parsed()?])),
+        }
+    }
+}
+
+/// Where a caller's identity is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PrincipalSource {
+    /// A header field, `header:X-Account`.
+    Header(HeaderName),
+    /// A cookie, `cookie:session`.
+    Cookie(String),
+}
+
+impl FromStr for PrincipalSource {
+    type Err = PrincipalError;
+
+    fn from_str(text: &str) -> Result<Self, PrincipalError> {
+        match text.split_once(':') {
+            Some(("header", name)) => {
+                let header = name.parse().map_err(|_| PrincipalError::HeaderName)?;
+                Ok(Self::Header(header))
+            }
+            Some(("cookie", name)) if is_cookie_name(name) => Ok(Self::Cookie(name.into())),
+            Some(("cookie", _)) => Err(PrincipalError::CookieName),
+            Some(("jwt", _)) => Err(PrincipalError::NotBuilt),
+            _ => Err(PrincipalError::Place),
+        }
+    }
+}
+
+/// A cookie's name is a token (RFC 6265, section 4.1.1), and so is a header field's.
+fn is_cookie_name(name: &str) -> bool {
+    HeaderName::from_bytes(name.as_bytes()).is_ok()
+}
+
+impl fmt::Display for PrincipalSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+        }
+    }
+}
+
+/// Why a text does not say who asks. Write it as the message says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrincipalError {
+    /// Begin with one of the known places.
+    #[error("who asks is \"auto\", \"none\", header:NAME, cookie:NAME or a list of the latter two")]
+    Place,
+    /// Give a name that HTTP allows for a header field.
+    #[error("after `header:` comes the name of a header field")]
+    HeaderName,
+    /// Give a name that HTTP allows for a cookie.
+    #[error("after `cookie:` comes the name of a cookie")]
+    CookieName,
+    /// Use a header or a cookie until it is.
+    #[error("jwt: is not built yet; use header:NAME or cookie:NAME")]
+    NotBuilt,
+}

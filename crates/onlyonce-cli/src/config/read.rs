@@ -1,0 +1,188 @@
+//! From the text of a file to a [`Config`], or to everything that is wrong with it.
+
+use onlyonce::scope::Secret;
+use toml::de::DeTable;
+
+use super::Config;
+use super::admin::Admin;
+use super::error::{Remark, Remarks};
+use super::field::{Env, Field, each};
+use super::matching::Match;
+use super::names::{POLICY, ROUTE, TOP};
+use super::odd;
+use super::preset::Preset;
+use super::route::Route;
+use super::rules::Rules;
+
+/// Reads the whole text: the configuration, and what in it is allowed but probably not meant. `env` tells what
+/// variables hold.
+pub(super) fn read(text: &str, env: Env<'_>) -> Result<(Config, Remarks), Remarks> {
+    let table = DeTable::parse(text).map_err(|error| syntax(&error))?;
+    let mut wrong = Remarks::default();
+    let mut top = Top::default();
+    wrong.gather(each(table.get_ref(), &TOP, env, |field| top.set(field)));
+    wrong.gather(top.check_admin());
+    let policy = wrong.gather(top.policy()).unwrap_or_default();
+    let drafts = wrong.gather(top.drafts(&policy)).unwrap_or_default();
+    // What contradicts what is known only once everything is.
+    wrong.none()?;
+    top.finish(policy, drafts)
+}
+
+fn syntax(error: &toml::de::Error) -> Remark {
+    let at = error.span().map_or(0, |span| span.start);
+    match error.message() {
+        // "Key" means something else here.
+        "duplicate key" => Remark::new(at, "this name is given twice"),
+        message => Remark::new(at, message.replace('\n', ", ")),
+    }
+}
+
+/// The top of the file, with the tables that wait for each other.
+#[derive(Default)]
+struct Top<'a> {
+    config: Config,
+    odd: Remarks,
+    admin: Option<Field<'a>>,
+    policy: Option<Field<'a>>,
+    routes: Option<Field<'a>>,
+}
+
+impl<'a> Top<'a> {
+    fn set(&mut self, field: Field<'a>) -> Result<(), Remarks> {
+        let config = &mut self.config;
+        match field.name.name {
+            "listen" => config.listen = field.plainly_parsed()?,
+            "upstream" => config.upstream = Some(field.parsed()?),
+            "store" => config.store = field.parsed()?,
+            "secret" => self.set_secret(field)?,
+            "sweep" => config.sweep = field.duration_above_zero()?,
+            "sweep_rows" => config.sweep_rows = field.count()?,
+            "bodies_bytes_max" => config.bodies_bytes_max = field.bytes_above_zero()?,
+            "executing_max" => config.executing_max = field.count()?,
+            "admin" => {
+                config.admin = Some(Admin::read(field)?);
+                self.admin = Some(field);
+            }
+            "policy" => self.policy = Some(field),
+            _ => self.routes = Some(field),
+        }
+        Ok(())
+    }
+
+    fn set_secret(&mut self, field: Field<'_>) -> Result<(), Remark> {
+        let secret = field.confidential()?;
+        if secret.len() < SECRET_BYTES_GOOD {
+            self.odd.0.push(
+                field.wrong(
+                    "it is shorter than 16 bytes and can be guessed; 32 random ones are right",
+                ),
+            );
+        }
+        self.config.secret = Some(Secret::new(secret));
+        Ok(())
+    }
+
+    fn check_admin(&self) -> Result<(), Remark> {
+        let at = self.admin.map_or(0, |field| field.at);
+        let checked = self.config.check_admin();
+        checked.map_err(|error| Remark::new(at, error.to_string()))
+    }
+
+    fn policy(&self) -> Result<Rules, Remarks> {
+        let mut rules = Rules::default();
+        if let Some(field) = self.policy {
+            field.each(&POLICY, |field| rules.set(field))?;
+        }
+        Ok(rules)
+    }
+
+    fn drafts(&self, policy: &Rules) -> Result<Vec<Draft>, Remarks> {
+        let tables = self.routes.map(Field::members).transpose()?;
+        let mut wrong = Remarks::default();
+        let read = |table| wrong.gather(Draft::read(table, policy));
+        let drafts = tables.into_iter().flatten().filter_map(read).collect();
+        wrong.none()?;
+        Ok(drafts)
+    }
+
+    fn finish(mut self, policy: Rules, drafts: Vec<Draft>) -> Result<(Config, Remarks), Remarks> {
+        let mut wrong = Remarks::default();
+        odd::look(&drafts, &mut self.odd);
+        let at = self.policy.map_or(0, |field| field.at);
+        let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
+        let routes = drafts
+            .into_iter()
+            .filter_map(|draft| wrong.gather(draft.route()))
+            .collect();
+        wrong.none()?;
+        self.config.routes = routes;
+        self.config.fallback = fallback.unwrap_or(self.config.fallback);
+        Ok((self.config, self.odd))
+    }
+}
+
+/// A route that contradicts nothing yet.
+pub(super) struct Draft {
+    pub(super) matching: Match,
+    pub(super) rules: Rules,
+    /// Where its table begins.
+    pub(super) at: usize,
+}
+
+impl Draft {
+    fn read(table: Field<'_>, policy: &Rules) -> Result<Self, Remarks> {
+        table.table()?;
+        let (mut wrong, mut fields) = (Remarks::default(), Vec::new());
+        wrong.gather(table.each(&ROUTE, |field| {
+            fields.push(field);
+            Ok(())
+        }));
+        let mut rules = policy.inherited();
+        let matching = wrong.gather(matching(table, &fields));
+        // The preset first, so that the route's own values stand over it.
+        fields.sort_by_key(|field| field.name.name != "preset");
+        for field in fields {
+            wrong.gather(set(&mut rules, field, matching.as_ref()));
+        }
+        match matching {
+            Some(matching) if wrong.0.is_empty() => Ok(Self {
+                matching,
+                rules,
+                at: table.at,
+            }),
+            _ => Err(wrong),
+        }
+    }
+
+    fn route(self) -> Result<Route, Remark> {
+        Route::new(self.matching, self.rules, self.at)
+    }
+}
+
+fn matching(table: Field<'_>, fields: &[Field<'_>]) -> Result<Match, Remark> {
+    match fields.iter().find(|field| field.name.name == "match") {
+        Some(field) => field.parsed(),
+        None => Err(Remark::new(
+            table.at,
+            "a [[route]] needs `match`, such as match = \"POST /v1/charges\"",
+        )),
+    }
+}
+
+fn set(rules: &mut Rules, field: Field<'_>, matching: Option<&Match>) -> Result<(), Remarks> {
+    let does_name_methods = matching.is_some_and(|matching| matching.methods().is_some());
+    match field.name.name {
+        "match" => Ok(()),
+        "preset" => {
+            field.one_of(&Preset::ALL)?.apply(rules, field.named_at);
+            Ok(())
+        }
+        "methods" if does_name_methods => Err(field
+            .wrong("`match` names the methods already; remove one, or let `match` begin with *")
+            .into()),
+        _ => rules.set(field),
+    }
+}
+
+const SECRET_BYTES_GOOD: usize = 16;

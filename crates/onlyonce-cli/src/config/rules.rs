@@ -1,0 +1,254 @@
+//! What `[policy]`, a preset and a route say, each over the one before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use onlyonce::Policy;
+use onlyonce::fingerprint::FingerprintMode;
+use onlyonce::key::{KeyFormat, KeySyntax};
+use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, StoreDown};
+use onlyonce::scope::ScopePart;
+
+use super::address::Upstream;
+use super::error::{Remark, Remarks};
+use super::field::Field;
+use super::matching::guarded_method;
+use super::principal::PrincipalRule;
+use super::reconcile::ReconcileRule;
+use super::route::{Anonymous, ForwardKey};
+
+/// The rules of a route while they are gathered.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) policy: Policy,
+    pub(super) does_wait: bool,
+    pub(super) wait: Duration,
+    pub(super) remedy: Remedy,
+    pub(super) redrive_for: Duration,
+    pub(super) reconcile: Option<ReconcileRule>,
+    pub(super) principal: PrincipalRule,
+    pub(super) anonymous: Anonymous,
+    pub(super) forward_key: ForwardKey,
+    pub(super) upstream: Option<Upstream>,
+    pub(super) said: Said,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            does_wait: false,
+            wait: Duration::from_secs(5),
+            remedy: Remedy::Hold,
+            redrive_for: Duration::from_secs(23 * 60 * 60),
+            reconcile: None,
+            principal: PrincipalRule::Auto,
+            anonymous: Anonymous::Allow,
+            forward_key: ForwardKey::Verbatim,
+            upstream: None,
+            said: Said::default(),
+        }
+    }
+}
+
+/// What is done about an unknown outcome, before its details are known to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    Hold,
+    Redrive,
+    Reconcile,
+    Fail,
+    Release,
+}
+
+/// Where each name was said: in this table, and before it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    here: BTreeMap<&'static str, usize>,
+    before: BTreeMap<&'static str, usize>,
+}
+
+impl Said {
+    /// Where this table says it.
+    pub(super) fn here(&self, name: &str) -> Option<usize> {
+        self.here.get(name).copied()
+    }
+
+    /// Where the first of these that anybody said was said last.
+    pub(super) fn anywhere(&self, names: &[&str]) -> Option<usize> {
+        let find =
+            |places: &BTreeMap<_, _>| names.iter().find_map(|name| places.get(name).copied());
+        find(&self.here).or_else(|| find(&self.before))
+    }
+
+    pub(super) fn say(&mut self, name: &'static str, at: usize) {
+        self.here.insert(name, at);
+    }
+
+    fn inherited(mut self) -> Self {
+        self.before.append(&mut self.here);
+        self
+    }
+}
+
+impl Rules {
+    /// These rules, as what a route begins with.
+    pub(super) fn inherited(&self) -> Self {
+        let rules = self.clone();
+        Self {
+            said: rules.said.inherited(),
+            ..rules
+        }
+    }
+
+    /// Takes one value over.
+    pub(super) fn set(&mut self, field: Field<'_>) -> Result<(), Remarks> {
+        self.said.say(field.name.name, field.named_at);
+        let name = field.name.name;
+        match name {
+            "wait" => self.wait = field.duration_above_zero()?,
+            "in_flight" => self.does_wait = field.one_of(&[("reject", false), ("wait", true)])?,
+            "recovery" => self.remedy = field.one_of(&REMEDIES)?,
+            "redrive_for" => self.redrive_for = field.duration_above_zero()?,
+            "reconcile" => self.reconcile = ReconcileRule::read(field)?,
+            "principal" => self.principal = PrincipalRule::read(field)?,
+            "anonymous" => self.anonymous = field.one_of(&ANONYMOUS)?,
+            "forward_key" => self.forward_key = field.one_of(&FORWARD_KEY)?,
+            "upstream" => self.upstream = upstream(field)?,
+            "keep" => keep(field)?,
+            _ if name.starts_with("key") => set_key(&mut self.policy, field)?,
+            _ => set_policy(&mut self.policy, field)?,
+        }
+        Ok(())
+    }
+}
+
+fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
+    match field.name.name {
+        "key" => policy.key = field.one_of(&KEY)?,
+        "key_from" => policy.key_from = all(field, Field::parsed)?,
+        "key_syntax" => policy.key_rules.syntax = field.one_of(&KEY_SYNTAX)?,
+        "key_length" => policy.key_rules.length = key_length(field)?,
+        "key_format" => policy.key_rules.format = field.one_of(&KEY_FORMAT)?,
+        _ => return Err(field.refused()),
+    }
+    Ok(())
+}
+
+fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
+    match field.name.name {
+        "methods" => policy.methods = all(field, method)?,
+        "scope" => policy.scope = all(field, |part| part.one_of(&SCOPE))?,
+        "fingerprint" => policy.fingerprint.mode = field.one_of(&FINGERPRINT)?,
+        "fingerprint_include" => policy.fingerprint.include = all(field, Field::parsed)?,
+        "fingerprint_exclude" => policy.fingerprint.exclude = all(field, Field::parsed)?,
+        "ttl" => policy.ttl = field.duration()?,
+        "mismatch" => policy.mismatch = mismatch(field)?,
+        "not_executed" => policy.not_executed = all(field, status)?,
+        "lease" => policy.lease = field.duration()?,
+        "hold_max" => policy.hold_max = field.duration()?,
+        "upstream_timeout" => policy.upstream_timeout = field.duration()?,
+        "request_bytes_max" => policy.request_bytes_max = field.bytes()?,
+        "response_bytes_max" => policy.response_bytes_max = field.bytes()?,
+        "store_down" => policy.store_down = field.one_of(&STORE_DOWN)?,
+        "errors" => policy.errors = field.one_of(&ERRORS)?,
+        "mode" => policy.mode = field.one_of(&MODE)?,
+        _ => return Err(field.refused()),
+    }
+    Ok(())
+}
+
+/// Every member of a list, or the first that is wrong.
+fn all<'a, T>(
+    field: Field<'a>,
+    read: impl Fn(Field<'a>) -> Result<T, Remark>,
+) -> Result<Vec<T>, Remark> {
+    field.members()?.into_iter().map(read).collect()
+}
+
+fn method(field: Field<'_>) -> Result<http::Method, Remark> {
+    guarded_method(field.text()?).map_err(|error| field.because(&error))
+}
+
+fn key_length(field: Field<'_>) -> Result<(usize, usize), Remark> {
+    match all(field, Field::number)?.as_slice() {
+        [_, most] if *most > KEY_LENGTH_MAX => Err(field.wrong("a key has at most 255 characters")),
+        [least, most] => Ok((*least, *most)),
+        _ => Err(field.refused()),
+    }
+}
+
+const KEY_LENGTH_MAX: usize = 255;
+
+fn mismatch(field: Field<'_>) -> Result<Mismatch, Remark> {
+    match field.number()? {
+        422 => Ok(Mismatch::Unprocessable),
+        409 => Ok(Mismatch::Conflict),
+        _ => Err(field.refused()),
+    }
+}
+
+/// A success or a redirect that freed its key would be executed again.
+fn status(field: Field<'_>) -> Result<StatusCode, Remark> {
+    let number = u16::try_from(field.number()?).ok();
+    let status = number.and_then(|number| StatusCode::from_u16(number).ok());
+    status
+        .filter(|status| status.is_client_error() || status.is_server_error())
+        .ok_or_else(|| field.refused())
+}
+
+fn upstream(field: Field<'_>) -> Result<Option<Upstream>, Remark> {
+    match field.text()? {
+        "" => Ok(None),
+        _ => field.parsed().map(Some),
+    }
+}
+
+fn keep(field: Field<'_>) -> Result<(), Remark> {
+    match field.text()? {
+        text @ ("status" | "location") => Err(field.wrong(&format!(
+            "{text:?} is not built yet; write \"all\" or remove it"
+        ))),
+        _ => field.one_of(&[("all", ())]),
+    }
+}
+
+const REMEDIES: [(&str, Remedy); 5] = [
+    ("hold", Remedy::Hold),
+    ("redrive", Remedy::Redrive),
+    ("reconcile", Remedy::Reconcile),
+    ("fail", Remedy::Fail),
+    ("release", Remedy::Release),
+];
+const ANONYMOUS: [(&str, Anonymous); 2] =
+    [("allow", Anonymous::Allow), ("reject", Anonymous::Reject)];
+const FORWARD_KEY: [(&str, ForwardKey); 3] = [
+    ("verbatim", ForwardKey::Verbatim),
+    ("derive", ForwardKey::Derive),
+    ("strip", ForwardKey::Strip),
+];
+const KEY: [(&str, KeyNeed); 2] = [
+    ("optional", KeyNeed::Optional),
+    ("required", KeyNeed::Required),
+];
+const KEY_SYNTAX: [(&str, KeySyntax); 2] = [
+    ("lenient", KeySyntax::Lenient),
+    ("strict", KeySyntax::Strict),
+];
+const KEY_FORMAT: [(&str, KeyFormat); 2] = [("any", KeyFormat::Any), ("uuid", KeyFormat::Uuid)];
+const SCOPE: [(&str, ScopePart); 4] = [
+    ("principal", ScopePart::Principal),
+    ("host", ScopePart::Host),
+    ("method", ScopePart::Method),
+    ("path", ScopePart::Path),
+];
+const FINGERPRINT: [(&str, FingerprintMode); 3] = [
+    ("auto", FingerprintMode::Auto),
+    ("raw", FingerprintMode::Raw),
+    ("none", FingerprintMode::None),
+];
+const STORE_DOWN: [(&str, StoreDown); 2] =
+    [("refuse", StoreDown::Refuse), ("pass", StoreDown::Pass)];
+const ERRORS: [(&str, Errors); 2] = [("problem", Errors::Problem), ("stripe", Errors::Stripe)];
+const MODE: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];

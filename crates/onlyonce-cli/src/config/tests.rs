@@ -1,0 +1,27 @@
+//! What a whole file means, and what is said about a bad one.
+
+mod accepted;
+mod documented;
+mod refused;
+
+use std::path::Path;
+
+use super::*;
+
+/// What the text means where two variables are set.
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    let env = |name: &str| match name {
+        "SECRET" => Some("0123456789abcdef0123456789abcdef".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    };
+    Config::parse_with(text, Path::new("onlyonce.toml"), &env)
+}
+
+fn good(text: &str) -> Config {
+    parse(text).unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+fn is_default(config: &Config) -> bool {
+    format!("{config:?}") == format!("{:?}", Config::default())
+}

@@ -1,0 +1,308 @@
+//! What good files mean.
+
+use onlyonce::key::KeySource;
+use onlyonce::policy::{Absent, InFlight, KeyNeed, Mode, Recovery};
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn an_empty_file_is_the_default() {
+    assert!(is_default(&good("")));
+}
+
+#[test]
+fn the_default_text_is_the_default() {
+    assert!(is_default(&good(Config::default_text())));
+}
+
+// Delete the first `# ` of what is commented out, and it is good as well.
+#[test]
+fn the_examples_in_the_default_text_are_good() {
+    let uncommented = |line: &str| match line.strip_prefix("# ") {
+        Some(rest) if rest.starts_with('[') || rest.contains(" = ") => {
+            rest.replace("env:ONLYONCE_", "env:")
+        }
+        _ => line.to_owned(),
+    };
+    let lines: Vec<_> = Config::default_text().lines().map(uncommented).collect();
+    let config = good(&lines.join("\n").replace("env:ADMIN_TOKEN", "env:SECRET"));
+    assert!(config.upstream.is_some() && config.secret.is_some() && config.admin.is_some());
+    assert_eq!(config.routes.len(), 1);
+}
+
+#[test]
+fn the_top_of_the_file_is_taken_over() {
+    let config = good(
+        r#"
+        listen = "[::1]:1"
+        upstream = "h2c://127.0.0.1:2"
+        store = "memory:"
+        secret = "env:SECRET"
+        sweep = "1m"
+        sweep_rows = 7
+        bodies_bytes_max = "1KiB"
+        executing_max = 1_000
+        [admin]
+        token = "env:SECRET"
+        listen = "0.0.0.0:3"
+        "#,
+    );
+    assert_eq!(config.listen.to_string(), "[::1]:1");
+    assert_eq!(config.upstream.as_ref().unwrap().scheme(), "h2c");
+    assert_eq!(config.store, StoreUrl::Memory);
+    assert!(config.secret.is_some());
+    assert_eq!(
+        (config.sweep, config.sweep_rows),
+        (Duration::from_secs(60), 7)
+    );
+    assert_eq!(
+        (config.bodies_bytes_max, config.executing_max),
+        (1024, 1000)
+    );
+    let admin = config.admin.unwrap();
+    assert_eq!(
+        admin.token.unwrap().reveal(),
+        "0123456789abcdef0123456789abcdef"
+    );
+}
+
+#[test]
+fn a_value_stands_over_the_preset_and_the_preset_over_the_policy() {
+    let config = good(
+        r#"
+        [[route]]
+        match = "POST /plain"
+        [[route]]
+        match = "POST /preset"
+        preset = "payments"
+        [[route]]
+        match = "POST /own"
+        ttl = "3h"
+        preset = "payments"
+        [policy]
+        ttl = "2h"
+        lease = "7s"
+        "#,
+    );
+    let of = |path| &config.route(&Method::POST, path).policy;
+    let hours = |path| of(path).ttl.as_secs() / 3600;
+    assert_eq!(
+        ["/plain", "/preset", "/own", "/other"].map(hours),
+        [2, 24, 3, 2]
+    );
+    assert_eq!(of("/plain").key, KeyNeed::Optional);
+    assert_eq!(of("/preset").key, KeyNeed::Required);
+    assert_eq!(of("/own").key_rules.length, (16, 255));
+    assert_eq!(of("/preset").lease, Duration::from_secs(7));
+}
+
+// R20, R21
+#[test]
+fn a_route_guards_what_its_match_names_and_a_star_what_the_policy_says() {
+    let config = good(
+        r#"
+        [policy]
+        methods = ["POST", "PUT"]
+        [[route]]
+        match = "DELETE /a"
+        [[route]]
+        match = "* /a"
+        "#,
+    );
+    let guards = |method, path| config.route(&method, path).guards(&method);
+    assert!(
+        guards(Method::DELETE, "/a") && guards(Method::POST, "/a") && guards(Method::PUT, "/b")
+    );
+    assert!(
+        !guards(Method::PATCH, "/a") && !guards(Method::DELETE, "/b") && !guards(Method::GET, "/a")
+    );
+}
+
+#[test]
+fn the_first_route_that_matches_wins() {
+    let config = good(
+        r#"
+        [[route]]
+        match = "POST /v1/charges"
+        [[route]]
+        match = "POST /v1/{*rest}"
+        "#,
+    );
+    let name = |path| config.route(&Method::POST, path).policy.route.to_string();
+    assert_eq!(name("/v1/charges"), "POST /v1/charges");
+    assert_eq!(name("/v1/ch%61rges"), "POST /v1/charges");
+    assert_eq!(name("/v1/charges/"), "POST /v1/{*rest}");
+    assert_eq!(name("/v2"), "default");
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
+fn a_route_says_what_only_the_gateway_needs() {
+    let config = good(
+        r#"
+        upstream = "http://main"
+        [[route]]
+        match = "POST /a"
+        principal = ["header:X-Account", "cookie:sid"]
+        anonymous = "reject"
+        forward_key = "derive"
+        upstream = "http://other"
+        key_from = ["header:X-Key", "json:/id", "fingerprint"]
+        in_flight = "wait"
+        wait = "2s"
+        mode = "observe"
+        "#,
+    );
+    let route = &config.routes[0];
+    let sources = vec![
+        PrincipalSource::Header(http::HeaderName::from_static("x-account")),
+        PrincipalSource::Cookie("sid".into()),
+    ];
+    assert_eq!(route.principal, PrincipalRule::Sources(sources));
+    assert_eq!(
+        (route.anonymous, route.forward_key),
+        (Anonymous::Reject, ForwardKey::Derive)
+    );
+    assert_eq!(config.upstream_of(route).unwrap().authority(), "other");
+    assert_eq!(
+        config.upstream_of(&config.fallback).unwrap().authority(),
+        "main"
+    );
+    assert_eq!(route.policy.key_from.last(), Some(&KeySource::Fingerprint));
+    assert_eq!(
+        route.policy.in_flight,
+        InFlight::Wait(Duration::from_secs(2))
+    );
+    assert_eq!(route.policy.mode, Mode::Observe);
+}
+
+#[test]
+fn each_recovery_has_its_details() {
+    let config = good(
+        r#"
+        [policy]
+        recovery = "redrive"
+        [[route]]
+        match = "POST /a"
+        recovery = "reconcile"
+        reconcile = { ask = "GET /a?k={key}", found = "/0/id", absent = "release", quiet = "90s", auth = "env:SECRET" }
+        [[route]]
+        match = "POST /b"
+        recovery = "fail"
+        "#,
+    );
+    let (quiet, day) = (Duration::from_secs(90), Duration::from_secs(23 * 3600));
+    assert_eq!(
+        config.fallback.policy.recovery,
+        Recovery::Redrive { within: day }
+    );
+    let absent = Absent::Release;
+    assert_eq!(
+        config.routes[0].policy.recovery,
+        Recovery::Reconcile { absent, quiet }
+    );
+    let rule = config.routes[0].reconcile.as_ref().unwrap();
+    assert_eq!(rule.found.to_string(), "/0/id");
+    assert_eq!(
+        rule.auth.as_ref().unwrap(),
+        "0123456789abcdef0123456789abcdef"
+    );
+    assert_eq!(config.routes[1].policy.recovery, Recovery::Fail);
+    assert!(config.routes[1].reconcile.is_none());
+}
+
+#[test]
+fn nothing_confidential_is_shown() {
+    let text = r#"
+        secret = "env:SECRET"
+        admin = { token = "env:SECRET" }
+        [policy]
+        recovery = "reconcile"
+        reconcile = { ask = "GET /a?k={key}", found = "/0/id", auth = "env:SECRET" }
+        "#;
+    assert!(!format!("{:?}", good(text)).contains("0123456789abcdef"));
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    let cases = [
+        (
+            "secret = \"short\"",
+            "1:10: warning: `secret`: it is shorter than 16 bytes",
+        ),
+        (
+            "[[route]]\nmatch = \"* /{*r}\"\n[[route]]\nmatch = \"POST /a\"",
+            "3:1: warning: this route is never reached: \"* /{*r}\" above",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\n[[route]]\nmatch = \"PUT /a\"\n[[route]]\nmatch = \"POST,PUT /a\"",
+            "5:1: warning: this route is never reached",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nwait = \"1s\"",
+            "3:1: warning: `wait` has no effect unless `in_flight` is \"wait\"",
+        ),
+        (
+            "[[route]]\nmatch = \"POST /a\"\nforward_key = \"strip\"\nrecovery = \"reconcile\"\n\
+             reconcile = { ask = \"GET /{key}\", found = \"/id\" }",
+            "3:1: warning: `forward_key` \"strip\" hides the key",
+        ),
+    ];
+    for (text, warning) in cases {
+        let warnings = good(text).warnings;
+        let line = warnings[0].as_warning();
+        assert!(
+            line.starts_with(&format!("onlyonce.toml:{warning}")),
+            "{line}"
+        );
+        assert_eq!(warnings.len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn routes_that_are_reached_are_no_warning() {
+    let text = "[[route]]\nmatch = \"POST /{*r}\"\n[[route]]\nmatch = \"* /a\"\n[[route]]\nmatch = \"POST,PUT /b\"";
+    assert!(good(text).warnings.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_is_read_without_a_panic(text in any::<String>()) {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn arbitrary_values_under_known_names_are_read_without_a_panic(
+        table in prop::sample::select(vec!["", "[policy]", "[admin]", "[[route]]\nmatch = \"POST /a\""]),
+        name in prop::sample::select(names()),
+        value in values(),
+    ) {
+        let _ = parse(&format!("{table}\n{name} = {value}")).map_err(|error| error.to_string());
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    let sections = [TOP, ADMIN, ROUTE, RECONCILE];
+    sections
+        .iter()
+        .flat_map(|section| section.names().map(|name| name.name))
+        .collect()
+}
+
+fn values() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        any::<String>().prop_map(|text| format!("{text:?}")),
+        "\"[a-zA-Z0-9:/{}*., ]{0,12}\"",
+        "[-+]?[0-9]{1,25}",
+        "(true|0x[0-9a-f]{1,20}|1979-05-27|nan|\\{\\})",
+    ];
+    let list = prop::collection::vec(word, 1..4);
+    list.prop_flat_map(|words| {
+        prop_oneof![
+            Just(words[0].clone()),
+            Just(format!("[{}]", words.join(","))),
+            Just(format!("{{ ask = {} }}", words[0])),
+        ]
+    })
+}

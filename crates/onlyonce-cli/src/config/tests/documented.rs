@@ -1,0 +1,188 @@
+//! The docs say what the code does: the lists of names are written from it, the examples are read by it.
+//!
+//! `UPDATE_DOCS=1 cargo test -p onlyonce-cli --lib documented` writes the lists anew.
+
+use std::fmt::Write as _;
+
+use super::preset::Preset;
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+
+const SECTIONS: [(&str, &Section); 5] = [
+    ("top", &TOP),
+    ("admin", &ADMIN),
+    ("policy", &POLICY),
+    ("route", &ROUTE),
+    ("reconcile", &RECONCILE),
+];
+
+#[test]
+fn the_page_has_the_names_of_the_code() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let written = SECTIONS
+        .iter()
+        .fold(page.clone(), |page, (title, section)| {
+            with_table(&page, title, section)
+        });
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, &written).unwrap();
+    } else {
+        assert!(
+            page == written,
+            "docs/configuration.md is stale; see the top of this file"
+        );
+    }
+}
+
+fn with_table(page: &str, title: &str, section: &Section) -> String {
+    let begin = format!("<!-- names: {title} -->\n");
+    let (before, rest) = page
+        .split_once(&begin)
+        .expect("the page has a place for each list");
+    let (_, after) = rest
+        .split_once("<!-- end -->")
+        .expect("each place has an end");
+    format!(
+        "{before}{begin}{}<!-- end -->{after}",
+        table(title, section)
+    )
+}
+
+fn table(title: &str, section: &Section) -> String {
+    let mut text = "| name | is | default | decides |\n|---|---|---|---|\n".to_owned();
+    let is_own = |name: &&Name| title != "route" || POLICY.find(name.name).is_none();
+    for name in section.names().filter(is_own) {
+        let default = match name.default {
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let values = match name.is_later() {
+            true => "*not built yet; refused*",
+            false => name.values,
+        };
+        writeln!(
+            text,
+            "| `{}` | {values} | {default} | {} |",
+            name.name, name.meaning
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_examples_of_the_page_are_good() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let examples: Vec<_> = page
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert!(!examples.is_empty());
+    for example in examples {
+        assert_eq!(good(&example.replace("env:ONLYONCE_", "env:")).warnings, []);
+    }
+}
+
+#[test]
+fn the_messages_of_the_page_are_those_of_the_code() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let text = "\n".repeat(11)
+        + "[[route]]\nmatch = \"POST /v1/charges\"\nttll = \"48h\"\nkey = \"requierd\"\n";
+    let messages = parse(&text).unwrap_err().to_string();
+    assert!(page.contains(&messages), "{messages}");
+}
+
+#[test]
+fn the_presets_of_the_page_are_those_of_the_code() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (_, table) = page.split_once("| preset | sets |").unwrap();
+    for (preset, _) in Preset::ALL {
+        let row = table
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{preset}` |")))
+            .unwrap();
+        let sets: Vec<_> = row.split('`').skip(3).step_by(2).collect();
+        let policy = |rules: &str| {
+            let config = good(&format!("[[route]]\nmatch = \"POST /\"\n{rules}"));
+            format!("{:?}", config.routes[0].policy)
+        };
+        assert_eq!(
+            policy(&sets.join("\n")),
+            policy(&format!("preset = {preset:?}"))
+        );
+    }
+}
+
+#[test]
+fn every_default_is_the_default() {
+    for (table, section) in [("", &TOP), ("[policy]", &POLICY)] {
+        for name in section.names().filter(|name| !name.default.is_empty()) {
+            let config = good(&format!("{table}\n{} = {}", name.name, name.default));
+            assert!(is_default(&config), "{}", name.name);
+        }
+    }
+    let admin = good("[admin]\nlisten = \"127.0.0.1:8081\"");
+    assert_eq!(format!("{admin:?}"), format!("{:?}", good("[admin]")));
+    let asks = "ask = \"GET /{key}\", found = \"\"";
+    let policy = |more: &str| {
+        let text = format!("[policy]\nrecovery = \"reconcile\"\nreconcile = {{ {asks} {more} }}");
+        format!("{:?}", good(&text))
+    };
+    assert_eq!(policy(""), policy(", absent = \"hold\", quiet = \"10m\""));
+}
+
+#[test]
+fn the_default_text_says_every_name() {
+    for section in [&TOP, &ADMIN, &ROUTE] {
+        for name in section.names().filter(|name| !name.is_later()) {
+            let (said, name) = (Config::default_text(), name.name);
+            let line = |line: &str| {
+                let line = line.trim_start_matches("# ");
+                [
+                    format!("{name} = "),
+                    format!("[{name}]"),
+                    format!("[[{name}]]"),
+                ]
+                .iter()
+                .any(|start| line.starts_with(start))
+            };
+            assert!(said.lines().any(line), "{name}");
+        }
+    }
+}
+
+// What a name may be, and what the reader takes for it, are two lists of words: they must be the same.
+#[test]
+fn every_word_that_is_offered_is_taken() {
+    let rules = POLICY.names().map(|name| ("[policy]", name));
+    let route = ROUTE
+        .find("preset")
+        .map(|name| ("[[route]]\nmatch = \"POST /\"", name));
+    let mut words = 0;
+    for (table, name) in rules.chain(route).filter(|(_, name)| !name.is_later()) {
+        for word in words_of(name.values) {
+            let (name, details) = (
+                name.name,
+                "reconcile = { ask = \"GET /{key}\", found = \"\" }",
+            );
+            let text = match (name, word) {
+                ("scope", _) => format!("{table}\n{name} = [\"{word}\"]"),
+                (_, "reconcile") => format!("{table}\n{name} = \"{word}\"\n{details}"),
+                _ => format!("{table}\n{name} = \"{word}\""),
+            };
+            good(&text);
+            words += 1;
+        }
+    }
+    assert!(words > 30, "the words are found at all");
+}
+
+/// The quoted words of a sentence that gives no example.
+fn words_of(values: &'static str) -> Vec<&'static str> {
+    match values.contains("such as") {
+        true => Vec::new(),
+        false => values.split('"').skip(1).step_by(2).collect(),
+    }
+}

@@ -1,0 +1,311 @@
+//! What is said about bad files.
+
+use super::*;
+
+fn complaint(text: &str) -> String {
+    let error = parse(text).expect_err(text).to_string();
+    error.replace("onlyonce.toml:", "")
+}
+
+#[test]
+fn an_unknown_name_is_told_with_its_place_and_the_nearest() {
+    let cases = [
+        (
+            "lisen = \"x\"",
+            "1:1: unknown name `lisen`; did you mean `listen`?",
+        ),
+        (
+            "[policy]\n  ttll = \"1h\"",
+            "2:3: unknown name `ttll`; did you mean `ttl`?",
+        ),
+        (
+            "[policy]\ntimeout = \"1h\"",
+            "2:1: unknown name `timeout`; did you mean `upstream_timeout`?",
+        ),
+        (
+            "[policy]\nmax_wait = \"1h\"",
+            "2:1: unknown name `max_wait`; did you mean `wait`?",
+        ),
+        (
+            "[[routes]]",
+            "1:3: unknown name `routes`; did you mean `route`?",
+        ),
+        (
+            "[admin]\ntokem = \"x\"",
+            "2:1: unknown name `tokem`; did you mean `token`?",
+        ),
+        ("flux_capacitor = 1", "1:1: unknown name `flux_capacitor`"),
+        (
+            "[policy]\nreconcile = { aks = 1 }",
+            "2:15: unknown name `aks`; did you mean `ask`?",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), expected);
+    }
+}
+
+#[test]
+fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
+    let cases = [
+        (
+            "ttl = \"1h\"",
+            "1:1: `ttl` does not belong here, but under [policy] or a [[route]]",
+        ),
+        (
+            "[policy]\nmatch = \"POST /\"",
+            "2:1: `match` does not belong here, but under a [[route]]",
+        ),
+        (
+            "[admin]\nsecret = \"x\"",
+            "2:1: `secret` does not belong here, but at the top of the file, before any [table]",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), expected);
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_by_name() {
+    for name in ["tokens", "velocity", "authorize", "redact", "deadline_from"] {
+        let expected = format!("2:1: `{name}` is not built yet; remove it");
+        assert_eq!(complaint(&format!("[policy]\n{name} = []")), expected);
+    }
+    for name in ["seal", "tls", "jwt", "webhook"] {
+        let expected = format!("1:2: `{name}` is not built yet; remove it");
+        assert_eq!(complaint(&format!("[{name}]")), expected);
+    }
+    let others = [
+        (
+            "filter = \"redis://x\"",
+            "`filter` is not built yet; remove it",
+        ),
+        (
+            "store = \"postgres://me:pw@db\"",
+            "`store`: postgres:// is not built yet; use sqlite:FILE",
+        ),
+        (
+            "store = \"redis://db\"",
+            "`store`: redis:// is not built yet; use sqlite:FILE",
+        ),
+        (
+            "policy.principal = \"jwt:sub\"",
+            "`principal`: jwt: is not built yet; use header:NAME or cookie:NAME",
+        ),
+        (
+            "policy.keep = \"status\"",
+            "`keep`: \"status\" is not built yet; write \"all\" or remove it",
+        ),
+        (
+            "policy.keep = \"location\"",
+            "`keep`: \"location\" is not built yet; write \"all\" or remove it",
+        ),
+    ];
+    for (text, expected) in others {
+        assert!(complaint(text).ends_with(expected), "{}", complaint(text));
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_file() {
+    let text = "sweep = 5\n[policy]\nttl = \"1y\"\nkey = \"no\"\n[[route]]\nttl = true\n";
+    let lines = complaint(text);
+    let places: Vec<_> = lines
+        .lines()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(places, ["1:9:", "3:7:", "4:7:", "5:1:", "6:7:"]);
+}
+
+#[test]
+fn values_are_told_what_they_may_be() {
+    let cases = [
+        (
+            "listen = \"localhost:80\"",
+            "`listen` is an address and a port, such as \"127.0.0.1:8080\"",
+        ),
+        (
+            "sweep = \"0s\"",
+            "`sweep` is a duration above zero, such as \"15m\"",
+        ),
+        (
+            "sweep_rows = 0",
+            "`sweep_rows` is a number from 1 to 10000000",
+        ),
+        (
+            "executing_max = -1",
+            "`executing_max` is a number from 1 to 10000000",
+        ),
+        (
+            "bodies_bytes_max = \"0B\"",
+            "`bodies_bytes_max` is a size above zero, such as \"256MiB\"",
+        ),
+        (
+            "secret = 5",
+            "`secret` is a text, or \"env:NAME\" for what that variable holds; this is a number",
+        ),
+        (
+            "[route]",
+            "`route` is a list of tables, each begun by [[route]]; this is a table",
+        ),
+        (
+            "route = [5]",
+            "`route` is a list of tables, each begun by [[route]]; this is a number",
+        ),
+    ];
+    for (text, expected) in cases {
+        let complaint = complaint(text);
+        assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
+    }
+}
+
+#[test]
+fn rules_are_told_what_they_may_be() {
+    let cases = [
+        (
+            "policy.key = \"requierd\"",
+            "`key` is \"optional\" or \"required\", not \"requierd\"; did you mean \"required\"?",
+        ),
+        (
+            "policy.ttl = \"1 day\"",
+            "`ttl`: a duration is a whole number and one of ms, s, m, h, d, such as \"90s\"",
+        ),
+        (
+            "policy.lease = 30",
+            "`lease` is a duration, such as \"30s\"; this is a number",
+        ),
+        (
+            "policy.request_bytes_max = \"1MB\"",
+            "`request_bytes_max`: a size is a whole number and one of B, KiB, MiB, GiB, such as \"512KiB\"",
+        ),
+        ("policy.mismatch = 400", "`mismatch` is 422 or 409"),
+        (
+            "policy.not_executed = [429, 200]",
+            "`not_executed` is a list of statuses from 400 to 599, such as [401, 429]",
+        ),
+        (
+            "policy.key_length = [1, 256]",
+            "`key_length`: a key has at most 255 characters",
+        ),
+        (
+            "policy.key_from = [\"json:id\"]",
+            "`key_from`: the key source has an invalid pointer: a JSON pointer begins with a slash",
+        ),
+        (
+            "policy.principal = []",
+            "`principal`: the list is empty; write \"none\" if nobody is meant",
+        ),
+        ("a.b = 1\na = 2", "this name is given twice"),
+    ];
+    for (text, expected) in cases {
+        let complaint = complaint(text);
+        assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_missing_or_empty_is_named() {
+    for text in ["secret = \"env:NOPE\"", "admin = { token = \"env:NOPE\" }"] {
+        assert!(complaint(text).ends_with("the environment has no variable \"NOPE\""));
+    }
+    assert!(
+        complaint("secret = \"env:EMPTY\"")
+            .ends_with("`secret`: it is empty; leave it out, or give it a value")
+    );
+}
+
+#[test]
+fn the_admin_listener_is_not_opened_to_everybody() {
+    let expected = "1:1: operators at 0.0.0.0:1 could be anybody; set `token` under [admin], or listen on 127.0.0.1";
+    assert_eq!(complaint("[admin]\nlisten = \"0.0.0.0:1\""), expected);
+    assert!(
+        complaint("admin.listen = \"127.0.0.1:8080\"")
+            .contains("clients and operators cannot both")
+    );
+    assert!(parse("[admin]\nlisten = \"0.0.0.0:1\"\ntoken = \"env:SECRET\"").is_ok());
+}
+
+// threat B14
+#[test]
+fn a_policy_that_contradicts_itself_is_refused() {
+    let cases = [
+        ("lease = \"0s\"", "lease must not be zero"),
+        (
+            "upstream_timeout = \"0ms\"",
+            "upstream_timeout must not be zero",
+        ),
+        ("ttl = \"0d\"", "ttl must not be zero"),
+        ("hold_max = \"23h\"", "hold_max is shorter than ttl"),
+        ("key_length = [9, 8]", "key_length [9, 8] admits no key"),
+        ("key_length = [0, 8]", "key_length [0, 8] admits no key"),
+        ("key_from = []", "key_from names no place to find the key"),
+        (
+            "redrive_for = \"0s\"",
+            "`redrive_for` is a duration above zero, such as \"23h\"",
+        ),
+        (
+            "recovery = \"reconcile\"",
+            "`recovery` \"reconcile\" needs reconcile = ",
+        ),
+        (
+            "forward_key = \"strip\"\nrecovery = \"redrive\"",
+            "`forward_key` \"strip\" with `recovery` \"redrive\"",
+        ),
+        (
+            "key_from = [\"fingerprint\"]\nfingerprint = \"none\"",
+            "`key_from` has the fingerprint as a key",
+        ),
+        (
+            "anonymous = \"reject\"\nprincipal = \"none\"",
+            "`principal` \"none\" makes everybody nobody",
+        ),
+        (
+            "reconcile = { ask = \"GET /{key}\", found = \"\", quiet = \"89s\" }\nrecovery = \"reconcile\"",
+            "quiet is shorter than twice upstream_timeout and a lease; make it 90s or more",
+        ),
+    ];
+    for (rules, expected) in cases {
+        for table in ["[policy]", "[[route]]\nmatch = \"POST /a\""] {
+            let complaint = complaint(&format!("{table}\n{rules}"));
+            let (place, message) = complaint.split_once(": ").unwrap();
+            assert!(message.starts_with(expected), "{rules}: {complaint}");
+            assert_eq!(
+                place.split(':').next(),
+                Some(if table == "[policy]" { "2" } else { "3" })
+            );
+        }
+    }
+}
+
+#[test]
+fn a_contradiction_is_told_where_the_route_makes_it() {
+    let text = "[policy]\nhold_max = \"2d\"\n[[route]]\nmatch = \"POST /a\"\npreset = \"webhook\"";
+    assert_eq!(complaint(text), "5:1: hold_max is shorter than ttl");
+    let text = "[policy]\nlease = \"0s\"\n[[route]]\nmatch = \"POST /a\"";
+    assert_eq!(complaint(text), "2:1: lease must not be zero");
+}
+
+#[test]
+fn a_route_has_a_match_that_agrees_with_its_methods() {
+    assert!(complaint("[[route]]\nttl = \"1h\"").starts_with("1:1: a [[route]] needs `match`"));
+    let text = "[[route]]\nmatch = \"POST /a\"\nmethods = [\"PUT\"]";
+    assert!(complaint(text).starts_with("3:11: `methods`: `match` names the methods already"));
+    assert!(parse(&text.replace("POST", "*")).is_ok());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = Config::load(Path::new("/does/not/exist.toml")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "/does/not/exist.toml: the file cannot be read"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.toml");
+    std::fs::write(&file, vec![b'#'; 1 + FILE_BYTES_MAX as usize]).unwrap();
+    assert!(matches!(
+        Config::load(&file),
+        Err(ConfigError::TooLong { .. })
+    ));
+}

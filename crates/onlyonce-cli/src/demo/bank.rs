@@ -1,0 +1,158 @@
+//! A sample payments service with a real little ledger. It knows nothing of keys.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use onlyonce::store::BoxError;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub(super) struct Bank {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    ledger: Arc<Mutex<Connection>>,
+}
+
+/// A line of the ledger.
+#[derive(Clone, Debug)]
+pub(super) struct Charge {
+    number: i64,
+    /// Who was charged.
+    pub(super) customer: String,
+    amount: i64,
+}
+
+impl Charge {
+    pub(super) fn id(&self) -> String {
+        format!("ch_{}", self.number)
+    }
+
+    fn json(&self) -> Value {
+        json!({ "id": self.id(), "customer": self.customer, "amount": self.amount })
+    }
+}
+
+impl Bank {
+    /// Opens the ledger and serves.
+    pub(super) async fn open(path: &Path) -> Result<Self, BoxError> {
+        let ledger = Connection::open(path)?;
+        ledger.execute_batch(
+            "CREATE TABLE charge (number INTEGER PRIMARY KEY, customer TEXT NOT NULL, amount INTEGER NOT NULL)",
+        )?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let bank = Self {
+            address: listener.local_addr()?,
+            ledger: Arc::new(Mutex::new(ledger)),
+        };
+        tokio::spawn(bank.clone().serve(listener));
+        Ok(bank)
+    }
+
+    /// Every charge that was ever made.
+    pub(super) fn charges(&self) -> Result<Vec<Charge>, BoxError> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charges =
+            ledger.prepare("SELECT number, customer, amount FROM charge ORDER BY number")?;
+        let charges = charges.query_map([], |row| {
+            Ok(Charge {
+                number: row.get(0)?,
+                customer: row.get(1)?,
+                amount: row.get(2)?,
+            })
+        })?;
+        Ok(charges.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether `customer` was charged so often.
+    pub(super) fn has_charged(&self, customer: &str, times: usize) -> bool {
+        let charges = self.charges().unwrap_or_default();
+        charges
+            .iter()
+            .filter(|charge| charge.customer == customer)
+            .count()
+            >= times
+    }
+
+    async fn serve(self, listener: TcpListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let bank = self.clone();
+            let service = service_fn(move |request| {
+                let bank = bank.clone();
+                async move { Ok::<_, Infallible>(bank.answer(request).await) }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let answer = match (request.method(), request.uri().path()) {
+            (&Method::POST, "/charges") => self.charge(request.into_body()).await,
+            (&Method::GET, "/charges") => self.charges().map(|charges| {
+                (
+                    StatusCode::OK,
+                    charges.iter().map(Charge::json).collect::<Value>(),
+                )
+            }),
+            _ => Ok((
+                StatusCode::NOT_FOUND,
+                json!({ "error": "there is POST and GET /charges" }),
+            )),
+        };
+        let (status, body) = answer.unwrap_or_else(|error| {
+            (
+                StatusCode::BAD_REQUEST,
+                json!({ "error": error.to_string() }),
+            )
+        });
+        let mut response = Response::new(Full::from(format!("{body}\n")));
+        *response.status_mut() = status;
+        response.headers_mut().insert(
+            "content-type",
+            http::HeaderValue::from_static("application/json"),
+        );
+        response
+    }
+
+    /// Charges at once, and then takes its time to answer, as banks do.
+    async fn charge(&self, body: Incoming) -> Result<(StatusCode, Value), BoxError> {
+        let body = Limited::new(body, BODY_BYTES_MAX)
+            .collect()
+            .await?
+            .to_bytes();
+        let asked: Value = serde_json::from_slice(&body)?;
+        let customer = asked["customer"].as_str().ok_or("`customer` is missing")?;
+        let amount = asked["amount"].as_i64().ok_or("`amount` is missing")?;
+        let charge = self.write(customer, amount)?;
+        sleep(ANSWER_PAUSE).await;
+        Ok((StatusCode::CREATED, charge.json()))
+    }
+
+    fn write(&self, customer: &str, amount: i64) -> Result<Charge, BoxError> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.execute(
+            "INSERT INTO charge (customer, amount) VALUES (?1, ?2)",
+            (customer, amount),
+        )?;
+        Ok(Charge {
+            number: ledger.last_insert_rowid(),
+            customer: customer.to_owned(),
+            amount,
+        })
+    }
+}
+
+const BODY_BYTES_MAX: usize = 16 * 1024;
+const ANSWER_PAUSE: Duration = Duration::from_millis(300);

@@ -1,0 +1,139 @@
+//! Asks the upstream what became of an operation.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderName};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use onlyonce::http::{Body, kept_headers};
+use onlyonce::record::{Kept, Response};
+use onlyonce::store::BoxError;
+use onlyonce::{Finding, Question, Reconciler};
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::upstream::Upstream;
+use crate::config::{PrincipalRule, PrincipalSource, ReconcileRule, Route};
+
+/// The rule of one route, and the service that it asks.
+#[derive(Debug)]
+pub(super) struct Asker {
+    rule: ReconcileRule,
+    credentials: Vec<HeaderName>,
+    upstream: Arc<Upstream>,
+    body_bytes_max: usize,
+    /// Where it asks: the engine's own thread has no sockets.
+    runtime: Handle,
+}
+
+impl Asker {
+    pub(super) fn new(route: &Route, rule: ReconcileRule, upstream: Arc<Upstream>) -> Self {
+        Self {
+            rule,
+            credentials: credentials(&route.principal),
+            upstream,
+            body_bytes_max: route.policy.response_bytes_max,
+            runtime: Handle::current(),
+        }
+    }
+
+    fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
+        let target = self.rule.ask.target(question.key);
+        let mut request = Request::builder()
+            .method(self.rule.ask.method())
+            .uri(target)
+            .body(Body::default())?;
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, self.upstream.authority().parse()?);
+        match (&self.rule.auth, question.headers) {
+            (Some(auth), _) => drop(headers.insert(header::AUTHORIZATION, auth.clone())),
+            (None, Some(client)) => self.copy_credentials(client, headers),
+            (None, None) => {}
+        }
+        Ok(request)
+    }
+
+    fn copy_credentials(&self, client: &HeaderMap, headers: &mut HeaderMap) {
+        for name in &self.credentials {
+            for value in client.get_all(name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+impl Reconciler for Asker {
+    fn ask<'a>(
+        &'a self,
+        question: Question<'a>,
+    ) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
+        let request = self.request(question);
+        let (upstream, bytes_max) = (self.upstream.clone(), self.body_bytes_max);
+        let found = self.rule.found.to_string();
+        let asking = self
+            .runtime
+            .spawn(async move { find(&upstream, request?, bytes_max, &found).await });
+        Box::pin(async move {
+            let finding = asking.await.unwrap_or_else(|stopped| Err(stopped.into()));
+            finding.unwrap_or(Finding::Unclear)
+        })
+    }
+
+    fn asks_by_itself(&self) -> bool {
+        self.rule.auth.is_some()
+    }
+}
+
+async fn find(
+    upstream: &Arc<Upstream>,
+    request: Request<Body>,
+    bytes_max: usize,
+    found: &str,
+) -> Result<Finding, BoxError> {
+    let (head, body) = upstream.send(request, false).await?.into_parts();
+    let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
+    if head.status == StatusCode::NOT_FOUND {
+        return Ok(Finding::Absent);
+    }
+    if !head.status.is_success() || !is_there(&serde_json::from_slice(&body)?, found) {
+        return Ok(Finding::Unclear);
+    }
+    let headers = kept_headers(&head.headers);
+    let body = Kept::Bytes {
+        body,
+        trailers: None,
+    };
+    Ok(Finding::Found(Arc::new(Response {
+        status: head.status,
+        headers,
+        body,
+    })))
+}
+
+/// Whether the pointer leads to something that is not empty.
+fn is_there(document: &Value, pointer: &str) -> bool {
+    match document.pointer(pointer) {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(Value::Bool(_) | Value::Number(_)) => true,
+    }
+}
+
+/// The headers that say who is asking.
+fn credentials(rule: &PrincipalRule) -> Vec<HeaderName> {
+    let mut names = vec![
+        header::AUTHORIZATION,
+        header::COOKIE,
+        HeaderName::from_static("x-api-key"),
+    ];
+    if let PrincipalRule::Sources(sources) = rule {
+        names.extend(sources.iter().filter_map(|source| match source {
+            PrincipalSource::Header(name) => Some(name.clone()),
+            PrincipalSource::Cookie(_) => None,
+        }));
+    }
+    names
+}

@@ -1,0 +1,54 @@
+//! `onlyonce config`, run as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn config(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    command.arg("config").args(arguments).current_dir(folder);
+    command.output().expect("the binary is built")
+}
+
+fn told(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("messages are UTF-8")
+}
+
+#[test]
+fn the_default_configuration_is_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = config(&["default"], folder.path());
+    assert!(printed.status.success() && printed.stderr.is_empty());
+    std::fs::write(folder.path().join("a.toml"), printed.stdout).unwrap();
+    let checked = config(&["check", "a.toml"], folder.path());
+    assert_eq!(told(&checked.stdout), "a.toml is good: 0 routes\n");
+    assert_eq!(
+        (checked.status.code(), told(&checked.stderr)),
+        (Some(0), "")
+    );
+}
+
+#[test]
+fn warnings_leave_a_configuration_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[[route]]\nmatch = \"POST /a\"\nwait = \"1s\"\n";
+    std::fs::write(folder.path().join("a.toml"), text).unwrap();
+    let checked = config(&["check", "a.toml"], folder.path());
+    assert_eq!(told(&checked.stdout), "a.toml is good: 1 route\n");
+    assert!(told(&checked.stderr).starts_with("a.toml:3:1: warning: `wait` has no effect"));
+    assert_eq!(checked.status.code(), Some(0));
+}
+
+#[test]
+fn a_bad_configuration_is_exit_code_2_with_every_problem_on_stderr() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.toml"), "listen = 1\nttl = 2\n").unwrap();
+    let checked = config(&["check", "a.toml"], folder.path());
+    assert_eq!(
+        (checked.status.code(), told(&checked.stdout)),
+        (Some(2), "")
+    );
+    assert_eq!(told(&checked.stderr).lines().count(), 2);
+    let missing = config(&["check", "nope.toml"], folder.path());
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(told(&missing.stderr).starts_with("nope.toml: the file cannot be read: "));
+}
