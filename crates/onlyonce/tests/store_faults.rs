@@ -14,6 +14,8 @@ mod handlers;
 mod leases;
 #[path = "store_faults/limits.rs"]
 mod limits;
+#[path = "store_faults/reconciling.rs"]
+mod reconciling;
 #[path = "store_faults/recovery.rs"]
 mod recovery;
 #[path = "store_faults/settling.rs"]

