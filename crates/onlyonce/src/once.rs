@@ -16,11 +16,13 @@ mod settle;
 mod wait;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use futures_util::{StreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
@@ -32,7 +34,7 @@ pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::perform::{Verdict, Worked};
 pub(crate) use self::reconcile::Asking;
 
-use self::any_store::AnyStore;
+use self::any_store::{AnyStore, STORE_WAIT};
 use self::cache::Cache;
 use self::claim::NoAnswer;
 use self::disown::Disowned;
@@ -43,7 +45,7 @@ use self::limits::Room;
 use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
-use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::engine::Write;
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Policy, StoreDown};
@@ -119,27 +121,21 @@ impl Once {
     }
 
     /// Begins nothing new, waits at most `within` for what is under way, and marks the rest unknown:
-    /// never released, because it may have been executed.
+    /// never released, because it may have been executed. A store that does not answer delays this by
+    /// no more than one call of it.
     pub async fn shutdown(self, within: Duration) -> Left {
-        let holds = &self.inner.holds;
-        holds.drain();
-        let drained = timeout(within, async {
-            loop {
-                let ended = holds.ended.notified();
-                if holds.all().is_empty() {
-                    return;
-                }
-                ended.await;
-            }
-        });
-        let unknown = if drained.await.is_ok() {
-            0
-        } else {
-            self.inner.abandon().await
+        let now = Instant::now();
+        let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
+        self.inner.holds.drain();
+        let drained = timeout_at(end, self.inner.holds.idle()).await;
+        let unknown = match drained {
+            Ok(()) => 0,
+            Err(_) => self.inner.abandon().await,
         };
         let disowned = self.inner.disowned.len();
-        if unknown == 0 {
-            self.keeper.stop().await;
+        if drained.is_ok() {
+            // The keeper may be in the middle of a call that the store does not answer.
+            let _ = timeout_at(end, self.keeper.stop()).await;
         }
         Left { unknown, disowned }
     }
@@ -221,7 +217,8 @@ pub(crate) struct Inner {
     absences: Absences,
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
-    lease_min_ms: AtomicU64,
+    /// The shortest lease that is in use; the keeper wakes when it becomes shorter.
+    lease_min: watch::Sender<Duration>,
     routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
 }
 
@@ -256,7 +253,7 @@ impl Inner {
             waiters: Waiters::new(limits),
             absences: Absences::default(),
             given_up: Arc::new(crate::http::problem::given_up()),
-            lease_min_ms: AtomicU64::new(LEASE_MS_DEFAULT),
+            lease_min: watch::Sender::new(LEASE_DEFAULT),
             routes: Mutex::default(),
             limits,
         }
@@ -267,8 +264,11 @@ impl Inner {
     pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
         let store_max = self.store.limits().body_bytes_max;
         policy.response_bytes_max = policy.response_bytes_max.min(store_max);
-        let lease_ms = as_ms(policy.lease).unsigned_abs().max(1);
-        self.lease_min_ms.fetch_min(lease_ms, Ordering::Relaxed);
+        self.lease_min.send_if_modified(|shortest| {
+            let is_shorter = policy.lease < *shortest;
+            *shortest = policy.lease.min(*shortest);
+            is_shorter
+        });
         let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let route = routes
@@ -280,11 +280,6 @@ impl Inner {
             });
         route.policy = policy.clone();
         (policy, route.counters.clone())
-    }
-
-    /// The shortest lease that is in use.
-    fn lease_min(&self) -> Duration {
-        Duration::from_millis(self.lease_min_ms.load(Ordering::Relaxed))
     }
 
     /// Whom to ask about the operations of a route, also in the background.
@@ -313,16 +308,24 @@ impl Inner {
             .map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
     }
 
-    /// Marks everything that is still held unknown; how many there were.
+    /// Marks everything that is still held unknown; how many there were. What the store does not take
+    /// now, a reaper marks later.
     async fn abandon(&self) -> usize {
-        let mut unknown = 0;
-        for claimed in self.holds.all() {
-            let write = Write::mark_unknown(claimed.token);
-            if let Ok(Swap::Done(_)) | Err(_) = self.store.swap(claimed.id, write).await {
-                unknown += 1;
+        let held = self.holds.all();
+        let ended = AtomicUsize::new(0);
+        let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
+            let marked = self
+                .store
+                .swap(claimed.id, Write::mark_unknown(claimed.token));
+            let ended = &ended;
+            async move {
+                if let Ok(Swap::Stale(_)) = marked.await {
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
             }
-        }
-        unknown
+        });
+        let _ = timeout(STORE_WAIT, marking).await;
+        held.len() - ended.into_inner() + self.holds.orphans_open()
     }
 }
 
@@ -397,7 +400,9 @@ pub(crate) enum Refusal {
 }
 
 const READY_WAIT: Duration = Duration::from_secs(1);
-const LEASE_MS_DEFAULT: u64 = 30_000;
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How many operations are marked unknown at a time at the end of a shutdown.
+const ABANDONED_AT_ONCE: usize = 100;
 /// Claims that may be disowned at a time, for each operation that may be under way.
 const DISOWNED_PER_EXECUTING: usize = 4;

@@ -78,25 +78,27 @@ pub fn decide(seen: &Seen, asked: Asked<'_>) -> Decision {
     }
     match &record.state {
         State::Completed { response, .. } => Decision::Replay(response.clone()),
-        State::Unknown { since } => recover(record, *since, seen.now, asked),
+        State::Unknown { since } => recover(record, *since, seen, asked),
         State::Running { .. } | State::Released { .. } => Decision::InProgress,
     }
 }
 
 /// What a client's retry does about an unknown outcome: nothing, unless the route says otherwise.
-fn recover(record: &Record, since: StoreTime, now: StoreTime, asked: Asked<'_>) -> Decision {
+fn recover(record: &Record, since: StoreTime, seen: &Seen, asked: Asked<'_>) -> Decision {
     let unknown = Decision::Unknown { since };
     match asked.recovery {
         Recovery::Hold => unknown,
         Recovery::Reconcile { .. } => Decision::Reconcile { since },
         Recovery::Fail => Decision::Fail(record.revision()),
+        // The wait is counted on the store's clock, and nobody knows how long it has been.
+        Recovery::Release if seen.clock_held => unknown,
         Recovery::Release => {
-            let write = Write::release_for(record, now, false);
+            let write = Write::release_for(record, seen.now, false);
             write.map_or(unknown, |write| Decision::Release(Box::new(write)))
         }
         Recovery::Redrive { within } => {
             let same_bytes = record.fingerprint.raw == asked.draft.fingerprint.raw;
-            let in_time = now.since_ms(record.first_claimed_at) < as_ms(within);
+            let in_time = seen.now.since_ms(record.first_claimed_at) < as_ms(within);
             if same_bytes && in_time {
                 Decision::Take(Box::new(Write::redrive(record, since, asked.draft.clone())))
             } else {

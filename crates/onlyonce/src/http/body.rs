@@ -1,7 +1,7 @@
 //! One body type for requests and answers: kept bytes, or a stream.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -23,7 +23,18 @@ enum Kind {
         trailers: Option<HeaderMap>,
     },
     Streamed(UnsyncBoxBody<Bytes, BoxError>),
-    Fed(mpsc::Receiver<Result<Frame<Bytes>, BoxError>>),
+    Fed(mpsc::Receiver<Fed>),
+    /// A feed that has ended, and said how.
+    Ended,
+}
+
+/// What the operation's task sends: frames, and at last that there are no more. A feed that ends
+/// without that word was broken off, and must not pass for whole.
+#[derive(Debug)]
+pub(super) enum Fed {
+    Frame(Frame<Bytes>),
+    Broken(BoxError),
+    End,
 }
 
 impl Body {
@@ -42,7 +53,7 @@ impl Body {
     }
 
     /// What the operation's task sends.
-    pub(crate) fn fed(frames: mpsc::Receiver<Result<Frame<Bytes>, BoxError>>) -> Self {
+    pub(super) fn fed(frames: mpsc::Receiver<Fed>) -> Self {
         Self(Kind::Fed(frames))
     }
 }
@@ -63,7 +74,17 @@ impl http_body::Body for Body {
                 Poll::Ready(trailers.take().map(|t| Ok(Frame::trailers(t))))
             }
             Kind::Streamed(body) => Pin::new(body).poll_frame(cx),
-            Kind::Fed(frames) => frames.poll_recv(cx),
+            Kind::Fed(frames) => {
+                let frame = match ready!(frames.poll_recv(cx)) {
+                    Some(Fed::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
+                    Some(Fed::Broken(error)) => Some(Err(error)),
+                    Some(Fed::End) => None,
+                    None => Some(Err("the answer was broken off".into())),
+                };
+                self.0 = Kind::Ended;
+                Poll::Ready(frame)
+            }
+            Kind::Ended => Poll::Ready(None),
         }
     }
 
@@ -72,6 +93,7 @@ impl http_body::Body for Body {
             Kind::Kept { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
             Kind::Streamed(body) => body.is_end_stream(),
             Kind::Fed(_) => false,
+            Kind::Ended => true,
         }
     }
 
@@ -80,6 +102,7 @@ impl http_body::Body for Body {
             Kind::Kept { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streamed(body) => body.size_hint(),
             Kind::Fed(_) => SizeHint::default(),
+            Kind::Ended => SizeHint::with_exact(0),
         }
     }
 }

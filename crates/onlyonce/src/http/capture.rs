@@ -13,9 +13,10 @@ use http::{Request, Response, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tower_service::Service;
 
+use super::body::Fed;
 use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
 use crate::once::{Attempt, Verdict, Worked};
@@ -46,7 +47,6 @@ where
                 number: attempt,
                 id,
             });
-            let until = Instant::now() + policy.upstream_timeout;
             let answering = async {
                 let response = inner
                     .call(Request::from_parts(head, body.into_body()))
@@ -57,7 +57,8 @@ where
                 }
             };
             // A panic and an error are the same to the caller: sent, and no whole answer.
-            match timeout_at(until, AssertUnwindSafe(answering).catch_unwind()).await {
+            let answering = AssertUnwindSafe(answering).catch_unwind();
+            match timeout(policy.upstream_timeout, answering).await {
                 Ok(Ok(worked)) => worked,
                 Ok(Err(_)) => no_answer(problem::failed(&policy)),
                 Err(_) => no_answer(problem::timed_out(&policy)),
@@ -199,7 +200,7 @@ where
     }
 }
 
-type Feed = mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
+type Feed = mpsc::Sender<Fed>;
 
 /// Passes the stream on. A caller that left ends an event stream; a large answer is read to its end,
 /// because the inner service may still be at work on it.
@@ -208,16 +209,19 @@ where
     A: http_body::Body<Data = Bytes>,
     A::Error: Into<BoxError>,
 {
-    let mut is_heard = begun.is_empty() || feed.send(Ok(Frame::data(begun))).await.is_ok();
+    let is_empty = begun.is_empty();
+    let begun = Fed::Frame(Frame::data(begun));
+    let mut is_heard = is_empty || feed.send(begun).await.is_ok();
     while is_heard || drains {
-        let frame = match timeout(idle, rest.frame()).await {
-            Ok(None) => return,
-            Ok(Some(frame)) => frame.map_err(Into::into),
-            Err(elapsed) => Err(elapsed.into()),
+        let fed = match timeout(idle, rest.frame()).await {
+            Ok(None) => Fed::End,
+            Ok(Some(Ok(frame))) => Fed::Frame(frame),
+            Ok(Some(Err(error))) => Fed::Broken(error.into()),
+            Err(elapsed) => Fed::Broken(elapsed.into()),
         };
-        let is_broken = frame.is_err();
-        is_heard = is_heard && matches!(timeout(idle, feed.send(frame)).await, Ok(Ok(())));
-        if is_broken {
+        let is_last = !matches!(fed, Fed::Frame(_));
+        is_heard = is_heard && matches!(timeout(idle, feed.send(fed)).await, Ok(Ok(())));
+        if is_last {
             return;
         }
     }

@@ -45,16 +45,19 @@ impl AnyStore {
     }
 
     pub(crate) async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        let asked_at = self.clock.boot();
         let seen = bounded(self.store.claim(draft)).await?;
-        Ok(self.observed(seen))
+        Ok(self.observed(seen, asked_at))
     }
 
     pub(crate) async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        let asked_at = self.clock.boot();
         let seen = bounded(self.store.load(id)).await?;
-        Ok(self.observed(seen))
+        Ok(self.observed(seen, asked_at))
     }
 
     pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
+        let asked_at = self.clock.boot();
         let swap = bounded(
             self.store
                 .swap(id, write.guard, write.next, Notes::default()),
@@ -62,7 +65,7 @@ impl AnyStore {
         .await?;
         Ok(match swap {
             Swap::Done(revision) => Swap::Done(revision),
-            Swap::Stale(seen) => Swap::Stale(Box::new(self.observed(*seen))),
+            Swap::Stale(seen) => Swap::Stale(Box::new(self.observed(*seen, asked_at))),
         })
     }
 
@@ -76,8 +79,9 @@ impl AnyStore {
     }
 
     pub(crate) async fn scan(&self, query: Scan) -> Result<Page, Fault> {
+        let asked_at = self.clock.boot();
         let mut page = bounded(self.store.scan(query)).await?;
-        page.clock_held |= self.observe(page.now);
+        page.clock_held |= self.observe(page.now, asked_at);
         Ok(page)
     }
 
@@ -104,19 +108,22 @@ impl AnyStore {
         Ok(())
     }
 
-    fn observed(&self, mut seen: Seen) -> Seen {
-        seen.clock_held |= self.observe(seen.now);
+    fn observed(&self, mut seen: Seen, asked_at: Duration) -> Seen {
+        seen.clock_held |= self.observe(seen.now, asked_at);
         seen
     }
 
     /// Whether the clock is known to have jumped, this reading of it included.
-    fn observe(&self, now: StoreTime) -> bool {
+    ///
+    /// A reading belongs to the moment before it was asked for, and is judged at the moment when it is
+    /// here: a node that stood still in between must not take its own pause for a jump of the store.
+    fn observe(&self, now: StoreTime, asked_at: Duration) -> bool {
         let boot = self.clock.boot();
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if reading.is_some_and(|last| last.is_jump(now, boot)) {
             self.jumped.store(true, Ordering::Release);
         }
-        *reading = Some(Reading::new(now, boot));
+        *reading = Some(Reading::new(now, asked_at));
         self.jumped.load(Ordering::Acquire)
     }
 }

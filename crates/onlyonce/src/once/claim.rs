@@ -31,15 +31,28 @@ pub(crate) enum NoAnswer {
     Unsure,
 }
 
+impl From<Fault> for NoAnswer {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NotDone(_) => Self::NotDone,
+            Fault::Unsure(_) => Self::Unsure,
+        }
+    }
+}
+
 impl Inner {
     /// Claims the operation, or says what its caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
             let place = self.place(&draft, None)?;
-            let seen = self.claim_once(&draft, place).await;
-            let (seen, place) = seen.map_err(|fault| self.no_answer(ask, fault))?;
+            let seen = self.claim_once(ask, &draft, place).await;
+            let (seen, place) = seen.map_err(|no_answer| match round {
+                0 => self.no_answer(ask, no_answer),
+                // The store has said what is there: nothing may run unguarded any more.
+                _ => self.no_answer(ask, NoAnswer::Unsure),
+            })?;
             let asked = Asked {
                 draft: &draft,
                 recovery: ask.policy.recovery,
@@ -57,6 +70,8 @@ impl Inner {
                         return Ok(claim);
                     }
                 }
+                // The store's clock is ahead of what we thought: once more, with its own time.
+                Decision::GiveUp if seen.record.is_none() => {}
                 Decision::GiveUp => return Err(Refusal::InProgress),
                 other => {
                     place.known();
@@ -104,7 +119,9 @@ impl Inner {
     /// Writes for a record that is nobody's; the next round sees what became of it.
     pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
-        swap.map(drop).map_err(|fault| self.no_answer(ask, fault))
+        // The store has said what is there: nothing may run unguarded, written or not.
+        swap.map(drop)
+            .map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
     }
 
     /// Takes over a record that is nobody's; `None` if someone else was first.
@@ -124,30 +141,44 @@ impl Inner {
             Ok(Swap::Done(_)) => Ok(Some(
                 self.held(draft, attempt, taken_from, claimed_at, place),
             )),
+            // An earlier copy took it, and it lapsed before we knew: nothing was sent, so it is given back.
+            Ok(Swap::Stale(seen)) if is_of(&seen, draft) => Err(Refusal::InProgress),
             Ok(Swap::Stale(_)) => {
                 place.known();
                 Ok(None)
             }
-            Err(NoAnswer::NotDone) => {
-                place.known();
-                Err(self.no_answer(ask, NoAnswer::NotDone))
+            Err(no_answer) => {
+                match no_answer {
+                    NoAnswer::NotDone => place.known(),
+                    NoAnswer::Unsure => ask.counters.disowned.one(),
+                }
+                // The store has said what is there: nothing may run unguarded, taken or not.
+                Err(self.no_answer(ask, NoAnswer::Unsure))
             }
-            Err(NoAnswer::Unsure) => Err(self.no_answer(ask, NoAnswer::Unsure)),
         }
     }
 
     /// What the store answers to the claim, or to that of another caller of the same id.
-    async fn claim_once(&self, draft: &Draft, place: Place) -> Result<(Seen, Place), NoAnswer> {
+    async fn claim_once(
+        &self,
+        ask: &Ask,
+        draft: &Draft,
+        place: Place,
+    ) -> Result<(Seen, Place), NoAnswer> {
         let joined = self
             .claims
             .join(draft.id, || self.claim_until_known(draft))
             .await;
         match joined {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
-            Joined::Led(Err(NoAnswer::Unsure)) => Err(NoAnswer::Unsure),
-            Joined::Led(Err(NoAnswer::NotDone)) | Joined::Followed(Err(_)) => {
+            Joined::Led(Err(NoAnswer::Unsure)) => {
+                ask.counters.disowned.one();
+                Err(NoAnswer::Unsure)
+            }
+            // A follower's own claim was never sent; it still knows no more of the record than its leader.
+            Joined::Led(Err(no_answer)) | Joined::Followed(Err(no_answer)) => {
                 place.known();
-                Err(NoAnswer::NotDone)
+                Err(no_answer)
             }
             Joined::Followed(Ok(seen)) => Ok((
                 Seen {
@@ -212,10 +243,6 @@ impl Inner {
     }
 
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
-        if no_answer == NoAnswer::Unsure {
-            ask.counters.disowned.one();
-            self.holds.left.notify_one();
-        }
         Refusal::StoreDown {
             is_definite: no_answer == NoAnswer::NotDone,
             policy: ask.policy.store_down,
@@ -246,8 +273,14 @@ impl Inner {
         }
         let seen = self.store.load(ask.id).await;
         seen.map(|seen| seen.now)
-            .map_err(|_| self.no_answer(ask, NoAnswer::NotDone))
+            .map_err(|fault| self.no_answer(ask, NoAnswer::from(fault)))
     }
+}
+
+/// Whether what was seen is this attempt, in whichever state.
+fn is_of(seen: &Seen, draft: &Draft) -> bool {
+    let record = seen.record.as_ref();
+    record.is_some_and(|record| record.token == draft.token)
 }
 
 /// How often a claim looks again after the record changed under it.

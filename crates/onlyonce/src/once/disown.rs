@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::StoreTime;
 use crate::engine::Write;
@@ -17,6 +17,8 @@ use crate::scope::OperationId;
 pub(crate) struct Disowned {
     list: Mutex<VecDeque<Entry>>,
     places: Arc<Semaphore>,
+    /// A claim was disowned.
+    pub(crate) left: Notify,
 }
 
 /// One claim to be released until it cannot come back.
@@ -34,6 +36,7 @@ impl Disowned {
         Self {
             list: Mutex::default(),
             places,
+            left: Notify::new(),
         }
     }
 
@@ -92,6 +95,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.disowned.push(entry);
+            // Whoever drops it may be a task that dies: nobody else would tell the keeper.
+            self.disowned.left.notify_one();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What this process holds: claims that are ours, until they are settled, released or unknown.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ pub(crate) struct Holds {
     table: Mutex<Table>,
     /// A claim was left to the keeper.
     pub(crate) left: Notify,
-    /// Nothing is held any more.
+    /// Nothing is under way any more, or nothing is left to the keeper.
     pub(crate) ended: Notify,
+    under_way: AtomicUsize,
     draining: AtomicBool,
 }
 
@@ -27,6 +28,8 @@ pub(crate) struct Holds {
 struct Table {
     held: HashMap<Token, Arc<Claimed>>,
     orphans: Vec<Orphan>,
+    /// Of these, and of those that the keeper has taken, how many are not ended.
+    orphans_open: usize,
 }
 
 /// A claim of ours.
@@ -76,6 +79,14 @@ impl Holds {
         }
     }
 
+    /// One more operation is under way, from before its claim; `None` while draining.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
+        // Counted first, so that a drain that begins in between sees it and waits.
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let under_way = UnderWay(self.clone());
+        (!self.is_draining()).then_some(under_way)
+    }
+
     /// From now on nothing is sent that has not been sent.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
@@ -96,10 +107,32 @@ impl Holds {
         std::mem::take(&mut self.lock().orphans)
     }
 
-    /// Whether nothing is held and nothing is left to end.
-    pub(crate) fn is_empty(&self) -> bool {
-        let table = self.lock();
-        table.held.is_empty() && table.orphans.is_empty()
+    /// The store has taken the end of so many of them.
+    pub(crate) fn end_orphans(&self, count: usize) {
+        self.lock().orphans_open -= count;
+        self.ended.notify_waiters();
+    }
+
+    /// What dead tasks left and the store has not taken.
+    pub(crate) fn orphans_open(&self) -> usize {
+        self.lock().orphans_open
+    }
+
+    /// Whether nothing is under way and nothing is left to end.
+    pub(crate) fn is_idle(&self) -> bool {
+        // In this order: whoever leaves something leaves it before it is no longer under way.
+        self.under_way.load(Ordering::SeqCst) == 0 && self.orphans_open() == 0
+    }
+
+    /// Waits until nothing is under way and nothing is left to end.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.is_idle() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -196,12 +229,20 @@ impl Drop for Hold {
         if !self.is_ended {
             let (id, write) = (self.claimed.id, self.claimed.last_word());
             table.orphans.push(Orphan { id, write });
+            table.orphans_open += 1;
             self.holds.left.notify_one();
         }
-        let was_last = table.held.is_empty();
-        drop(table);
-        if was_last {
-            self.holds.ended.notify_waiters();
+    }
+}
+
+/// An operation under way, held or not yet; the keeper lives at least as long.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Holds>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.ended.notify_waiters();
         }
     }
 }

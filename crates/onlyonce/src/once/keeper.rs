@@ -18,7 +18,7 @@ use crate::record::{Record, SettledBy, State, StateKind, StateSet};
 use crate::scope::OperationId;
 use crate::store::{Beat, Cursor, Fault, Lease, Page, Scan, Swap};
 
-/// The handle of the thread. It ends when this is dropped and nothing is held any more.
+/// The handle of the thread. It ends when this is dropped and nothing is under way any more.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     stop: watch::Sender<bool>,
@@ -91,11 +91,27 @@ impl Rounds {
         }
     }
 
+    /// Sleeps for one of `parts` of the shortest lease, but not past the stop, nor past the moment when
+    /// a shorter lease comes into use: it must not lapse while the keeper sleeps by a longer one.
+    async fn pause_of_lease(&self, parts: u32) {
+        let mut lease = self.once.lease_min.subscribe();
+        let pause = *lease.borrow_and_update() / parts;
+        tokio::select! {
+            _ = lease.changed() => {}
+            () = self.pause(pause) => {}
+        }
+    }
+
     /// Renews what is due, also while the process drains.
     async fn renew(&self) {
-        while !(self.is_stopped() && self.once.holds.is_empty()) {
+        while !(self.is_stopped() && self.once.holds.is_idle()) {
             self.renew_due().await;
-            sleep(self.once.lease_min() / RENEWAL_TICKS).await;
+            if self.is_stopped() {
+                let tick = *self.once.lease_min.borrow() / RENEWAL_TICKS;
+                sleep(tick.min(END_PAUSE)).await;
+            } else {
+                self.pause_of_lease(RENEWAL_TICKS).await;
+            }
         }
     }
 
@@ -129,15 +145,18 @@ impl Rounds {
         let mut orphans = Vec::new();
         loop {
             orphans.append(&mut self.once.holds.take_orphans());
+            let count = orphans.len();
             orphans = self.end_orphans(orphans).await;
+            self.once.holds.end_orphans(count - orphans.len());
             self.release_disowned().await;
             let is_idle = orphans.is_empty() && self.once.disowned.len() == 0;
-            if self.is_stopped() && orphans.is_empty() && self.once.holds.is_empty() {
+            if self.is_stopped() && self.once.holds.is_idle() {
                 return;
             }
             let mut stopped = self.stopped.clone();
             tokio::select! {
                 () = self.once.holds.left.notified() => {}
+                () = self.once.disowned.left.notified() => {}
                 _ = stopped.wait_for(|stopped| *stopped), if !self.is_stopped() => {}
                 () = sleep(END_PAUSE), if !is_idle || self.is_stopped() => {}
             }
@@ -185,7 +204,7 @@ impl Rounds {
         while !self.is_stopped() {
             // A scan that the store does not answer is made again in the next round.
             let _ = self.reap_once(&mut lapses).await;
-            self.pause(self.once.lease_min() / 3).await;
+            self.pause_of_lease(REAPS).await;
         }
     }
 
@@ -197,7 +216,7 @@ impl Rounds {
             let page = self.page(StateKind::Running, after).await?;
             if page.clock_held {
                 lapses.forget();
-                return Ok(());
+                return self.once.store.tell_of_jump().await;
             }
             self.reap_page(lapses, &page).await?;
             after = page.next;
@@ -231,7 +250,7 @@ impl Rounds {
     }
 
     async fn sweep_once(&self) -> Result<(), Fault> {
-        while !self.is_stopped() {
+        while !self.is_stopped() && !self.is_clock_held().await? {
             let swept = self.once.store.sweep(self.once.limits.sweep_rows).await?;
             self.once.counters.swept.add(swept.deleted);
             if !swept.more {
@@ -240,6 +259,15 @@ impl Rounds {
             self.pause(SWEEP_PAUSE).await;
         }
         Ok(())
+    }
+
+    /// Whether nothing may expire. Asked before each part of a sweep, because the sweep itself goes by the
+    /// store's clock and would delete after a jump what nobody has looked at since.
+    async fn is_clock_held(&self) -> Result<bool, Fault> {
+        let any = OperationId::from_bytes([0; 16]);
+        let is_held = self.once.store.load(any).await?.clock_held;
+        self.once.store.tell_of_jump().await?;
+        Ok(is_held)
     }
 
     /// Completes what was unknown for longer than its route holds it: never absent, never run again.
@@ -316,7 +344,8 @@ impl Rounds {
             headers: None,
         };
         let finding = find(&*reconciler, question, &policy).await;
-        if let Some(write) = self.once.conclusion(id, record, &policy, page.now, finding) {
+        let now = (!page.clock_held).then_some(page.now);
+        if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
             self.once.store.swap(id, write).await?;
         }
         Ok(())
@@ -337,6 +366,8 @@ impl Rounds {
 
 /// How often in a lease the keeper looks for renewals that are due.
 const RENEWAL_TICKS: u32 = 12;
+/// How often in a lease the reaper scans.
+const REAPS: u32 = 3;
 /// How many leases are renewed in one call.
 const RENEWALS_MAX: usize = 1_000;
 /// Between two tries to end what dead tasks left.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::any_store::BoxFuture;
 use super::claim::Claim;
-use super::hold::Hold;
+use super::hold::{Hold, UnderWay};
 use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
@@ -49,12 +49,16 @@ impl Inner {
         if let Some(ended) = self.cached(&ask) {
             return ended;
         }
+        let Some(under_way) = self.holds.begin() else {
+            return Ended::Refused(Refusal::Overloaded);
+        };
         let (tell, told) = oneshot::channel();
         let task = Task {
             once: self.clone(),
             ask,
             tell: Some(tell),
             settling_at: None,
+            under_way: Some(under_way),
         };
         tokio::spawn(task.run(work));
         // Without a word from the task nobody knows how far it came.
@@ -81,6 +85,8 @@ struct Task<T> {
     tell: Option<oneshot::Sender<Ended<T>>>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
+    /// `None` once the outcome is in the store. A task that dies drops its hold before this.
+    under_way: Option<UnderWay>,
 }
 
 impl<T: Send + 'static> Task<T> {
@@ -92,9 +98,6 @@ impl<T: Send + 'static> Task<T> {
         let Some(_place) = self.once.room.operation() else {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
-        if self.once.holds.is_draining() {
-            return self.tell(Ended::Refused(Refusal::Overloaded));
-        }
         let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
             Ok(claim) => claim,
             Err(Refusal::StoreDown {
@@ -115,11 +118,19 @@ impl<T: Send + 'static> Task<T> {
 
     /// The claim lost its margin, or the process drains: nothing is sent.
     async fn unsent(mut self, hold: Hold) {
+        let once = self.once.clone();
         let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
-        self.once.write_until_known(hold.claimed(), write).await;
+        {
+            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            // The key is free when the caller hears of it, but a dead store does not hold up the caller.
+            let in_time = timeout(self.ask.policy.lease, &mut writing).await;
+            self.tell(Ended::Refused(Refusal::Overloaded));
+            if in_time.is_err() {
+                writing.await;
+            }
+        }
         self.ask.counters.released.one();
         hold.end();
-        self.tell(Ended::Refused(Refusal::Overloaded));
     }
 
     /// `store_down = "pass"`: the work runs unguarded.
@@ -131,6 +142,7 @@ impl<T: Send + 'static> Task<T> {
         self.ask.counters.passed.one();
         let worked = work(1).await;
         self.tell(Ended::Fresh(worked.fresh));
+        self.under_way = None;
         if let Some(after) = worked.after {
             after.await;
         }
@@ -164,6 +176,7 @@ impl<T: Send + 'static> Task<T> {
             self.ask.counters.released.one();
         }
         hold.end();
+        self.under_way = None;
         if let Some(after) = after {
             after.await;
         }

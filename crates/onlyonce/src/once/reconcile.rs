@@ -1,8 +1,10 @@
 //! Asking what became of an operation whose outcome is unknown.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt;
 use http::HeaderMap;
 use tokio::time::timeout;
 
@@ -77,19 +79,21 @@ impl Inner {
             headers: Some(&asking.headers),
         };
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
-        match self.conclusion(ask.id, record, &ask.policy, seen.now, finding) {
+        let now = (!seen.clock_held).then_some(seen.now);
+        match self.conclusion(ask.id, record, &ask.policy, now, finding) {
             Some(write) => self.clear(ask, write).await,
             None => Err(unknown),
         }
     }
 
-    /// The write that a finding allows.
+    /// The write that a finding allows at `now`; `None` while the clock is held, because then nobody
+    /// knows how long it has been quiet.
     pub(super) fn conclusion(
         &self,
         id: OperationId,
         record: &Record,
         policy: &Policy,
-        now: StoreTime,
+        now: Option<StoreTime>,
         finding: Finding,
     ) -> Option<Write> {
         let State::Unknown { since } = record.state else {
@@ -100,7 +104,8 @@ impl Inner {
         };
         match finding {
             Finding::Found(response) => Write::settle_for(record, SettledBy::Reconcile, response),
-            Finding::Absent if absent == Absent::Release && since.plus(quiet) <= now => {
+            Finding::Absent if absent == Absent::Release => {
+                let now = now.filter(|now| since.plus(quiet) <= *now)?;
                 let is_second = self.absences.is_second(id, record.revision());
                 is_second
                     .then(|| Write::release_for(record, now, false))
@@ -111,14 +116,15 @@ impl Inner {
     }
 }
 
-/// Asks within the route's time.
+/// Asks within the route's time. A panic is no answer: the keeper must outlive whomever it asks.
 pub(super) async fn find(
     reconciler: &dyn Reconciler,
     question: Question<'_>,
     policy: &Policy,
 ) -> Finding {
-    let finding = timeout(policy.upstream_timeout, reconciler.ask(question)).await;
-    finding.unwrap_or(Finding::Unclear)
+    let asking = AssertUnwindSafe(async { reconciler.ask(question).await }).catch_unwind();
+    let finding = timeout(policy.upstream_timeout, asking).await;
+    finding.map_or(Finding::Unclear, |found| found.unwrap_or(Finding::Unclear))
 }
 
 /// Operations that nobody had heard of, once: the second time counts.

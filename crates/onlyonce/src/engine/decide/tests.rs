@@ -381,6 +381,18 @@ fn rule_4_what_a_dead_owner_left_is_released_by_a_retry_only_after_the_quiet_tim
     assert!(matches!(late, Decision::Release(_)));
 }
 
+// threat B6
+#[test]
+fn rule_5_an_unknown_outcome_is_not_released_while_the_clock_is_held() {
+    let quiet = NOW.plus_ms(QUIET_MS);
+    let held = Seen {
+        clock_held: true,
+        ..seen(unknown(), quiet)
+    };
+    let decision = decided(&held, Recovery::Release);
+    assert_eq!(decision, Decision::Unknown { since: NOW });
+}
+
 // Rule 5, the interleaving: an operator releases, the owner comes back late.
 #[test]
 fn rule_5_releasing_an_unknown_waits_for_the_quiet_time_unless_forced() {
