@@ -47,19 +47,13 @@ impl Kind {
             Self::Gateway => Running::Gateway(Process::start(folder.path(), url, profile).await),
             Self::Library => Running::Library(Library::start(folder.path(), &u, profile).await),
         };
-        Subject {
-            kind: self,
-            u,
-            running,
-            folder,
-        }
+        Subject { u, running, folder }
     }
 }
 
 /// A running subject. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    pub(crate) kind: Kind,
     pub(crate) u: Upstream,
     running: Running,
     folder: TempDir,
