@@ -62,6 +62,7 @@ pub(super) fn connect(
     let path = owned.path();
     let log = Log::watch(&mut db).map_err(|error| OpenError::engine(path, error))?;
     let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
+    owned.sync_names()?;
     let identity = owned
         .identity()
         .map_err(|error| OpenError::io(path, error))?;
