@@ -1,10 +1,13 @@
 //! A disk that fails or loses its power under load: nothing is served that a restart does not also show.
 #![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what went wrong by panicking"
+)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

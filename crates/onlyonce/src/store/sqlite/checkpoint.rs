@@ -93,18 +93,20 @@ pub(super) fn run(shared: &Shared) {
     while shared.checkpoints.take(&mut work, 1, Wait::Forever) {
         work.clear();
         if let Some(db) = &*lock(&shared.checkpointer) {
-            (0..PASSES).for_each(|_| write_back(shared, db));
+            let written = (0..PASSES).try_for_each(|_| write_back(db));
+            let failed = written.is_err();
+            shared.disk_failed.fetch_or(failed, Ordering::AcqRel);
         }
         shared.checkpointed.store(true, Ordering::Release);
         shared.jobs.nudge();
     }
 }
 
-fn write_back(shared: &Shared, db: &Connection) {
+/// Not again after an error: the next pass would skip what this one lost, and the log would be begun anew.
+fn write_back(db: &Connection) -> rusqlite::Result<()> {
     match db.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
-        Ok(_) => {}
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
-        Err(_) => shared.disk_failed.store(true, Ordering::Release),
+        Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => Err(error),
+        _ => Ok(()),
     }
 }
 

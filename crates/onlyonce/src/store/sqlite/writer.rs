@@ -208,11 +208,12 @@ impl Writer {
 
     /// Between two batches: the log.
     fn keep_house(&mut self) {
+        // In this order: a checkpoint that failed says so before it says that it ended.
+        let checkpointed = self.shared.checkpointed.swap(false, Ordering::AcqRel);
         if self.shared.disk_failed.swap(false, Ordering::AcqRel) {
             return self.recover();
         }
         let Some(open) = &mut self.open else { return };
-        let checkpointed = self.shared.checkpointed.swap(false, Ordering::AcqRel);
         let kept = match open.log.step(checkpointed) {
             Step::Nothing => Ok(()),
             Step::Start => start_checkpoint(open, &self.shared),
@@ -238,7 +239,9 @@ impl Writer {
     fn close(mut self) {
         *lock(&self.shared.reader) = None;
         *lock(&self.shared.checkpointer) = None;
-        if let Some(mut open) = self.open.take() {
+        // After an error of the disk the log is left as it is: the next open reads it from its start.
+        let failed = self.shared.disk_failed.load(Ordering::Acquire);
+        if let Some(mut open) = self.open.take().filter(|_| !failed) {
             open.meta.highest = self.shared.time.now().as_ms();
             // What was answered is durable; without the seal the next open merely checks less.
             drop(boot::seal(open.db, &open.meta));
