@@ -1,5 +1,6 @@
 //! What is tested: the gateway's own binary, or the library in an axum server.
 
+mod asker;
 mod forward;
 mod process;
 
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use self::asker::Asker;
 use self::forward::{caller, forward};
 use self::process::Process;
 use crate::answer::Answer;
@@ -171,9 +173,10 @@ impl Library {
         let store = SqliteStore::open(folder.join("onlyonce.db")).await.unwrap();
         let once = Once::new(store);
         let upstream = u.address;
+        let layer = once.layer(caller, profile::policy(profile));
         let app = Router::new()
             .fallback(move |request| forward(upstream, request))
-            .layer(once.layer(caller, profile::policy(profile)));
+            .layer(layer.with_reconciler(Asker(upstream)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut server = JoinSet::new();
