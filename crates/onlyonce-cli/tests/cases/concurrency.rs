@@ -91,10 +91,7 @@ async fn con_03(on: Kind) {
     let (t, gate) = gated(on, &[Set::WaitMs(50_000)]).await;
     let mut sent = send_all(&t, same(100));
     until("the first execution", || t.n() == 1).await;
-    match t.waiting() {
-        Some(_) => until("99 waiters", || t.waiting() == Some(99)).await,
-        None => tokio::time::sleep(Duration::from_millis(500)).await,
-    }
+    t.until_waiting(99).await;
     gate.open();
     let answers = answers(&mut sent, 100).await;
     let (waiters, owners): (Vec<_>, Vec<_>) = answers
@@ -108,7 +105,7 @@ async fn con_03(on: Kind) {
         waiter.replays(owner);
     }
     assert_eq!(t.n(), 1);
-    assert_eq!(t.waiting().unwrap_or(0), 0);
+    t.until_waiting(0).await;
 }
 
 async fn a_wait_that_ends_is_409(on: Kind) {
@@ -183,12 +180,9 @@ async fn con_11(on: Kind) {
         .write(&Ask::post(B1).key(K1).bytes())
         .await
         .unwrap();
-    match t.waiting() {
-        Some(_) => until("the waiter", || t.waiting() == Some(1)).await,
-        None => tokio::time::sleep(Duration::from_millis(300)).await,
-    }
+    t.until_waiting(1).await;
     waiter.0.reset();
-    until("nobody to wait", || t.waiting().unwrap_or(0) == 0).await;
+    t.until_waiting(0).await;
     gate.open();
     let first = answers(&mut owner, 1).await.remove(0).fresh(201);
     t.post(K1, B1).await.replays(&first);

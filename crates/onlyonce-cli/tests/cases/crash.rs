@@ -58,6 +58,8 @@ async fn crs_02(on: Kind) {
 async fn crs_03(on: Kind) {
     let t = crashed(on, &[Set::Recovery("redrive"), Set::LeaseMs(1000)]).await;
     // The same meaning in other bytes is not the same message to the upstream.
+    assert_is_held(&t.post(K1, &format!("{B1} ")).await);
+    assert_eq!(t.n(), 1);
     let redriven = within("the redrive", async {
         loop {
             let retry = t.post(K1, B1).await;

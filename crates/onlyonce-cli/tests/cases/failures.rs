@@ -2,8 +2,6 @@
 
 mod broken;
 
-use std::time::Duration;
-
 use crate::answer::Answer;
 use crate::client::Ask;
 use crate::profile::{D, Profile, S, Set};
@@ -169,10 +167,7 @@ async fn fail_22(on: Kind) {
     leave_at_work(&t).await;
     let ask = Ask::post(B1).key(K1);
     let (again, ()) = tokio::join!(t.send(&ask), async {
-        match t.waiting() {
-            Some(_) => until("the retry to wait", || t.waiting() == Some(1)).await,
-            None => tokio::time::sleep(Duration::from_millis(300)).await,
-        }
+        t.until_waiting(1).await;
         gate.open();
     });
     assert_eq!(

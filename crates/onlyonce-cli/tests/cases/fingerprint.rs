@@ -229,7 +229,7 @@ async fn fpr_19(on: Kind) {
 async fn fpr_21(on: Kind) {
     let whole = Ask::post(B1);
     let chunked = [1, 3, 7, 1000].map(|size| whole.clone().chunked(size));
-    are_the_same(on, D, &[&[whole.clone()], &chunked[..]].concat()).await;
+    are_the_same(on, D, &[std::slice::from_ref(&whole), &chunked].concat()).await;
     are_the_same(on, D, &[chunked[1].clone(), whole]).await;
 }
 

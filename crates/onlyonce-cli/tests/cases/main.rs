@@ -1,5 +1,6 @@
 //! The black-box cases, each named by its id: what anyone can observe from outside, of the gateway (the
 //! real binary on real sockets) and of the library in an axum server.
+#![expect(clippy::unwrap_used, reason = "a case that cannot go on has failed")]
 
 mod answer;
 mod client;

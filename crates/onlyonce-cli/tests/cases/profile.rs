@@ -6,7 +6,7 @@ use std::time::Duration;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::{KeyFormat, KeySyntax};
-use onlyonce::policy::{Errors, InFlight, KeyNeed, Mismatch, Recovery};
+use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, Recovery};
 use onlyonce::scope::ScopePart;
 
 /// A policy: the default, with these settings changed.
@@ -38,7 +38,8 @@ pub(crate) enum Set {
     WaitMs(u64),
     Conflict,
     Recovery(&'static str),
-    Reconcile(&'static str),
+    /// The upstream is asked for `/charges`.
+    Reconcile,
     LeaseMs(u64),
     UpstreamTimeoutMs(u64),
     RequestBytesMax(usize),
@@ -90,7 +91,7 @@ impl Set {
             Self::WaitMs(ms) => format!("in_flight = \"wait\"\nwait = \"{ms}ms\""),
             Self::Conflict => "mismatch = 409".to_owned(),
             Self::Recovery(name) => format!("recovery = {name:?}"),
-            Self::Reconcile(table) => format!("recovery = \"reconcile\"\nreconcile = {table}"),
+            Self::Reconcile => RECONCILE.to_owned(),
             Self::LeaseMs(ms) => format!(r#"lease = "{ms}ms""#),
             Self::UpstreamTimeoutMs(ms) => format!(r#"upstream_timeout = "{ms}ms""#),
             Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
@@ -129,12 +130,21 @@ impl Set {
             Self::ResponseBytesMax(bytes) => policy.response_bytes_max = bytes,
             // The library sweeps by itself and runs one process; keys are its caller's to forward.
             Self::SweepMs(_) | Self::Secret => {}
-            Self::Recovery(_) | Self::Reconcile(_) | Self::ForwardKey(_) => {
+            Self::Reconcile => {
+                let (absent, quiet) = (Absent::Hold, Duration::from_secs(600));
+                policy.recovery = Recovery::Reconcile { absent, quiet };
+            }
+            Self::Recovery(_) | Self::ForwardKey(_) => {
                 panic!("{self:?} is for the gateway alone")
             }
         }
     }
 }
+
+const RECONCILE: &str = r#"
+recovery = "reconcile"
+reconcile = { ask = "GET /charges?key={key}", found = "/0/id", absent = "hold", quiet = "10m" }
+"#;
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(texts: &[&str]) -> Vec<T> {
     texts.iter().map(|text| text.parse().unwrap()).collect()

@@ -1,11 +1,13 @@
 //! What is tested: the gateway's own binary, or the library in an axum server.
 
+mod asker;
 mod forward;
 mod process;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use axum::Router;
 use onlyonce::Once;
@@ -13,13 +15,16 @@ use onlyonce::store::sqlite::SqliteStore;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+use self::asker::Asker;
 use self::forward::{caller, forward};
 use self::process::Process;
 use crate::answer::Answer;
 use crate::client::{Ask, Connection, send_http2};
 use crate::profile::{self, Profile};
 use crate::upstream::Upstream;
+use crate::within;
 
 /// On which of the two a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,9 @@ impl Kind {
     pub(crate) async fn start_at(self, url: &str, u: Upstream, profile: Profile<'_>) -> Subject {
         let folder = tempfile::tempdir().unwrap();
         let running = match self {
-            Self::Gateway => Running::Gateway(Process::start(folder.path(), url, profile).await),
+            Self::Gateway => {
+                Running::Gateway(Box::new(Process::start(folder.path(), url, profile).await))
+            }
             Self::Library => Running::Library(Library::start(folder.path(), &u, profile).await),
         };
         Subject { u, running, folder }
@@ -61,7 +68,7 @@ pub(crate) struct Subject {
 
 #[derive(Debug)]
 enum Running {
-    Gateway(Process),
+    Gateway(Box<Process>),
     Library(Library),
 }
 
@@ -100,11 +107,20 @@ impl Subject {
         self.u.count("/t")
     }
 
-    /// How many callers wait for another's answer, where that can be seen.
-    pub(crate) fn waiting(&self) -> Option<usize> {
+    /// Until so many callers wait for another's answer.
+    pub(crate) async fn until_waiting(&self, count: usize) {
+        within("callers to wait, or to leave", async {
+            while self.waiting().await != count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+
+    async fn waiting(&self) -> usize {
         match &self.running {
-            Running::Gateway(_) => None,
-            Running::Library(library) => Some(library.once.waiting()),
+            Running::Gateway(process) => gauge(&metrics(process.admin).await, "onlyonce_waiting"),
+            Running::Library(library) => library.once.waiting(),
         }
     }
 
@@ -117,14 +133,31 @@ impl Subject {
         process.restart().await;
     }
 
-    /// Everything that the gateway has written to its outputs, after its end.
+    /// Everything that the gateway tells its operator: its metrics, then, after its end, its outputs.
     pub(crate) async fn end_and_read_logs(self) -> String {
         let Running::Gateway(mut process) = self.running else {
             panic!("only a process has outputs");
         };
+        let metrics = metrics(process.admin).await;
+        assert!(metrics.contains("onlyonce_executed_total"), "{metrics}");
         process.kill().await;
-        process::logs(self.folder.path())
+        metrics + &process::logs(self.folder.path())
     }
+}
+
+async fn metrics(admin: SocketAddr) -> String {
+    let mut connection = Connection::open(admin).await;
+    let answer = connection.send(&Ask::bare("GET", "/metrics")).await;
+    let answer = answer.expect("the metrics").fresh(200);
+    String::from_utf8(answer.body.to_vec()).unwrap()
+}
+
+fn gauge(page: &str, name: &str) -> usize {
+    let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
+    let value = lines
+        .next()
+        .unwrap_or_else(|| panic!("no {name} in {page}"));
+    value.trim().parse().unwrap()
 }
 
 /// The library in an axum server whose handler asks the upstream.
@@ -140,9 +173,10 @@ impl Library {
         let store = SqliteStore::open(folder.join("onlyonce.db")).await.unwrap();
         let once = Once::new(store);
         let upstream = u.address;
+        let layer = once.layer(caller, profile::policy(profile));
         let app = Router::new()
             .fallback(move |request| forward(upstream, request))
-            .layer(once.layer(caller, profile::policy(profile)));
+            .layer(layer.with_reconciler(Asker(upstream)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut server = JoinSet::new();

@@ -124,7 +124,7 @@ impl Ledger {
             .count();
         let plans = self.plans();
         let planned = plans.get(request.path());
-        let planned = planned.and_then(|replies| replies.get(n - 1).or(replies.last()));
+        let planned = planned.and_then(|replies| replies.get(n - 1).or_else(|| replies.last()));
         (
             n,
             planned.cloned().unwrap_or_else(|| request.default_reply()),

@@ -10,10 +10,12 @@ use crate::client::Ask;
 use crate::profile::{D, Profile, Set};
 use crate::reply::{Gate, Reply};
 use crate::subject::{Kind, Subject};
-use crate::{B1, B2, K1, on_both, on_gateway, within};
+use crate::{B1, B2, K1, on_both, within};
 
-on_both! { fail_13, fail_14, fail_15, fail_18, fail_19, fail_31 }
-on_gateway! { fail_17, what_is_not_found_stays_held }
+on_both! {
+    fail_13, fail_14, fail_15, fail_17, fail_18, fail_19, fail_31,
+    what_is_not_found_stays_held,
+}
 
 /// An upstream that executes `/t` and dies, and is well again at the next request.
 async fn breaking(on: Kind, profile: Profile<'_>, broken: Reply) -> Subject {
@@ -68,12 +70,8 @@ async fn fail_15(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
-const FOUND: Set = Set::Reconcile(
-    r#"{ ask = "GET /charges?key={key}", found = "/0/id", absent = "hold", quiet = "10m" }"#,
-);
-
 async fn fail_17(on: Kind) {
-    let t = breaking(on, &[FOUND], Reply::reset()).await;
+    let t = breaking(on, &[Set::Reconcile], Reply::reset()).await;
     let found = Reply::status(201)
         .header("Content-Type", "application/json")
         .header("Location", "/charges/ch_1");
@@ -124,7 +122,7 @@ async fn what_is_not_found_stays_held(on: Kind) {
         Reply::status(500),
         Reply::reset(),
     ] {
-        let t = breaking(on, &[FOUND], Reply::reset()).await;
+        let t = breaking(on, &[Set::Reconcile], Reply::reset()).await;
         t.u.plan("/charges", [answer]);
         assert_unknown(&t.post(K1, B1).await, 502);
         for _ in 0..3 {

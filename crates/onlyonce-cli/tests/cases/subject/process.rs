@@ -14,6 +14,7 @@ use crate::within;
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) address: SocketAddr,
+    pub(super) admin: SocketAddr,
     folder: PathBuf,
     child: Child,
 }
@@ -23,13 +24,14 @@ impl Process {
         let (process, policy) = profile::toml(profile);
         let store = folder.join("onlyonce.db");
         let config = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\nstore = \"sqlite:{}\"\n{process}\n[policy]\n{policy}",
+            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\nstore = \"sqlite:{}\"\n{process}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}",
             store.display()
         );
         std::fs::write(folder.join(CONFIG), config).unwrap();
-        let (child, address) = spawn(folder).await;
+        let (child, [address, admin]) = spawn(folder).await;
         Self {
             address,
+            admin,
             folder: folder.to_owned(),
             child,
         }
@@ -41,11 +43,11 @@ impl Process {
     }
 
     pub(super) async fn restart(&mut self) {
-        (self.child, self.address) = spawn(&self.folder).await;
+        (self.child, [self.address, self.admin]) = spawn(&self.folder).await;
     }
 }
 
-async fn spawn(folder: &Path) -> (Child, SocketAddr) {
+async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
         .args(["serve", "--config", CONFIG])
         .current_dir(folder)
@@ -64,17 +66,18 @@ async fn spawn(folder: &Path) -> (Child, SocketAddr) {
     within("the gateway's first line", stdout.read_line(&mut line))
         .await
         .unwrap();
-    let Some(address) = listening(&line) else {
+    let addresses = ["listening on", "admin"].map(|what| named(&line, what));
+    let [Some(address), Some(admin)] = addresses else {
         panic!("the gateway is not ready: {line:?}; {}", logs(folder));
     };
     tokio::spawn(keep(stdout, log(folder)));
-    (child, address)
+    (child, [address, admin])
 }
 
-/// The first address after "listening on".
-fn listening(line: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once("listening on http://")?;
-    after.split([',', ' ', '\n']).next()?.parse().ok()
+/// The first address after `what`.
+fn named(line: &str, what: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once(&format!("{what} http://"))?;
+    after.split([',', ' ', '/', '\n']).next()?.parse().ok()
 }
 
 /// What else it says.
