@@ -38,7 +38,9 @@ mod faults;
 mod file;
 mod hash;
 mod index;
+mod interned;
 mod job;
+mod log;
 mod meta;
 mod page;
 mod queue;
@@ -54,6 +56,8 @@ mod sweep;
 mod tests;
 mod threads;
 mod time;
+mod transaction;
+mod trouble;
 mod view;
 mod writer;
 
@@ -278,7 +282,7 @@ impl Maintain for SqliteStore {
 
     fn limits(&self) -> Limits {
         Limits {
-            body_bytes_max: batch::BODY_BYTES_MAX,
+            body_bytes_max: trouble::BODY_BYTES_MAX,
             embedded: true,
         }
     }

@@ -6,16 +6,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
+use super::connection;
 use super::hash::Keyed;
+use super::interned::Interned;
 use super::job::{Answer, Job, Swapping};
 use super::meta::{Class, Meta};
 use super::rows::{self, Damage, Found};
 use super::schema;
 use super::shared::Shared;
 use super::slot::{Place, class_of};
+use super::trouble::{Trouble, as_refusal, classify, demand_fit};
 use super::view::{Look, View};
+use super::writer::Open;
 use crate::clock::StoreTime;
 use crate::record::{Record, State, StateKind, Token};
 use crate::scope::OperationId;
@@ -28,6 +32,8 @@ pub(super) struct Batch<'a> {
     /// As it will be.
     pub(super) meta: Meta,
     pub(super) meta_changed: bool,
+    /// Changes when another connection writes the file.
+    data_version: i64,
     interned: &'a mut Interned,
     pending: HashMap<OperationId, Pending, Keyed>,
     begun: bool,
@@ -42,30 +48,16 @@ struct Pending {
     is_news: bool,
 }
 
-/// Why a member has no answer.
-pub(super) enum Trouble {
-    /// Only this member; nothing was written for it.
-    Alone(Fault),
-    /// Only this member, but something may have been written for it.
-    Member(rusqlite::Error),
-    /// The transaction itself.
-    Whole(rusqlite::Error),
-}
-
 impl<'a> Batch<'a> {
-    pub(super) fn new(
-        db: &'a Connection,
-        shared: &'a Shared,
-        meta: Meta,
-        interned: &'a mut Interned,
-    ) -> Self {
+    pub(super) fn new(open: &'a mut Open, shared: &'a Shared) -> Self {
         Self {
-            db,
+            db: &open.db,
             shared,
-            meta,
+            meta: open.meta.clone(),
             meta_changed: false,
-            pending: HashMap::with_hasher(interned.keyed),
-            interned,
+            data_version: open.data_version,
+            pending: HashMap::with_hasher(open.interned.keyed),
+            interned: &mut open.interned,
             begun: false,
             hold_clock: None,
         }
@@ -382,8 +374,18 @@ impl<'a> Batch<'a> {
         if !self.begun {
             self.step("BEGIN IMMEDIATE")?;
             self.begun = true;
+            self.demand_alone()?;
         }
         Ok(())
+    }
+
+    /// Nobody else writes the file. If someone did, memory is no longer what the file is.
+    fn demand_alone(&self) -> Result<(), Trouble> {
+        let version = connection::data_version(self.db).map_err(Trouble::Whole)?;
+        if version == self.data_version {
+            return Ok(());
+        }
+        Err(Trouble::Outside)
     }
 
     fn step(&self, sql: &str) -> Result<(), Trouble> {
@@ -439,84 +441,6 @@ fn apply(view: &mut View, id: OperationId, look: Look) {
     }
 }
 
-/// Before anything is written: a larger body would hold up everyone.
-fn demand_fit(record: &Record) -> Result<(), Trouble> {
-    let bytes = record
-        .response()
-        .map_or(0, |response| response.body_bytes());
-    if bytes <= BODY_BYTES_MAX {
-        return Ok(());
-    }
-    let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
-    Err(Trouble::Alone(Fault::NotDone(StoreError::Refused(
-        why.into(),
-    ))))
-}
-
 fn is_completed(record: &Record) -> bool {
     record.state.kind() == StateKind::Completed
 }
-
-/// Whom a failed statement concerns.
-pub(super) fn classify(error: rusqlite::Error) -> Trouble {
-    match error.sqlite_error_code() {
-        None => Trouble::Member(error),
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
-            Trouble::Member(error)
-        }
-        Some(_) if rows::is_damage(&error) => Trouble::Member(error),
-        Some(_) => Trouble::Whole(error),
-    }
-}
-
-fn as_refusal(error: rusqlite::Error) -> StoreError {
-    match error {
-        rusqlite::Error::StatementChangedRows(_) => StoreError::Unreadable(Box::new(error)),
-        error if rows::is_damage(&error) => StoreError::Unreadable(Box::new(error)),
-        error => StoreError::Refused(Box::new(error)),
-    }
-}
-
-/// The routes that have a row, those of the open batch included.
-pub(super) struct Interned {
-    pub(super) routes: rows::Routes,
-    by_text: HashMap<Arc<str>, i64>,
-    keyed: Keyed,
-}
-
-impl Interned {
-    pub(super) fn new(routes: rows::Routes) -> Self {
-        let by_text = routes
-            .iter()
-            .map(|(route, row)| (route.clone(), row))
-            .collect();
-        Self {
-            routes,
-            by_text,
-            keyed: Keyed::new(),
-        }
-    }
-
-    fn get(&self, route: &str) -> Option<i64> {
-        self.by_text.get(route).copied()
-    }
-
-    fn push(&mut self, route: Arc<str>) -> i64 {
-        let row = self.routes.push(route.clone());
-        self.by_text.insert(route, row);
-        row
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// Forgets those that a rollback took back.
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.routes.truncate(length);
-        self.by_text.retain(|_, row| *row <= length as i64);
-    }
-}
-
-/// The largest body that is kept: one commit must not hold up the others for long.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -9,6 +9,7 @@ use super::columns::owner_crc;
 use super::connection;
 use super::error::OpenError;
 use super::file::Owned;
+use super::log;
 use super::meta::{Class, Meta};
 use super::rows::{self, Found, Routes};
 use super::schema::{self, COMPLETED, GONE, UNKNOWN};
@@ -27,7 +28,7 @@ pub(super) struct Opened {
     pub(super) view: View,
 }
 
-/// Makes the file if there never was one.
+/// Makes the file if there never was one, and looks at its log before the engine does.
 pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
     if !owned.inspect()? {
         let generation = *Token::random().as_bytes();
@@ -39,7 +40,12 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
             })
         })?;
     }
-    owned.remember()
+    owned.remember()?;
+    match log::is_damaged(&owned.wal()) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::damaged(owned.path(), "its log is damaged")),
+        Err(error) => Err(OpenError::io(owned.path(), error)),
+    }
 }
 
 /// Opens the file and reads what memory must know of it. Nothing that an earlier process may have

@@ -111,7 +111,7 @@ fn write_back(shared: &Shared, db: &Connection) {
 /// 32 MiB of pages: seldom enough that one commit in a hundred does not meet it.
 const START_PAGES: i32 = 2048;
 /// How large the log grows while the first part of it is written back.
-pub(super) const LOG_BYTES: u64 = 2 * START_PAGES as u64 * schema::PAGE_BYTES as u64;
+pub(super) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
 /// How many more pages until the log is tried again.
 const AGAIN_PAGES: i32 = 1024;
 /// Each pass leaves the next one less: the writer then finishes quickly.

@@ -137,3 +137,15 @@ async fn claims_are_answered_while_a_long_sweep_runs() {
     assert_eq!(swept, (2000, false));
     assert!(left > 0, "the claim waited for the whole sweep");
 }
+
+#[tokio::test]
+async fn a_released_record_expires_though_nothing_else_is_in_its_class() {
+    let lab = Lab::new().await;
+    let token = lab.unknown(1).await;
+    lab.swap(1, owner(token), Next::Released { expires_at: None })
+        .await;
+    assert_eq!(lab.sweep(10).await, (0, false));
+    lab.clock.advance(TTL_MS);
+    assert_eq!(lab.sweep(10).await, (1, false));
+    assert_eq!(lab.load(1).await, None);
+}
