@@ -34,9 +34,11 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
         let generation = *Token::random().as_bytes();
         owned.create(|new| {
             connection::create(new, |db| {
+                let transaction = db.unchecked_transaction()?;
                 db.execute_batch(schema::META)?;
                 db.execute_batch(schema::ROUTE)?;
-                Meta::new(generation).write(db)
+                Meta::new(generation).write(db)?;
+                transaction.commit()
             })
         })?;
     }
