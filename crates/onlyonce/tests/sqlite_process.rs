@@ -57,13 +57,13 @@ fn what_was_answered_survives_errors_of_the_disk() {
 
 /// Runs one of the tests below in a process of its own.
 fn child(before: &[&str], name: &str, path: &Path) -> Output {
-    let this = std::env::current_exe().unwrap();
+    let this = std::env::current_exe().expect("a test knows its own file");
     let mut words = before.iter().map(PathBuf::from).chain([this]);
-    let mut command = Command::new(words.next().unwrap());
+    let mut command = Command::new(words.next().expect("there is at least this test"));
     command
         .args(words)
         .args(["--ignored", "--exact", "--nocapture", name]);
-    command.env(PATH, path).output().unwrap()
+    command.env(PATH, path).output().expect("the child starts")
 }
 
 #[tokio::test]

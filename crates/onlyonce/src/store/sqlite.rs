@@ -29,6 +29,7 @@
 
 mod batch;
 mod boot;
+mod changes;
 mod checkpoint;
 mod columns;
 mod connection;
