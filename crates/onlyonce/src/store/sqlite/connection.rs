@@ -110,3 +110,17 @@ pub(super) const BUSY_WAIT: Duration = Duration::from_secs(2);
 const CACHE_KIB: usize = 16_384;
 /// Every statement of every class stays prepared.
 const STATEMENTS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // threat E1
+    #[test]
+    fn a_setting_that_does_not_take_is_refused() {
+        let db = Connection::open_in_memory().unwrap();
+        let refused = demand(&db, Path::new("store.db"), "journal_mode", "wal", "wal");
+        let found = "memory".to_owned();
+        assert!(matches!(refused, Err(OpenError::NotDurable { found: is, .. }) if is == found));
+    }
+}
