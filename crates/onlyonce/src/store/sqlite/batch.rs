@@ -4,20 +4,22 @@
 //! `pending`, and memory takes it over in [`Batch::publish`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
+use super::connection;
 use super::hash::Keyed;
+use super::interned::Interned;
 use super::job::{Answer, Job, Swapping};
-use super::meta::{Class, Meta};
+use super::meta::Meta;
 use super::rows::{self, Damage, Found};
-use super::schema;
 use super::shared::Shared;
-use super::slot::{Place, class_of};
+use super::slot::Place;
+use super::trouble::{Trouble, as_refusal};
 use super::view::{Look, View};
+use super::writer::Open;
 use crate::clock::StoreTime;
-use crate::record::{Record, State, StateKind, Token};
+use crate::record::{Record, Token};
 use crate::scope::OperationId;
 use crate::store::cas::{self, Effect};
 use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
@@ -28,44 +30,32 @@ pub(super) struct Batch<'a> {
     /// As it will be.
     pub(super) meta: Meta,
     pub(super) meta_changed: bool,
-    interned: &'a mut Interned,
-    pending: HashMap<OperationId, Pending, Keyed>,
+    /// Changes when another connection writes the file.
+    data_version: i64,
+    pub(super) interned: &'a mut Interned,
+    pub(super) pending: HashMap<OperationId, Pending, Keyed>,
     begun: bool,
     hold_clock: Option<bool>,
 }
 
 /// What the batch makes of an id.
 #[derive(Clone)]
-struct Pending {
-    look: Look,
+pub(super) struct Pending {
+    pub(super) look: Look,
     /// Renewals and moves are no news to those who wait for a record.
-    is_news: bool,
-}
-
-/// Why a member has no answer.
-pub(super) enum Trouble {
-    /// Only this member; nothing was written for it.
-    Alone(Fault),
-    /// Only this member, but something may have been written for it.
-    Member(rusqlite::Error),
-    /// The transaction itself.
-    Whole(rusqlite::Error),
+    pub(super) is_news: bool,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(
-        db: &'a Connection,
-        shared: &'a Shared,
-        meta: Meta,
-        interned: &'a mut Interned,
-    ) -> Self {
+    pub(super) fn new(open: &'a mut Open, shared: &'a Shared) -> Self {
         Self {
-            db,
+            db: &open.db,
             shared,
-            meta,
+            meta: open.meta.clone(),
             meta_changed: false,
-            pending: HashMap::with_hasher(interned.keyed),
-            interned,
+            data_version: open.data_version,
+            pending: HashMap::with_hasher(open.interned.keyed),
+            interned: &mut open.interned,
             begun: false,
             hold_clock: None,
         }
@@ -231,159 +221,22 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A new row at the new end; the one at `old` is gone.
-    fn take(&mut self, id: OperationId, old: &Look, record: &Record) -> Result<(), Trouble> {
-        self.bury(id, old)?;
-        self.append(id, record)
-    }
-
-    fn append(&mut self, id: OperationId, record: &Record) -> Result<(), Trouble> {
-        self.begin()?;
-        let class = self.class(record.ttl_ms)?;
-        let route = self.route(&record.route)?;
-        let place = Place {
-            class: class.class,
-            row: class.next,
-        };
-        rows::append(self.db, place, id, record, (route, class.next_response)).map_err(classify)?;
-        self.counted(place.class, |class| class.next += 1);
-        self.put(id, place, record.clone(), true);
-        Ok(())
-    }
-
-    /// In place: only columns that keep their size.
-    fn update(&mut self, id: OperationId, old: &Look, record: Record) -> Result<(), Trouble> {
-        demand_fit(&record)?;
-        let place = old.place.expect("a record that is rewritten has a place");
-        self.begin()?;
-        let responded = old.record.as_ref().is_some_and(is_completed);
-        if responded {
-            rows::forget_response(self.db, place).map_err(classify)?;
-        }
-        match &record.state {
-            State::Completed { response, .. } => {
-                let row = self
-                    .meta
-                    .class(place.class)
-                    .map_or(1, |class| class.next_response);
-                rows::settle(self.db, place, id, &record, (response, row)).map_err(classify)?;
-                self.counted(place.class, |class| class.next_response += 1);
-            }
-            _ => rows::update(self.db, place, id, &record).map_err(classify)?,
-        }
-        self.put(id, place, record, true);
-        Ok(())
-    }
-
-    fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
-        self.bury(id, old)?;
-        self.pending.insert(
-            id,
-            Pending {
-                look: Look::default(),
-                is_news: true,
-            },
-        );
-        Ok(())
-    }
-
-    /// Its row stays in line, gone.
-    pub(super) fn bury(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
-        let place = old.place.expect("a record that is deleted has a place");
-        self.begin()?;
-        let responded = old.record.as_ref().is_some_and(is_completed);
-        rows::bury(self.db, place, id, responded).map_err(classify)
-    }
-
-    /// Moves a record to the new end of its class, as it is; its old row is the caller's to remove.
-    pub(super) fn carry(
-        &mut self,
-        id: OperationId,
-        class: u8,
-        record: Option<&Record>,
-    ) -> Result<(), Trouble> {
-        let Some(Class {
-            next,
-            next_response,
-            ..
-        }) = self.meta.class(class).copied()
-        else {
-            return Ok(());
-        };
-        let place = Place { class, row: next };
-        if let Some(record) = record {
-            let route = self.route(&record.route)?;
-            rows::append(self.db, place, id, record, (route, next_response)).map_err(classify)?;
-        }
-        self.counted(class, |class| class.next += 1);
-        let look = Look {
-            place: Some(place),
-            record: record.cloned(),
-        };
-        self.pending.insert(
-            id,
-            Pending {
-                look,
-                is_news: false,
-            },
-        );
-        Ok(())
-    }
-
-    /// Forgets the id in memory; its row is the caller's to remove.
-    pub(super) fn forget(&mut self, id: OperationId) {
-        self.pending.insert(
-            id,
-            Pending {
-                look: Look::default(),
-                is_news: false,
-            },
-        );
-    }
-
-    fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
-        let look = Look {
-            place: Some(place),
-            record: Some(record),
-        };
-        self.pending.insert(id, Pending { look, is_news });
-    }
-
-    /// The class of a time to live; its tables are made when it is first met.
-    fn class(&mut self, ttl_ms: i64) -> Result<Class, Trouble> {
-        let class = class_of(ttl_ms);
-        if let Some(found) = self.meta.class(class) {
-            return Ok(*found);
-        }
-        schema::create_class(self.db, class).map_err(Trouble::Whole)?;
-        self.meta.classes.push(Class::empty(class));
-        self.meta_changed = true;
-        Ok(Class::empty(class))
-    }
-
-    fn counted(&mut self, class: u8, count: impl FnOnce(&mut Class)) {
-        if let Some(class) = self.meta.class_mut(class) {
-            count(class);
-        }
-    }
-
-    /// The row of a route's text; it is written when it is first met.
-    fn route(&mut self, route: &Arc<str>) -> Result<i64, Trouble> {
-        if let Some(row) = self.interned.get(route) {
-            return Ok(row);
-        }
-        let row = self.interned.push(route.clone());
-        let sql = "INSERT INTO route (row, route) VALUES (?1, ?2)";
-        let written = self.db.execute(sql, rusqlite::params![row, route]);
-        written.map_err(classify).map(|_| row)
-    }
-
     pub(super) fn begin(&mut self) -> Result<(), Trouble> {
         if !self.begun {
             self.step("BEGIN IMMEDIATE")?;
             self.begun = true;
+            self.demand_alone()?;
         }
         Ok(())
+    }
+
+    /// Nobody else writes the file. If someone did, memory is no longer what the file is.
+    fn demand_alone(&self) -> Result<(), Trouble> {
+        let version = connection::data_version(self.db).map_err(Trouble::Whole)?;
+        if version == self.data_version {
+            return Ok(());
+        }
+        Err(Trouble::Outside)
     }
 
     fn step(&self, sql: &str) -> Result<(), Trouble> {
@@ -438,85 +291,3 @@ fn apply(view: &mut View, id: OperationId, look: Look) {
         } => drop(view.put_on_disk(id, place)),
     }
 }
-
-/// Before anything is written: a larger body would hold up everyone.
-fn demand_fit(record: &Record) -> Result<(), Trouble> {
-    let bytes = record
-        .response()
-        .map_or(0, |response| response.body_bytes());
-    if bytes <= BODY_BYTES_MAX {
-        return Ok(());
-    }
-    let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
-    Err(Trouble::Alone(Fault::NotDone(StoreError::Refused(
-        why.into(),
-    ))))
-}
-
-fn is_completed(record: &Record) -> bool {
-    record.state.kind() == StateKind::Completed
-}
-
-/// Whom a failed statement concerns.
-pub(super) fn classify(error: rusqlite::Error) -> Trouble {
-    match error.sqlite_error_code() {
-        None => Trouble::Member(error),
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
-            Trouble::Member(error)
-        }
-        Some(_) if rows::is_damage(&error) => Trouble::Member(error),
-        Some(_) => Trouble::Whole(error),
-    }
-}
-
-fn as_refusal(error: rusqlite::Error) -> StoreError {
-    match error {
-        rusqlite::Error::StatementChangedRows(_) => StoreError::Unreadable(Box::new(error)),
-        error if rows::is_damage(&error) => StoreError::Unreadable(Box::new(error)),
-        error => StoreError::Refused(Box::new(error)),
-    }
-}
-
-/// The routes that have a row, those of the open batch included.
-pub(super) struct Interned {
-    pub(super) routes: rows::Routes,
-    by_text: HashMap<Arc<str>, i64>,
-    keyed: Keyed,
-}
-
-impl Interned {
-    pub(super) fn new(routes: rows::Routes) -> Self {
-        let by_text = routes
-            .iter()
-            .map(|(route, row)| (route.clone(), row))
-            .collect();
-        Self {
-            routes,
-            by_text,
-            keyed: Keyed::new(),
-        }
-    }
-
-    fn get(&self, route: &str) -> Option<i64> {
-        self.by_text.get(route).copied()
-    }
-
-    fn push(&mut self, route: Arc<str>) -> i64 {
-        let row = self.routes.push(route.clone());
-        self.by_text.insert(route, row);
-        row
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// Forgets those that a rollback took back.
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.routes.truncate(length);
-        self.by_text.retain(|_, row| *row <= length as i64);
-    }
-}
-
-/// The largest body that is kept: one commit must not hold up the others for long.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -9,6 +9,7 @@ use super::columns::owner_crc;
 use super::connection;
 use super::error::OpenError;
 use super::file::Owned;
+use super::log;
 use super::meta::{Class, Meta};
 use super::rows::{self, Found, Routes};
 use super::schema::{self, COMPLETED, GONE, UNKNOWN};
@@ -27,19 +28,26 @@ pub(super) struct Opened {
     pub(super) view: View,
 }
 
-/// Makes the file if there never was one.
+/// Makes the file if there never was one, and looks at its log before the engine does.
 pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
     if !owned.inspect()? {
         let generation = *Token::random().as_bytes();
         owned.create(|new| {
             connection::create(new, |db| {
+                let transaction = db.unchecked_transaction()?;
                 db.execute_batch(schema::META)?;
                 db.execute_batch(schema::ROUTE)?;
-                Meta::new(generation).write(db)
+                Meta::new(generation).write(db)?;
+                transaction.commit()
             })
         })?;
     }
-    owned.remember()
+    owned.remember()?;
+    match log::is_damaged(&owned.wal()) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::damaged(owned.path(), "its log is damaged")),
+        Err(error) => Err(OpenError::io(owned.path(), error)),
+    }
 }
 
 /// Opens the file and reads what memory must know of it. Nothing that an earlier process may have

@@ -113,7 +113,7 @@ fn write_back(db: &Connection) -> rusqlite::Result<()> {
 /// 32 MiB of pages: seldom enough that one commit in a hundred does not meet it.
 const START_PAGES: i32 = 2048;
 /// How large the log grows while the first part of it is written back.
-pub(super) const LOG_BYTES: u64 = 2 * START_PAGES as u64 * schema::PAGE_BYTES as u64;
+pub(super) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
 /// How many more pages until the log is tried again.
 const AGAIN_PAGES: i32 = 1024;
 /// Each pass leaves the next one less: the writer then finishes quickly.
@@ -122,3 +122,36 @@ const PASSES: usize = 2;
 const PAGES_MAX: i32 = 65_536;
 /// How long the writer waits for readers of the log to leave it.
 const FINISH_WAIT: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(pages: i32) -> Log {
+        Log {
+            pages: Arc::new(AtomicI32::new(pages)),
+            due: START_PAGES,
+            under_way: false,
+        }
+    }
+
+    #[test]
+    fn a_log_is_written_back_once_it_is_long_and_finished_once_that_is_done() {
+        assert_eq!(log(START_PAGES - 1).step(false), Step::Nothing);
+        let mut long = log(START_PAGES);
+        assert_eq!(long.step(false), Step::Start);
+        assert_eq!(long.step(false), Step::Nothing);
+        assert_eq!(long.step(true), Step::Finish);
+    }
+
+    // threat E2
+    #[test]
+    fn a_log_that_a_reader_holds_stops_growing_and_is_still_tried() {
+        let mut held = log(PAGES_MAX);
+        held.due = PAGES_MAX + AGAIN_PAGES;
+        assert!(held.is_full());
+        assert_eq!(held.step(false), Step::Start);
+        assert_eq!(held.step(true), Step::Finish);
+        assert_eq!(held.step(false), Step::Start);
+    }
+}

@@ -60,9 +60,22 @@ pub(super) fn create(
         .map_err(|(_, error)| OpenError::engine(path, error))
 }
 
+/// A number that changes when another connection writes the file.
+pub(super) fn data_version(db: &Connection) -> rusqlite::Result<i64> {
+    let mut statement = db.prepare_cached("PRAGMA data_version")?;
+    statement.query_row([], |row| row.get(0))
+}
+
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::engine(path, error);
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    if db.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+        let source = std::io::ErrorKind::PermissionDenied.into();
+        return Err(OpenError::NoPermission {
+            path: path.to_owned(),
+            source,
+        });
+    }
     db.busy_timeout(BUSY_WAIT).map_err(failed)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     let settings = format!(
@@ -110,3 +123,17 @@ pub(super) const BUSY_WAIT: Duration = Duration::from_secs(2);
 const CACHE_KIB: usize = 16_384;
 /// Every statement of every class stays prepared.
 const STATEMENTS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // threat E1
+    #[test]
+    fn a_setting_that_does_not_take_is_refused() {
+        let db = Connection::open_in_memory().unwrap();
+        let refused = demand(&db, Path::new("store.db"), "journal_mode", "wal", "wal");
+        let found = "memory".to_owned();
+        assert!(matches!(refused, Err(OpenError::NotDurable { found: is, .. }) if is == found));
+    }
+}

@@ -108,6 +108,15 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Another program reads or writes the file. End it, and open the store again.
+    #[error("{path} is held by another program: end it and try again")]
+    Busy {
+        /// The store file.
+        path: PathBuf,
+        /// What the engine said.
+        #[source]
+        source: rusqlite::Error,
+    },
     /// The system refused. Its own words say why; nothing was changed.
     #[error("{path} cannot be used")]
     Io {
@@ -158,6 +167,15 @@ impl OpenError {
                 path,
                 source: Box::new(source),
             },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Busy { path, source }
+            }
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                Self::NoPermission {
+                    path,
+                    source: io::Error::new(io::ErrorKind::PermissionDenied, source),
+                }
+            }
             _ => Self::Engine { path, source },
         }
     }

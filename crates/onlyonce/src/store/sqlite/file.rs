@@ -99,7 +99,11 @@ impl Owned {
     pub(super) fn reserve_log(&self, bytes: u64) {
         if let Ok(log) = OpenOptions::new().write(true).open(self.wal()) {
             let keep_size = rustix::fs::FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(log, keep_size, 0, bytes).unwrap_or_default();
+            if rustix::fs::fallocate(&log, keep_size, 0, bytes).is_err() {
+                // What was reserved before the disk was full is given back.
+                let length = log.metadata().map(|found| found.len());
+                drop(length.and_then(|length| log.set_len(length)));
+            }
         }
     }
 

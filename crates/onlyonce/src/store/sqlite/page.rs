@@ -17,10 +17,11 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     if after.is_some_and(|after| after.kind == StateKind::Completed) {
         return None;
     }
+    let limit = query.limit.min(PAGE_ROWS_MAX);
     let view = shared.view();
-    let found = view.page(query.states, after, query.limit);
+    let found = view.page(query.states, after, limit);
     let last = found.last().map(|(slot, _)| *slot);
-    let is_full = found.len() == query.limit;
+    let is_full = found.len() == limit;
     let records = found
         .into_iter()
         .map(|(_, live)| (live.id, live.record.clone()));

@@ -16,11 +16,25 @@ use crate::scope::OperationId;
 use crate::store::{Fault, StoreError};
 
 pub(super) fn run(shared: &Shared) {
+    let _exit = Exit(shared);
     let mut reads = Vec::new();
     let mut more = true;
     while more {
         more = shared.reads.take(&mut reads, READS_MAX, Wait::Forever);
         serve(shared, &mut reads);
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct Exit<'a>(&'a Shared);
+
+impl Drop for Exit<'_> {
+    fn drop(&mut self) {
+        self.0.reads.close();
+        let mut left = Vec::new();
+        while self.0.reads.take(&mut left, READS_MAX, Wait::No) {}
+        left.into_iter()
+            .for_each(|read| read.fail(Fault::NotDone(StoreError::Closed)));
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use super::batch::Interned;
 use super::boot::{self, Opened};
 use super::checkpoint::{LOG_BYTES, Log};
 use super::connection;
 use super::error::OpenError;
 use super::file::{Identity, Owned};
+use super::interned::Interned;
 use super::queue::Wait;
 use super::shared::{Shared, Status, lock};
 use super::writer::{BATCH_JOBS_MAX, DOWN, Open, Writer};
@@ -67,6 +67,8 @@ pub(super) fn connect(
     let identity = owned
         .identity()
         .map_err(|error| OpenError::io(path, error))?;
+    let data_version = connection::data_version(&db);
+    let data_version = data_version.map_err(|error| OpenError::engine(path, error))?;
     let interned = Interned::new(view.routes.clone());
     *shared.view_mut() = view;
     *lock(&shared.reader) = Some(reader);
@@ -77,6 +79,7 @@ pub(super) fn connect(
             meta,
             interned,
             log,
+            data_version,
         },
         identity,
     ))

@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::batch::{Batch, Trouble, classify};
+use super::batch::Batch;
 use super::columns::owner_crc;
 use super::job::Reply;
 use super::meta::Class;
@@ -14,6 +14,7 @@ use super::rows::{self, Damage, Routes};
 use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 use super::slot::Place;
 use super::sql::Sql;
+use super::trouble::{Trouble, classify};
 use crate::clock::StoreTime;
 use crate::scope::OperationId;
 use crate::store::{Fault, Swept};
@@ -92,8 +93,8 @@ impl Sweep {
             });
         };
         let end = self.end.unwrap_or(class.next);
-        let all_live = batch.shared.view().live_rows(class.class) == class.next - class.first;
-        if class.first >= end || all_live {
+        let all_held = batch.shared.view().held_rows(class.class) == class.next - class.first;
+        if class.first >= end || all_held {
             return Ok(Portion {
                 class_done: true,
                 ..Portion::default()
@@ -200,6 +201,9 @@ fn clear(batch: &mut Batch<'_>, class: u8, old: &Old) -> Result<(), Trouble> {
             batch.carry(id, class, look.record.as_ref())
         }
         Fate::Damaged(id) => {
+            if batch.place(&id) != Some(place) {
+                return Err(damaged(place));
+            }
             let next = batch.meta.class(class).map_or(1, |class| class.next);
             let mut statement = batch
                 .db

@@ -14,8 +14,8 @@ pub(super) struct View {
     /// Running, unknown and released records, by their state and then by their place.
     live: [BTreeMap<Place, Box<Live>>; 3],
     pub(super) routes: Routes,
-    /// How many of those there are in each TTL class.
-    live_rows: [i64; CLASS_MAX as usize + 1],
+    /// How many of those there are in each TTL class that no sweep may delete.
+    held_rows: [i64; CLASS_MAX as usize + 1],
 }
 
 pub(super) struct Live {
@@ -36,7 +36,7 @@ impl View {
             index: Index::new(),
             live: Default::default(),
             routes,
-            live_rows: [0; CLASS_MAX as usize + 1],
+            held_rows: [0; CLASS_MAX as usize + 1],
         }
     }
 
@@ -65,7 +65,7 @@ impl View {
         self.drop_live(old);
         if slot.kind != StateKind::Completed {
             self.live[slot.kind as usize].insert(place, Box::new(Live { id, record }));
-            self.live_rows[usize::from(place.class)] += 1;
+            self.held_rows[usize::from(place.class)] += is_held(slot.kind);
         }
     }
 
@@ -122,9 +122,9 @@ impl View {
             .map(AsRef::as_ref)
     }
 
-    /// How many rows of a class hold a live record, released ones included.
-    pub(super) fn live_rows(&self, class: u8) -> i64 {
-        self.live_rows[usize::from(class)]
+    /// How many rows of a class are running or unknown.
+    pub(super) fn held_rows(&self, class: u8) -> i64 {
+        self.held_rows[usize::from(class)]
     }
 
     fn live_at(&self, slot: Slot) -> Option<&Live> {
@@ -137,7 +137,13 @@ impl View {
             && let Some(live) = self.live.get_mut(slot.kind as usize)
         {
             let removed = live.remove(&slot.place);
-            self.live_rows[usize::from(slot.place.class)] -= i64::from(removed.is_some());
+            let held = removed.map_or(0, |_| is_held(slot.kind));
+            self.held_rows[usize::from(slot.place.class)] -= held;
         }
     }
+}
+
+/// 1 for what no sweep may delete.
+fn is_held(kind: StateKind) -> i64 {
+    i64::from(matches!(kind, StateKind::Running | StateKind::Unknown))
 }

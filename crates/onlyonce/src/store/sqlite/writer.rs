@@ -7,16 +7,18 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::batch::{Batch, Interned, Trouble};
+use super::batch::Batch;
 use super::boot;
 use super::checkpoint::{Log, Step};
 use super::file::{Identity, Owned};
+use super::interned::Interned;
 use super::job::{Answer, Job};
 use super::meta::Meta;
 use super::queue::Wait;
 use super::rows::unavailable;
 use super::shared::{Shared, Status, lock};
 use super::sweep::{Portion, Sweep};
+use super::transaction::{Failure, How, Written, check_place, commit, roll_back, write};
 use crate::store::{Fault, StoreError};
 
 pub(super) struct Writer {
@@ -35,6 +37,7 @@ pub(super) struct Open {
     pub(super) meta: Meta,
     pub(super) interned: Interned,
     pub(super) log: Log,
+    pub(super) data_version: i64,
 }
 
 impl Writer {
@@ -106,18 +109,13 @@ impl Writer {
     /// One transaction. Nothing is visible and nobody is answered unless it was committed.
     fn attempt(&mut self, jobs: &[Job], how: How) -> Result<Vec<Result<Answer, Fault>>, Failure> {
         let Some(open) = &mut self.open else {
-            return Err(Failure::NotDone(None));
+            return Err(Failure::Member);
         };
         let interned = open.interned.len();
-        let batch = Batch::new(
-            &open.db,
-            &self.shared,
-            open.meta.clone(),
-            &mut open.interned,
-        );
+        let batch = Batch::new(open, &self.shared);
         let sweep = self.sweeps.front().filter(|_| how == How::Together);
         let written = write(batch, jobs, how, sweep).and_then(|written| {
-            commit(&open.db, &written.batch, &self.shared)?;
+            commit(&written.batch)?;
             check_place(&self.owned, self.identity, &written.batch)?;
             Ok(written)
         });
@@ -164,13 +162,17 @@ impl Writer {
                 self.round(jobs);
             }
             Failure::NotDone(error) => {
-                let cause = Cause::new(error);
+                let cause = Cause::new(Some(error));
                 jobs.drain(..)
                     .for_each(|job| job.fail(Fault::NotDone(unavailable(cause.clone()))));
                 self.fail_sweeps(&cause);
                 if !cause.is_busy() {
                     self.recover();
                 }
+            }
+            Failure::Outside => {
+                self.refuse(jobs, OUTSIDE);
+                self.recover();
             }
             Failure::Unsure(error) => {
                 let cause = Cause::new(error);
@@ -249,112 +251,6 @@ impl Writer {
     }
 }
 
-/// How the members of a batch run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// A bad member spoils the attempt, and is only known to exist.
-    Together,
-    /// Each can be undone by itself.
-    Apart,
-}
-
-struct Written<'a> {
-    batch: Batch<'a>,
-    answers: Vec<Result<Answer, Fault>>,
-    portion: Option<Portion>,
-}
-
-/// Why an attempt was not committed, or may not have been.
-enum Failure {
-    /// Some member is bad.
-    Member,
-    /// The sweep cannot go on.
-    Sweep(Fault),
-    /// Nothing was committed, because nothing tried to.
-    NotDone(Option<rusqlite::Error>),
-    /// The commit failed.
-    Unsure(Option<rusqlite::Error>),
-    /// The commit went to a file that is no longer in its place.
-    Replaced,
-}
-
-fn write<'a>(
-    mut batch: Batch<'a>,
-    jobs: &[Job],
-    how: How,
-    sweep: Option<&Sweep>,
-) -> Result<Written<'a>, Failure> {
-    let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let answer = match how {
-            How::Together => batch.answer(job),
-            How::Apart => batch.answer_apart(job),
-        };
-        answers.push(match answer {
-            Ok(answer) => Ok(answer),
-            Err(Trouble::Alone(fault)) => Err(fault),
-            Err(Trouble::Member(_)) => return Err(Failure::Member),
-            Err(Trouble::Whole(error)) => return Err(Failure::NotDone(Some(error))),
-        });
-    }
-    let portion = match sweep.map(|sweep| sweep.portion(&mut batch)).transpose() {
-        Ok(portion) => portion,
-        Err(Trouble::Alone(fault)) => return Err(Failure::Sweep(fault)),
-        Err(Trouble::Member(error)) => {
-            return Err(Failure::Sweep(Fault::NotDone(StoreError::Unreadable(
-                Box::new(error),
-            ))));
-        }
-        Err(Trouble::Whole(error)) => return Err(Failure::NotDone(Some(error))),
-    };
-    batch
-        .write_meta()
-        .map_err(|error| Failure::NotDone(Some(error)))?;
-    Ok(Written {
-        batch,
-        answers,
-        portion,
-    })
-}
-
-fn commit(db: &Connection, batch: &Batch<'_>, shared: &Shared) -> Result<(), Failure> {
-    if !batch.has_begun() {
-        return Ok(());
-    }
-    #[cfg(test)]
-    shared
-        .faults
-        .before_commit()
-        .map_err(|()| Failure::Unsure(None))?;
-    let done = db
-        .prepare_cached("COMMIT")
-        .and_then(|mut statement| statement.execute([]));
-    done.map_err(|error| Failure::Unsure(Some(error)))?;
-    #[cfg(test)]
-    shared
-        .faults
-        .after_commit()
-        .map_err(|()| Failure::Unsure(None))?;
-    let _ = shared;
-    Ok(())
-}
-
-/// A commit into a file that nobody will find again must not be acknowledged.
-fn check_place(owned: &Owned, opened: Identity, batch: &Batch<'_>) -> Result<(), Failure> {
-    match owned.identity() {
-        _ if !batch.has_begun() => Ok(()),
-        Ok(found) if found == opened => Ok(()),
-        _ => Err(Failure::Replaced),
-    }
-}
-
-fn roll_back(db: &Connection) {
-    if !db.is_autocommit() {
-        // If even this fails the connection is given up, and without a commit nothing was done.
-        drop(db.execute_batch("ROLLBACK"));
-    }
-}
-
 /// The file's word on its rows goes before what is written back, so that damage to it is noticed.
 fn start_checkpoint(open: &mut Open, shared: &Shared) -> rusqlite::Result<()> {
     open.meta.highest = shared.time.now().as_ms();
@@ -389,6 +285,10 @@ struct Exit(Arc<Shared>);
 impl Drop for Exit {
     fn drop(&mut self) {
         self.0.close();
+        let mut left = Vec::new();
+        while self.0.jobs.take(&mut left, BATCH_JOBS_MAX, Wait::No) {}
+        left.into_iter()
+            .for_each(|job| job.fail(Fault::NotDone(StoreError::Closed)));
         self.0.set_status(Status::Closed);
         self.0.closed.notify(usize::MAX);
     }
@@ -396,5 +296,6 @@ impl Drop for Exit {
 
 /// Jobs in one transaction.
 pub(super) const BATCH_JOBS_MAX: usize = 512;
+const OUTSIDE: &str = "another program wrote the store file; it is being read again";
 pub(super) const DOWN: &str = "the disk failed; the store is being opened again";
 const LOG_FULL: &str = "the log cannot be written back; does an outside reader hold the file open?";

@@ -222,6 +222,42 @@ async fn a_log_cut_short_loses_its_end_and_nothing_else() {
     }
 }
 
+// threat E5
+#[tokio::test]
+async fn a_flipped_byte_in_the_log_costs_at_most_its_last_transaction() {
+    const COUNT: u32 = 30;
+    let lab = Lab::new().await;
+    for n in 0..COUNT {
+        lab.settled(n).await;
+    }
+    let (db, wal) = (
+        fs::read(lab.path()).unwrap(),
+        fs::read(lab.directory.path().join("store.db-wal")).unwrap(),
+    );
+    let copy = lab.directory.path().join("copy.db");
+    let mut refused = 0;
+    for at in (0..wal.len()).step_by(wal.len() / 61) {
+        let mut flipped = wal.clone();
+        flipped[at] ^= 4;
+        fs::write(&copy, &db).unwrap();
+        fs::write(lab.directory.path().join("copy.db-wal"), &flipped).unwrap();
+        let store = match open(&copy, &lab.clock).await {
+            Ok(store) => store,
+            Err(OpenError::Damaged { .. }) => {
+                refused += 1;
+                continue;
+            }
+            Err(other) => panic!("byte {at}: {other}"),
+        };
+        for n in 0..COUNT - 1 {
+            let seen = store.load(id(n)).await.unwrap();
+            assert_eq!(answer(&seen), Some(&response(n)), "byte {at}, key {n}");
+        }
+        store.close().await;
+    }
+    assert!(refused > 40, "{refused}");
+}
+
 #[tokio::test]
 async fn an_empty_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -129,9 +129,9 @@ async fn a_file_replaced_under_an_open_store_takes_it_down() {
     lab.store.close().await;
 }
 
-// threat E3
+// threat E2
 #[tokio::test]
-async fn a_full_file_answers_not_done_or_unsure_and_keeps_what_it_had() {
+async fn an_outside_writer_is_waited_for_and_then_work_is_refused_undone() {
     let lab = Lab::new().await;
     lab.settled(1).await;
     let outside = rusqlite::Connection::open(lab.path()).unwrap();
@@ -182,4 +182,70 @@ async fn a_log_that_grows_is_written_back_and_begun_anew() {
         answer(&lab.store.load(id(100_077)).await.unwrap()),
         Some(&big)
     );
+}
+
+// threat E2
+#[tokio::test]
+async fn what_an_outside_writer_changed_is_read_again_before_anything_is_written() {
+    let lab = Lab::new().await;
+    lab.settled(1).await;
+    let token = lab.claimed(2).await;
+    let outside = rusqlite::Connection::open(lab.path()).unwrap();
+    outside
+        .execute_batch("UPDATE record_27 SET key = 'other' WHERE row = 1")
+        .unwrap();
+    drop(outside);
+    let refused = lab.store.claim(draft(3)).await;
+    assert!(matches!(
+        refused,
+        Err(Fault::NotDone(StoreError::Unavailable(_)))
+    ));
+    assert!(claim_again(&lab, &draft(3)).await.mine);
+    let unreadable = lab.store.load(id(1)).await;
+    assert!(matches!(
+        unreadable,
+        Err(Fault::NotDone(StoreError::Unreadable(_)))
+    ));
+    let done = lab.swap(2, owner(token), settle(2)).await;
+    assert!(matches!(done, Swap::Done(_)));
+}
+
+// threat E2
+#[tokio::test]
+async fn a_log_that_a_reader_holds_is_begun_anew_once_it_lets_go() {
+    let lab = Lab::new().await;
+    lab.settled(0).await;
+    let outside = rusqlite::Connection::open(lab.path()).unwrap();
+    outside.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+    let wal = lab.directory.path().join("store.db-wal");
+    write_megabytes(&lab, 1..61).await;
+    assert!(fs::metadata(&wal).unwrap().len() > 60 << 20);
+    outside.execute_batch("COMMIT").unwrap();
+    let held = fs::metadata(&wal).unwrap().len();
+    write_megabytes(&lab, 61..200).await;
+    let grown = fs::metadata(&wal).unwrap().len() - held;
+    assert!(
+        grown < 100 << 20,
+        "139 MiB were written and the log grew by {grown} bytes"
+    );
+}
+
+async fn write_megabytes(lab: &Lab, numbers: std::ops::Range<u32>) {
+    let body = Kept::Bytes {
+        body: vec![7; 1 << 20].into(),
+        trailers: None,
+    };
+    let response = Arc::new(Response {
+        body,
+        ..response(0)
+    });
+    for n in numbers {
+        let token = lab.claimed(n).await;
+        let to = Next::Completed {
+            settled_by: SettledBy::Owner,
+            response: response.clone(),
+            token: None,
+        };
+        lab.swap(n, owner(token), to).await;
+    }
 }

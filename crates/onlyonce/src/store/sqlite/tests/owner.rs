@@ -119,3 +119,24 @@ async fn what_a_dead_process_left_running_is_unknown_and_its_revision_never_come
     let settled = lab.swap(1, owner(token), settle(1)).await;
     assert!(matches!(settled, Swap::Done(_)));
 }
+
+// threat E1
+#[tokio::test]
+async fn every_commit_waits_for_the_disk() {
+    let lab = Lab::new().await;
+    let db = super::super::shared::lock(&lab.store.shared.checkpointer);
+    let setting = |name| -> String {
+        let value = db
+            .as_ref()
+            .unwrap()
+            .pragma_query_value(None, name, |row| row.get(0));
+        match value.unwrap() {
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            rusqlite::types::Value::Text(text) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(setting("synchronous"), "2");
+    assert_eq!(setting("journal_mode"), "wal");
+    assert_eq!(setting("page_size"), "16384");
+}

@@ -137,3 +137,56 @@ async fn claims_are_answered_while_a_long_sweep_runs() {
     assert_eq!(swept, (2000, false));
     assert!(left > 0, "the claim waited for the whole sweep");
 }
+
+#[tokio::test]
+async fn a_released_record_expires_though_nothing_else_is_in_its_class() {
+    let lab = Lab::new().await;
+    let token = lab.unknown(1).await;
+    lab.swap(1, owner(token), Next::Released { expires_at: None })
+        .await;
+    assert_eq!(lab.sweep(10).await, (0, false));
+    lab.clock.advance(TTL_MS);
+    assert_eq!(lab.sweep(10).await, (1, false));
+    assert_eq!(lab.load(1).await, None);
+}
+
+// threat I9
+#[tokio::test]
+async fn sweeps_at_the_same_time_delete_each_record_once() {
+    let lab = Lab::new().await;
+    futures_util::future::join_all((0..700).map(|n| lab.settled(n))).await;
+    lab.unknown(1000).await;
+    lab.clock.advance(TTL_MS);
+    let (a, b, c) = tokio::join!(lab.sweep(400), lab.sweep(10_000), lab.sweep(10_000));
+    assert_eq!(a.0 + b.0 + c.0, 700);
+    assert_eq!(lab.list(&StateKind::ALL, 100).await, [id(1000)]);
+}
+
+// threat A10
+#[tokio::test]
+async fn a_crash_in_the_middle_of_a_sweep_loses_no_held_record() {
+    let lab = Lab::new().await;
+    for n in 0..200 {
+        match n % 10 {
+            0 => drop(lab.unknown(n).await),
+            1 => drop(lab.claimed(n).await),
+            _ => drop(lab.settled(n).await),
+        }
+    }
+    lab.clock.advance(TTL_MS);
+    let image = lab.directory.path().join("image.db");
+    for _ in 0..5 {
+        lab.sweep(31).await;
+        for suffix in ["", "-wal"] {
+            let from = format!("{}{suffix}", lab.path().display());
+            std::fs::copy(from, format!("{}{suffix}", image.display())).unwrap();
+        }
+        let store = open(&image, &lab.clock).await.unwrap();
+        for n in (0..200).filter(|n| n % 10 < 2) {
+            let record = store.load(id(n)).await.unwrap().record.unwrap();
+            assert_eq!(record.state.kind(), StateKind::Unknown, "{n}");
+        }
+        store.sweep(10_000).await.unwrap();
+        store.close().await;
+    }
+}

@@ -1,0 +1,127 @@
+//! The log as a crash left it: whether something in its middle is damaged.
+//!
+//! The engine takes the first frame that does not check for the end of the log. After a crash that
+//! is right for the last transaction, which may be torn. It is wrong if further transactions
+//! follow: they were on disk, and answered, before the next one began.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+/// Whether the log at `path` has lost transactions that were answered. No log has lost none.
+pub(super) fn is_damaged(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    let mut frames = BufReader::with_capacity(BUFFER_BYTES, file);
+    let mut log = match Log::begin(&mut frames)? {
+        Begin::Empty => return Ok(false),
+        Begin::Damaged => return Ok(true),
+        Begin::Log(log) => log,
+    };
+    let mut commits_lost = 0;
+    while let Some(commits) = log.next(&mut frames)? {
+        commits_lost += usize::from(log.broken && commits);
+    }
+    Ok(commits_lost > TORN_COMMITS)
+}
+
+/// What the log's header says. It is small enough to be on disk whole or not at all.
+enum Begin {
+    Empty,
+    Damaged,
+    Log(Log),
+}
+
+/// A walk over the frames of the log's last life.
+struct Log {
+    salts: [u8; 8],
+    big_endian: bool,
+    sums: (u32, u32),
+    /// A frame did not check.
+    broken: bool,
+    page: Vec<u8>,
+}
+
+impl Log {
+    fn begin(frames: &mut impl Read) -> io::Result<Begin> {
+        let mut header = [0; HEADER_BYTES];
+        if !filled(frames, &mut header)? || header == [0; HEADER_BYTES] {
+            return Ok(Begin::Empty);
+        }
+        let (magic, page) = (word(&header, 0), word(&header, 8) as usize);
+        if magic & !1 != MAGIC || !page.is_power_of_two() || page > PAGE_BYTES_MAX {
+            return Ok(Begin::Damaged);
+        }
+        let mut log = Self {
+            salts: eight(&header, 16),
+            big_endian: magic & 1 == 1,
+            sums: (0, 0),
+            broken: false,
+            page: vec![0; page],
+        };
+        log.add(&header[..24]);
+        let whole = log.sums == (word(&header, 24), word(&header, 28));
+        Ok(if whole {
+            Begin::Log(log)
+        } else {
+            Begin::Damaged
+        })
+    }
+
+    /// Whether the next frame ends a transaction; `None` after the last of this life.
+    fn next(&mut self, frames: &mut impl Read) -> io::Result<Option<bool>> {
+        let mut header = [0; FRAME_BYTES];
+        let mut page = std::mem::take(&mut self.page);
+        let more = filled(frames, &mut header)? && filled(frames, &mut page)?;
+        if more && !self.broken {
+            self.add(&header[..8]);
+            self.add(&page);
+            let same_life = eight(&header, 8) == self.salts;
+            self.broken = !same_life || self.sums != (word(&header, 16), word(&header, 20));
+        }
+        self.page = page;
+        let commits = eight(&header, 8) == self.salts && word(&header, 4) != 0;
+        Ok(more.then_some(commits))
+    }
+
+    /// The engine's own checksum, over pairs of words.
+    fn add(&mut self, bytes: &[u8]) {
+        let (mut first, mut second) = self.sums;
+        let word = |bytes: &[u8]| match (bytes.try_into(), self.big_endian) {
+            (Ok(bytes), true) => u32::from_be_bytes(bytes),
+            (Ok(bytes), false) => u32::from_le_bytes(bytes),
+            (Err(_), _) => 0,
+        };
+        for pair in bytes.chunks_exact(8) {
+            first = first.wrapping_add(word(&pair[..4])).wrapping_add(second);
+            second = second.wrapping_add(word(&pair[4..])).wrapping_add(first);
+        }
+        self.sums = (first, second);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
+    std::array::from_fn(|offset| bytes[at + offset])
+}
+
+/// Whether there were enough bytes.
+fn filled(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    match from.read_exact(into) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
+}
+
+/// The last transaction may be torn: its end on disk, and its beginning not.
+const TORN_COMMITS: usize = 1;
+const MAGIC: u32 = 0x377F_0682;
+const HEADER_BYTES: usize = 32;
+const FRAME_BYTES: usize = 24;
+const PAGE_BYTES_MAX: usize = 65_536;
+const BUFFER_BYTES: usize = 1 << 18;

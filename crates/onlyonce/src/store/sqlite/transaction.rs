@@ -1,0 +1,142 @@
+//! A batch from its first statement to its commit, and what may go wrong on the way.
+
+use rusqlite::Connection;
+
+use super::batch::Batch;
+use super::file::{Identity, Owned};
+use super::job::{Answer, Job};
+use super::sweep::{Portion, Sweep};
+use super::trouble::Trouble;
+use crate::store::{Fault, StoreError};
+
+/// How the members of a batch run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// A bad member spoils the attempt, and is only known to exist.
+    Together,
+    /// Each can be undone by itself.
+    Apart,
+}
+
+/// A batch whose statements have run.
+pub(super) struct Written<'a> {
+    pub(super) batch: Batch<'a>,
+    pub(super) answers: Vec<Result<Answer, Fault>>,
+    pub(super) portion: Option<Portion>,
+}
+
+/// Why an attempt was not committed, or may not have been.
+pub(super) enum Failure {
+    /// Some member is bad.
+    Member,
+    /// The sweep cannot go on.
+    Sweep(Fault),
+    /// Nothing was committed, because nothing tried to.
+    NotDone(rusqlite::Error),
+    /// Nothing was committed, because another program wrote the file.
+    Outside,
+    /// The commit failed.
+    Unsure(Option<rusqlite::Error>),
+    /// The commit went to a file that is no longer in its place.
+    Replaced,
+}
+
+/// Runs every member, and a portion of `sweep`.
+pub(super) fn write<'a>(
+    mut batch: Batch<'a>,
+    jobs: &[Job],
+    how: How,
+    sweep: Option<&Sweep>,
+) -> Result<Written<'a>, Failure> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let answer = match how {
+            How::Together => batch.answer(job),
+            How::Apart => batch.answer_apart(job),
+        };
+        answers.push(match answer {
+            Ok(answer) => Ok(answer),
+            Err(Trouble::Alone(fault)) => Err(fault),
+            Err(trouble) => return Err(of_job(trouble)),
+        });
+    }
+    let portion = sweep.map(|sweep| sweep.portion(&mut batch)).transpose();
+    let portion = portion.map_err(of_sweep)?;
+    batch.write_meta().map_err(Failure::NotDone)?;
+    Ok(Written {
+        batch,
+        answers,
+        portion,
+    })
+}
+
+fn of_job(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Alone(_) | Trouble::Member(_) => Failure::Member,
+        Trouble::Whole(error) => Failure::NotDone(error),
+        Trouble::Outside => Failure::Outside,
+    }
+}
+
+fn of_sweep(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Alone(fault) => Failure::Sweep(fault),
+        Trouble::Member(error) => {
+            Failure::Sweep(Fault::NotDone(StoreError::Unreadable(Box::new(error))))
+        }
+        trouble => of_job(trouble),
+    }
+}
+
+/// Returns once the batch is on disk. Without a write there is nothing to wait for.
+pub(super) fn commit(batch: &Batch<'_>) -> Result<(), Failure> {
+    if !batch.has_begun() {
+        return Ok(());
+    }
+    #[cfg(test)]
+    batch.fault_before_commit()?;
+    let done = batch
+        .db
+        .prepare_cached("COMMIT")
+        .and_then(|mut statement| statement.execute([]));
+    done.map_err(|error| Failure::Unsure(Some(error)))?;
+    #[cfg(test)]
+    batch.fault_after_commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+impl Batch<'_> {
+    fn fault_before_commit(&self) -> Result<(), Failure> {
+        let fault = self.shared.faults.before_commit();
+        fault.map_err(|()| Failure::Unsure(None))
+    }
+
+    fn fault_after_commit(&self) -> Result<(), Failure> {
+        let fault = self.shared.faults.after_commit();
+        fault.map_err(|()| Failure::Unsure(None))
+    }
+}
+
+/// A commit into a file that nobody will find again must not be acknowledged.
+pub(super) fn check_place(
+    owned: &Owned,
+    opened: Identity,
+    batch: &Batch<'_>,
+) -> Result<(), Failure> {
+    if !batch.has_begun() {
+        return Ok(());
+    }
+    match owned.identity() {
+        Ok(found) if found == opened => Ok(()),
+        _ => Err(Failure::Replaced),
+    }
+}
+
+/// Takes back what was not committed.
+pub(super) fn roll_back(db: &Connection) {
+    if !db.is_autocommit() {
+        // If even this fails the connection is given up, and without a commit nothing was done.
+        drop(db.execute_batch("ROLLBACK"));
+    }
+}
