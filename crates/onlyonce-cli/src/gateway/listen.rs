@@ -113,8 +113,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .pipeline_flush(true);
+        .max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
