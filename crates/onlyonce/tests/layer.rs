@@ -77,7 +77,7 @@ async fn a_retry_is_answered_by_the_store_where_there_is_no_cache() {
     assert_eq!(guarded.executions(), 1);
 }
 
-// R32, R33, R62; FPR-01
+// R32, R33, R62, R94; FPR-01
 #[tokio::test]
 async fn another_request_with_the_key_gets_422_and_changes_nothing() {
     let guarded = Guarded::counting(Policy::default());
@@ -419,7 +419,7 @@ async fn a_half_sent_body_never_claims() {
     assert_eq!(guarded.executions(), 1);
 }
 
-// R71, R72, R74; REP-02, REP-03, REP-10, REP-31, REP-33, REP-34
+// R71, R72, R74, R81; REP-02, REP-03, REP-10, REP-31, REP-33, REP-34
 #[tokio::test]
 async fn a_replay_has_the_headers_of_the_answer_and_not_those_of_the_moment() {
     let guarded = Guarded::new(Policy::default(), |_| async {
@@ -484,7 +484,7 @@ async fn answers_without_a_body_and_redirects_are_replayed_as_they_are() {
     }
 }
 
-// R83 to R85, R92; FAIL-01 to FAIL-09; threat F9
+// R69, R83 to R85, R92; FAIL-01 to FAIL-09; threat F9
 #[tokio::test]
 async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
     for status in 200..600u16 {

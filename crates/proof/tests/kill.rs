@@ -36,7 +36,7 @@ struct History {
 
 type Shared = Arc<Mutex<History>>;
 
-// R80, R103, R104; threats A1 to A8, A14
+// R80, R100, R103, R104; threats A1 to A8, A14
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_under_load_execute_nothing_twice_and_lose_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();

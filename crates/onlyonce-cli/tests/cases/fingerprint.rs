@@ -67,6 +67,7 @@ async fn fpr_02(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// R95
 async fn fpr_03(on: Kind) {
     let t = on.start(S).await;
     let first = t.post(K1, B1).await.fresh(201);

@@ -9,6 +9,7 @@ use crate::{B1, B2, K1, K2, on_both, on_gateway};
 on_both! { gw_01, gw_06, gw_07, gw_10 }
 on_gateway! { gw_02, gw_03, gw_05, gw_09, gw_11, who_asks_must_be_clear }
 
+// R23
 async fn gw_01(on: Kind) {
     let t = on.start(D).await;
     for key in [
@@ -184,6 +185,7 @@ async fn gw_11(on: Kind) {
 }
 
 /// DESIGN 8: guessing would run a retry twice, or show one caller the answer of another.
+// R27
 async fn who_asks_must_be_clear(on: Kind) {
     let t = on.start(D).await;
     let signed = "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu/s3/aws4_request, SignedHeaders=host, Signature=00";

@@ -138,6 +138,7 @@ async fn rep_13(on: Kind) {
     assert_eq!(first.body, "0123456789abcdef");
 }
 
+// R70
 async fn rep_17(on: Kind) {
     let t = on.start(D).await;
     t.u.plan(

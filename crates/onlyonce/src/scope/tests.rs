@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::key::KeyRules;
 
-// R24, R25, R29, R31, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
+// R24, R25, R29, R30, R31, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
 #[test]
 fn one_key_is_another_operation_in_another_scope() {
     let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
