@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/orders", post(charge).layer(once.layer(caller, waiting)));
     let address = std::env::args()
         .nth(1)
-        .unwrap_or("127.0.0.1:3000".to_owned());
+        .unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)

@@ -51,7 +51,7 @@ use crate::fingerprint::Fingerprint;
 use crate::policy::{Policy, StoreDown};
 use crate::record::{KeyText, Response};
 use crate::scope::{OperationId, Principal, Secret};
-use crate::store::{Maintain, Seen, Store, Swap, Watch};
+use crate::store::{Maintain, Seen, Swap, Watch};
 
 /// Runs each operation at most once. A clone is the same engine; make one per store and share it.
 ///
@@ -74,12 +74,12 @@ impl Once {
     ///
     /// # Panics
     /// If the operating system gives no thread for the background work.
-    pub fn new(store: impl Store + Watch + Maintain) -> Self {
+    pub fn new(store: impl Watch + Maintain) -> Self {
         Self::settings(store).start()
     }
 
     /// An engine on `store`, to be adjusted before it starts.
-    pub fn settings(store: impl Store + Watch + Maintain) -> Settings {
+    pub fn settings(store: impl Watch + Maintain) -> Settings {
         Settings::new(store)
     }
 
@@ -160,7 +160,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn new(store: impl Store + Watch + Maintain) -> Self {
+    fn new(store: impl Watch + Maintain) -> Self {
         let store = AnyStore::new(store, Arc::new(SystemClock));
         Self {
             store,

@@ -56,13 +56,10 @@ async fn a_power_cut_at_any_write_or_sync_loses_nothing_that_was_served() {
 async fn faults_while_the_log_is_written_back_lose_nothing_that_was_served() {
     let mut lab = Lab::new();
     for kind in ["full", "torn", "eio", "sync-drop", "sync-lie", "cut"] {
-        let places = if kind.starts_with("sync") {
-            1
-        } else {
-            CHECKPOINT_PLACES
-        };
-        for n in (1..=places).step_by(step(CHECKPOINT_PLACES)) {
-            lab.run(When::Serving, &format!("{kind} {n} onlyonce.db"))
+        for n in (1..=CHECKPOINT_PLACES).step_by(step(CHECKPOINT_PLACES)) {
+            // A checkpoint writes many pages, and syncs them once at most.
+            let place = if kind.starts_with("sync") { 1 } else { n };
+            lab.run(When::Serving, &format!("{kind} {place} onlyonce.db"))
                 .await;
         }
     }
@@ -212,10 +209,12 @@ impl Lab {
     /// A refusal names the disk, and asks nobody to restore anything: nothing is damaged.
     fn check_refusal(&mut self, sentence: &str, words: &str) {
         self.tally.refused += 1;
+        // The engine below does not tell why it could not make a file.
+        let creates = self.disk.faults()[0].contains("creation");
         let expected: &[&str] = match words.split(' ').next().unwrap() {
-            "full" | "torn" => &["is full: make room"],
+            "full" | "torn" if !creates => &["is full: make room"],
             "cut" | "cut-sync" => &[""],
-            _ => &["cannot be used", "cannot be opened"],
+            _ => &["is full: make room", "cannot be used", "cannot be opened"],
         };
         assert!(
             expected.iter().any(|text| sentence.contains(text)),
@@ -268,7 +267,12 @@ impl Lab {
         let ledger = Ledger::start(PROGRAM, self.folder.path()).unwrap();
         finish(ledger.address, &self.history).await;
         let lost = self.lost(ledger.address).await;
-        assert!(lost.is_empty(), "served, and lost: {lost:?}");
+        assert!(
+            lost.is_empty(),
+            "served, and lost: {} as {:?}",
+            lost.len(),
+            lost[0]
+        );
         self.tally.reread += std::mem::take(&mut self.history.lock().unwrap().unread).len();
         self.judge();
     }
@@ -286,7 +290,7 @@ impl Lab {
             let first = &served[&key];
             let same = (again.status, &again.body) == (first.status, &first.body);
             if !same || !again.is_replay() {
-                lost.push(format!("{key}: {first:?}, then {again:?}"));
+                lost.push(format!("{key}: {:?}, then {:?}", first.body, again.body));
             }
         }
         lost
@@ -317,7 +321,12 @@ impl Lab {
             history.unread = history.acknowledged.keys().cloned().collect();
         }
         let lost = self.lost(ledger.address).await;
-        assert!(lost.is_empty(), "served, and lost later: {lost:?}");
+        assert!(
+            lost.is_empty(),
+            "lost later: {} as {:?}",
+            lost.len(),
+            lost[0]
+        );
         let history = self.history.lock().unwrap();
         self.tally.unknown += history.unknown.len();
         self.tally.unavailable += history.unavailable;

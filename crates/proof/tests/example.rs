@@ -1,4 +1,8 @@
 //! The axum example as a user runs it: its own process, a real socket, a restart in between.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says what went wrong by panicking"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

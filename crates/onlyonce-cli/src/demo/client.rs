@@ -27,7 +27,7 @@ pub(super) struct Answer {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |name: &str| self.body[name].as_str();
-        let what = text("id").or(text("code")).unwrap_or("no answer");
+        let what = text("id").or_else(|| text("code")).unwrap_or("no answer");
         let replayed = if self.is_replay {
             ", Idempotent-Replayed: true"
         } else {

@@ -58,11 +58,11 @@ impl App {
         self,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
-        if request.method() == Method::GET && request.uri().path().starts_with(problem::WELL_KNOWN)
+        if request.method() == Method::GET
+            && request.uri().path().starts_with(problem::WELL_KNOWN)
+            && let Some(response) = self.well_known(&request).await
         {
-            if let Some(response) = self.well_known(&request).await {
-                return Ok(response);
-            }
+            return Ok(response);
         }
         let guard = self.0.route(request.method(), request.uri().path());
         let answer = guard.service.clone().call(request).await;
@@ -98,7 +98,7 @@ impl Inner {
             .iter()
             .find(|guard| guard.matching.matches(method, path));
         found
-            .or(self.routes.last())
+            .or_else(|| self.routes.last())
             .expect("the last route matches everything")
     }
 }

@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use super::headers;
 use super::upstream::{SendError, Upstream};
-use super::wire::Upgraded;
+use super::wire::Line;
 use crate::config::ForwardKey;
 
 /// The peer of a connection, among the extensions of its requests.
@@ -180,18 +180,18 @@ fn for_client(response: Response<Incoming>) -> Response<Body> {
 struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
-    is_over: Option<Upgraded>,
+    line: Option<Line>,
 }
 
 impl Upgrade {
     fn asked(request: &mut Request<Body>) -> Option<Self> {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
-        let is_over = request.extensions().get::<Upgraded>().cloned();
+        let line = request.extensions().get::<Line>().cloned();
         Some(Self {
             protocol,
             client,
-            is_over,
+            line,
         })
     }
 }
@@ -203,7 +203,7 @@ fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Respons
     let Some(Upgrade {
         protocol,
         client,
-        is_over,
+        line,
     }) = upgrade
     else {
         return answer;
@@ -212,8 +212,8 @@ fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Respons
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     answer.headers_mut().insert(header::UPGRADE, protocol);
-    if let Some(is_over) = is_over {
-        is_over.set();
+    if let Some(line) = line {
+        line.upgrade();
     }
     tokio::spawn(async move {
         if let (Ok(server), Ok(client)) = tokio::join!(server, client) {

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::app::{Answering, App};
 use super::forward::Peer;
-use super::wire::{HEAD_BYTES_MAX, Upgraded, Watched};
+use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
 /// So many listeners of one address; the system spreads connections over them.
 pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
@@ -85,12 +85,17 @@ fn connect(
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
     let app = app.clone();
-    let upgraded = Upgraded::default();
-    let io = TokioIo::new(Watched::new(stream, upgraded.clone()));
+    let line = Line::default();
+    let io = TokioIo::new(Watched::new(stream, line.clone()));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(upgraded.clone());
-        Box::pin(app.clone().answer(request))
+        request.extensions_mut().insert(line.clone());
+        let (app, in_flight) = (app.clone(), line.begin());
+        Box::pin(async move {
+            let answer = app.answer(request).await;
+            drop(in_flight);
+            answer
+        })
     });
     let builder = builder();
     let watcher = graceful.watcher();

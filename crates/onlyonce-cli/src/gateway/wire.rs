@@ -2,13 +2,13 @@
 //!
 //! Two readers that disagree on where a request ends can be made to see different requests. hyper
 //! repairs some of what is ambiguous; a gateway must refuse it. This reader sits below hyper, follows the
-//! same bytes, and where a head leaves a doubt it hands hyper a byte that no head may contain: hyper
-//! answers 400 and closes.
+//! same bytes, and where a head leaves a doubt it answers 400 itself and ends the connection: hyper
+//! never sees the rest.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,45 +18,96 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) struct Watched<T> {
     io: T,
     scanner: Scanner,
-    /// Set once the connection is no longer HTTP.
-    upgraded: Upgraded,
+    line: Line,
+    /// Something was written and not flushed: an answer is on its way.
+    is_answering: bool,
+    is_refused: bool,
 }
 
-/// Tells the reader that what follows is not HTTP.
+/// What the requests of a connection tell the reader below them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Upgraded(Arc<AtomicBool>);
+pub(crate) struct Line(Arc<LineState>);
 
-impl Upgraded {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
+#[derive(Debug, Default)]
+struct LineState {
+    is_upgraded: AtomicBool,
+    in_flight: AtomicUsize,
+}
+
+impl Line {
+    /// What follows is not HTTP.
+    pub(crate) fn upgrade(&self) {
+        self.0.is_upgraded.store(true, Ordering::Release);
+    }
+
+    /// A request is at work until the guard is dropped.
+    pub(super) fn begin(&self) -> InFlight {
+        self.0.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(self.clone())
     }
 }
 
-impl<T> Watched<T> {
-    pub(super) fn new(io: T, upgraded: Upgraded) -> Self {
+/// A request at work.
+#[derive(Debug)]
+pub(super) struct InFlight(Line);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
+    pub(super) fn new(io: T, line: Line) -> Self {
         Self {
             io,
             scanner: Scanner::default(),
-            upgraded,
+            line,
+            is_answering: false,
+            is_refused: false,
+        }
+    }
+
+    /// Answers 400, unless the client would take it for the answer to an earlier request, and reads away
+    /// what the client has sent, because unread bytes would make the system take the answer back.
+    fn refuse(&mut self, cx: &mut Context<'_>) {
+        self.is_refused = true;
+        let is_idle = self.line.0.in_flight.load(Ordering::Acquire) == 0 && !self.is_answering;
+        if is_idle {
+            // So few bytes fit, or the peer is not reading anyway.
+            let _ = Pin::new(&mut self.io).poll_write(cx, REFUSAL);
+            let _ = Pin::new(&mut self.io).poll_flush(cx);
+        }
+        let _ = Pin::new(&mut self.io).poll_shutdown(cx);
+        let mut away = [0; 4096];
+        for _ in 0..READS_AWAY_MAX {
+            let mut away = ReadBuf::new(&mut away);
+            let read = Pin::new(&mut self.io).poll_read(cx, &mut away);
+            if !matches!(read, Poll::Ready(Ok(()))) || away.filled().is_empty() {
+                return;
+            }
         }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        if this.upgraded.0.load(Ordering::Acquire) {
+        if this.is_refused {
             return Poll::Ready(Ok(()));
         }
-        let read = &mut buf.filled_mut()[before..];
-        if let Some(at) = this.scanner.scan(read) {
-            read[at] = FORBIDDEN;
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
+        if this.line.0.is_upgraded.load(Ordering::Acquire) {
+            return Poll::Ready(Ok(()));
+        }
+        if this.scanner.has_doubt(&buf.filled()[before..]) {
+            buf.set_filled(before);
+            this.refuse(cx);
         }
         Poll::Ready(Ok(()))
     }
@@ -68,11 +119,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+        let this = self.get_mut();
+        this.is_answering = true;
+        Pin::new(&mut this.io).poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.io).poll_flush(cx))?;
+        this.is_answering = false;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -88,12 +144,22 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        this.is_answering = true;
+        Pin::new(&mut this.io).poll_write_vectored(cx, bufs)
     }
 }
 
-/// In a request line and in a header alike, hyper refuses this byte.
-const FORBIDDEN: u8 = 0;
+/// The answer to what cannot be read in one way only.
+const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: application/problem+json\r\n\
+    cache-control: no-store\r\n\
+    connection: close\r\n\
+    content-length: 180\r\n\r\n\
+    {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"code\":\"request_ambiguous\",\
+    \"retry\":\"never\",\"detail\":\"Two readers could read this request differently, so it was not read.\"}";
+/// How much of what a refused client has sent is read away, in pieces of 4 KiB.
+const READS_AWAY_MAX: usize = 64;
 
 /// Where in the stream of requests the next byte stands.
 #[derive(Debug)]
@@ -134,25 +200,21 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Where in `bytes` the first doubt is.
-    fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while at < bytes.len() {
-            match self.step(&bytes[at..]) {
-                Ok(taken) => at += taken,
-                Err(offset) => {
-                    self.0 = Place::Elsewhere;
-                    return Some(at + offset);
-                }
+    /// Whether there is a doubt in `bytes`, which follow those of the last call.
+    fn has_doubt(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            match self.step(bytes) {
+                Some(taken) => bytes = &bytes[taken..],
+                None => return true,
             }
         }
-        None
+        false
     }
 
-    /// Takes some of `bytes`; how many, or where the doubt is.
-    fn step(&mut self, bytes: &[u8]) -> Result<usize, usize> {
+    /// Takes some of `bytes`; how many, or `None` for a doubt.
+    fn step(&mut self, bytes: &[u8]) -> Option<usize> {
         match &mut self.0 {
-            Place::Elsewhere => Ok(bytes.len()),
+            Place::Elsewhere => Some(bytes.len()),
             Place::Body(left) | Place::Chunk(left) => {
                 let taken = (*left).min(bytes.len() as u64);
                 *left -= taken;
@@ -162,21 +224,21 @@ impl Scanner {
                         _ => Place::Head(Head::default()),
                     };
                 }
-                Ok(taken as usize)
+                Some(taken as usize)
             }
             Place::Head(head) => {
                 let (taken, ended) = take_line(&mut head.line, bytes)?;
-                if ended && let Some(next) = head.end_line().ok_or(taken - 1)? {
+                if ended && let Some(next) = head.end_line()? {
                     self.0 = next;
                 }
-                Ok(taken)
+                Some(taken)
             }
             Place::ChunkSize(line) => {
                 let (taken, ended) = take_line(line, bytes)?;
                 if ended {
-                    self.0 = after_chunk_size(line).ok_or(taken - 1)?;
+                    self.0 = after_chunk_size(line)?;
                 }
-                Ok(taken)
+                Some(taken)
             }
             Place::Trailers { line } => {
                 let (taken, ended) = take_line(line, bytes)?;
@@ -185,7 +247,7 @@ impl Scanner {
                 } else if ended {
                     line.clear();
                 }
-                Ok(taken)
+                Some(taken)
             }
         }
     }
@@ -193,22 +255,22 @@ impl Scanner {
 
 /// Moves bytes up to the end of a line to `line`: how many, and whether it ended. A line ends with CR LF;
 /// either alone is a doubt, and so is a line without end.
-fn take_line(line: &mut Vec<u8>, bytes: &[u8]) -> Result<(usize, bool), usize> {
+fn take_line(line: &mut Vec<u8>, bytes: &[u8]) -> Option<(usize, bool)> {
     let end = memchr::memchr(b'\n', bytes);
     let taken = end.map_or(bytes.len(), |end| end + 1);
     line.extend_from_slice(&bytes[..taken]);
     if line.len() > LINE_BYTES_MAX {
-        return Err(taken - 1);
+        return None;
     }
     if end.is_none() {
-        return Ok((taken, false));
+        return Some((taken, false));
     }
-    let text = line.strip_suffix(b"\r\n").ok_or(taken - 1)?.len();
+    let text = line.strip_suffix(b"\r\n")?.len();
     line.truncate(text);
     if memchr::memchr(b'\r', line).is_some() {
-        return Err(taken - 1);
+        return None;
     }
-    Ok((taken, true))
+    Some((taken, true))
 }
 
 impl Head {
@@ -310,10 +372,10 @@ mod tests {
     use super::*;
 
     fn doubt(stream: &[u8]) -> bool {
-        let whole = Scanner::default().scan(stream).is_some();
+        let whole = Scanner::default().has_doubt(stream);
         // The same, one byte at a time.
         let mut scanner = Scanner::default();
-        let split = stream.iter().any(|byte| scanner.scan(&[*byte]).is_some());
+        let split = stream.iter().any(|byte| scanner.has_doubt(&[*byte]));
         assert_eq!(whole, split, "{:?}", String::from_utf8_lossy(stream));
         whole
     }

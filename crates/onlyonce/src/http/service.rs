@@ -34,9 +34,14 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    /// 1. Unguarded requests pass. 2. The key is judged before the body is read, where it can be.
-    /// 3. The body is read whole. 4. Scope and fingerprint. 5 to 8 happen in a task of their own;
-    /// only its answer, and the wait for another's, belong to this connection.
+    /// The whole way:
+    ///
+    /// 1. Unguarded requests pass.
+    /// 2. The key is judged before the body is read, where it can be.
+    /// 3. The body is read whole.
+    /// 4. Scope and fingerprint say which operation it is, and which request.
+    /// 5. The claim, the call, the settling and the wake-ups happen in a task of their own; only its
+    ///    answer, and the wait for another's, belong to this connection.
     pub(super) async fn tell<B>(self, request: Request<B>) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,

@@ -27,7 +27,7 @@ pub(crate) struct AnyStore {
 }
 
 impl AnyStore {
-    pub(crate) fn new(store: impl Store + Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(store: impl Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
         Self {
             store: Box::new(store),
             clock,

@@ -210,13 +210,13 @@ impl<T: Send + 'static> Task<T> {
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
                 self.ask.counters.fenced.one();
-                self.tell(self.from_record(hold, &seen));
+                self.tell(self.by_record(hold, &seen));
             }
         }
     }
 
     /// A fenced owner answers from the record, never with its own body.
-    fn from_record(&self, hold: &Hold, seen: &Seen) -> Ended<T> {
+    fn by_record(&self, hold: &Hold, seen: &Seen) -> Ended<T> {
         let Some(record) = &seen.record else {
             return Ended::Unsettled;
         };

@@ -156,13 +156,12 @@ impl Journal {
         let redo = entry.redo(&file, size)?;
         let mut old = entry.bytes.clone();
         old.resize(old.len().max(entry.extent as usize), 0);
-        let mut pieces = vec![entry.offset..entry.offset + old.len() as u64];
+        let whole = entry.offset..entry.offset + old.len() as u64;
+        let mut pieces = vec![whole];
         for later in &later {
             let written = later.offset..later.offset + later.extent;
-            pieces = pieces
-                .iter()
-                .flat_map(|piece| without(piece, &written))
-                .collect();
+            let left = pieces.iter().flat_map(|piece| without(piece, &written));
+            pieces = left.filter(|piece| !piece.is_empty()).collect();
         }
         for piece in pieces {
             let from = (piece.start - entry.offset) as usize;
@@ -271,12 +270,12 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The parts of `piece` that `taken` does not cover.
+/// The parts of `piece` before and after what `taken` covers; they may be empty.
 fn without(piece: &Range<u64>, taken: &Range<u64>) -> [Range<u64>; 2] {
-    let before = piece.start..piece.end.min(taken.start.max(piece.start));
-    let after = piece.start.max(taken.end.min(piece.end))..piece.end;
-    if before == *piece || after == *piece {
-        return [piece.clone(), piece.end..piece.end];
+    let before = piece.start..piece.end.min(taken.start);
+    let after = piece.start.max(taken.end)..piece.end;
+    if taken.is_empty() || before.end == piece.end || after.start == piece.start {
+        return [piece.clone(), 0..0];
     }
     [before, after]
 }
@@ -322,3 +321,25 @@ fn find(inode: u64, folders: &[&Path]) -> io::Result<Option<File>> {
 }
 
 const SECTOR_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_later_is_spared() {
+        let spared = |taken: Range<u64>| {
+            let left = without(&(10..20), &taken).into_iter();
+            left.filter(|piece| !piece.is_empty())
+                .map(|piece| (piece.start, piece.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(spared(0..10), [(10, 20)]);
+        assert_eq!(spared(20..30), [(10, 20)]);
+        assert_eq!(spared(15..15), [(10, 20)]);
+        assert_eq!(spared(5..12), [(12, 20)]);
+        assert_eq!(spared(18..25), [(10, 18)]);
+        assert_eq!(spared(12..18), [(10, 12), (18, 20)]);
+        assert_eq!(spared(5..25), []);
+    }
+}

@@ -80,8 +80,8 @@ fn markdown() -> String {
     )];
     lines.push("|---|---|---|---|---|---|---|".to_owned());
     for event in Event::ALL {
-        let cells =
-            Phase::ALL.map(|phase| step(phase, event).map_or("·".to_owned(), |to| word(Some(to))));
+        let cells = Phase::ALL
+            .map(|phase| step(phase, event).map_or_else(|| "·".to_owned(), |to| word(Some(to))));
         lines.push(row(&spaced(event), cells));
     }
     lines.join("\n")

@@ -74,6 +74,12 @@ impl Owned {
         sync_directory(&self.path).map_err(failed)
     }
 
+    /// Makes the names of the file and of its log durable. The engine does so too when it makes a log,
+    /// but does not say when that fails: the log would be gone after a power cut.
+    pub(super) fn sync_names(&self) -> Result<(), OpenError> {
+        sync_directory(&self.path).map_err(|error| OpenError::io(&self.path, error))
+    }
+
     /// Notes beside the file that it exists, so that it is not made anew should it vanish.
     pub(super) fn remember(&self) -> Result<(), OpenError> {
         let failed = |error| OpenError::io(&self.path, error);

@@ -63,6 +63,7 @@ pub(super) fn connect(
     let log = Log::watch(&mut db).map_err(|error| OpenError::engine(path, error))?;
     let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
     owned.reserve_log(LOG_BYTES);
+    owned.sync_names()?;
     let identity = owned
         .identity()
         .map_err(|error| OpenError::io(path, error))?;

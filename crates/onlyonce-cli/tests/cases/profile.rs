@@ -1,0 +1,151 @@
+//! The profiles of the notation, as the gateway's TOML and as the library's policy.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use onlyonce::Policy;
+use onlyonce::fingerprint::FingerprintMode;
+use onlyonce::key::{KeyFormat, KeySyntax};
+use onlyonce::policy::{Errors, InFlight, KeyNeed, Mismatch, Recovery};
+use onlyonce::scope::ScopePart;
+
+/// A policy: the default, with these settings changed.
+pub(crate) type Profile<'a> = &'a [Set];
+
+/// **D**, the default policy.
+pub(crate) const D: Profile<'static> = &[];
+/// **I**, keys as the IETF draft has them.
+pub(crate) const I: Profile<'static> = &[Set::Strict];
+/// **S**, errors as Stripe has them.
+pub(crate) const S: Profile<'static> = &[Set::Stripe];
+
+/// One setting that is not the default.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Set {
+    Strict,
+    Stripe,
+    Required,
+    KeyFrom(&'static [&'static str]),
+    KeyUuid,
+    KeyLength(usize, usize),
+    Methods(&'static [&'static str]),
+    Scope(&'static [&'static str]),
+    Raw,
+    NoFingerprint,
+    Include(&'static str),
+    Exclude(&'static str),
+    TtlMs(u64),
+    WaitMs(u64),
+    Conflict,
+    Recovery(&'static str),
+    Reconcile(&'static str),
+    LeaseMs(u64),
+    UpstreamTimeoutMs(u64),
+    RequestBytesMax(usize),
+    ResponseBytesMax(usize),
+    ForwardKey(&'static str),
+    /// Of the process, not of the policy.
+    SweepMs(u64),
+    Secret,
+}
+
+/// The lines above `[policy]`, and those below it.
+pub(crate) fn toml(profile: Profile<'_>) -> (String, String) {
+    let (mut process, mut policy) = (String::new(), String::new());
+    for set in profile {
+        let lines = match set {
+            Set::SweepMs(_) | Set::Secret => &mut process,
+            _ => &mut policy,
+        };
+        writeln!(lines, "{}", set.toml()).unwrap();
+    }
+    (process, policy)
+}
+
+/// What the library is asked for the same.
+pub(crate) fn policy(profile: Profile<'_>) -> Policy {
+    let mut policy = Policy::default();
+    for set in profile {
+        set.change(&mut policy);
+    }
+    policy
+}
+
+impl Set {
+    fn toml(&self) -> String {
+        match self {
+            Self::Strict => r#"key_syntax = "strict""#.to_owned(),
+            Self::Stripe => r#"errors = "stripe""#.to_owned(),
+            Self::Required => r#"key = "required""#.to_owned(),
+            Self::KeyFrom(sources) => format!("key_from = {sources:?}"),
+            Self::KeyUuid => r#"key_format = "uuid""#.to_owned(),
+            Self::KeyLength(min, max) => format!("key_length = [{min}, {max}]"),
+            Self::Methods(methods) => format!("methods = {methods:?}"),
+            Self::Scope(parts) => format!("scope = {parts:?}"),
+            Self::Raw => r#"fingerprint = "raw""#.to_owned(),
+            Self::NoFingerprint => r#"fingerprint = "none""#.to_owned(),
+            Self::Include(pointer) => format!("fingerprint_include = [{pointer:?}]"),
+            Self::Exclude(pointer) => format!("fingerprint_exclude = [{pointer:?}]"),
+            Self::TtlMs(ms) => format!(r#"ttl = "{ms}ms""#),
+            Self::WaitMs(ms) => format!("in_flight = \"wait\"\nwait = \"{ms}ms\""),
+            Self::Conflict => "mismatch = 409".to_owned(),
+            Self::Recovery(name) => format!("recovery = {name:?}"),
+            Self::Reconcile(table) => format!("recovery = \"reconcile\"\nreconcile = {table}"),
+            Self::LeaseMs(ms) => format!(r#"lease = "{ms}ms""#),
+            Self::UpstreamTimeoutMs(ms) => format!(r#"upstream_timeout = "{ms}ms""#),
+            Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
+            Self::ResponseBytesMax(bytes) => format!(r#"response_bytes_max = "{bytes}B""#),
+            Self::ForwardKey(how) => format!("forward_key = {how:?}"),
+            Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
+            Self::Secret => r#"secret = "env:ONLYONCE_SECRET""#.to_owned(),
+        }
+    }
+
+    fn change(&self, policy: &mut Policy) {
+        let ms = Duration::from_millis;
+        match *self {
+            Self::Strict => policy.key_rules.syntax = KeySyntax::Strict,
+            Self::Stripe => policy.errors = Errors::Stripe,
+            Self::Required => policy.key = KeyNeed::Required,
+            Self::KeyFrom(sources) => policy.key_from = parsed(sources),
+            Self::KeyUuid => policy.key_rules.format = KeyFormat::Uuid,
+            Self::KeyLength(min, max) => policy.key_rules.length = (min, max),
+            Self::Methods(methods) => policy.methods = parsed(methods),
+            Self::Scope(parts) => {
+                policy.scope = parts.iter().map(|part| scope_part(part)).collect()
+            }
+            Self::Raw => policy.fingerprint.mode = FingerprintMode::Raw,
+            Self::NoFingerprint => policy.fingerprint.mode = FingerprintMode::None,
+            Self::Include(pointer) => policy.fingerprint.include = parsed(&[pointer]),
+            Self::Exclude(pointer) => policy.fingerprint.exclude = parsed(&[pointer]),
+            Self::TtlMs(ttl) => policy.ttl = ms(ttl),
+            Self::WaitMs(wait) => policy.in_flight = InFlight::Wait(ms(wait)),
+            Self::Conflict => policy.mismatch = Mismatch::Conflict,
+            Self::Recovery("fail") => policy.recovery = Recovery::Fail,
+            Self::Recovery("release") => policy.recovery = Recovery::Release,
+            Self::LeaseMs(lease) => policy.lease = ms(lease),
+            Self::UpstreamTimeoutMs(bound) => policy.upstream_timeout = ms(bound),
+            Self::RequestBytesMax(bytes) => policy.request_bytes_max = bytes,
+            Self::ResponseBytesMax(bytes) => policy.response_bytes_max = bytes,
+            // The library sweeps by itself and runs one process; keys are its caller's to forward.
+            Self::SweepMs(_) | Self::Secret => {}
+            Self::Recovery(_) | Self::Reconcile(_) | Self::ForwardKey(_) => {
+                panic!("{self:?} is for the gateway alone")
+            }
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(texts: &[&str]) -> Vec<T> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn scope_part(name: &str) -> ScopePart {
+    match name {
+        "principal" => ScopePart::Principal,
+        "host" => ScopePart::Host,
+        "method" => ScopePart::Method,
+        "path" => ScopePart::Path,
+        _ => panic!("{name} is no part of a scope"),
+    }
+}

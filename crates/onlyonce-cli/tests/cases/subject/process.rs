@@ -1,0 +1,100 @@
+//! One gateway process: started with a file of configuration, killed by its id.
+
+use std::fs::{File, OpenOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::profile::{self, Profile};
+use crate::within;
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) address: SocketAddr,
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    pub(super) async fn start(folder: &Path, upstream: &str, profile: Profile<'_>) -> Self {
+        let (process, policy) = profile::toml(profile);
+        let store = folder.join("onlyonce.db");
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\nstore = \"sqlite:{}\"\n{process}\n[policy]\n{policy}",
+            store.display()
+        );
+        std::fs::write(folder.join(CONFIG), config).unwrap();
+        let (child, address) = spawn(folder).await;
+        Self {
+            address,
+            folder: folder.to_owned(),
+            child,
+        }
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub(super) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    pub(super) async fn restart(&mut self) {
+        (self.child, self.address) = spawn(&self.folder).await;
+    }
+}
+
+async fn spawn(folder: &Path) -> (Child, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+        .args(["serve", "--config", CONFIG])
+        .current_dir(folder)
+        .env(
+            "ONLYONCE_SECRET",
+            "a secret of the test, and long enough for one",
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log(folder))
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    within("the gateway's first line", stdout.read_line(&mut line))
+        .await
+        .unwrap();
+    let Some(address) = listening(&line) else {
+        panic!("the gateway is not ready: {line:?}; {}", logs(folder));
+    };
+    tokio::spawn(keep(stdout, log(folder)));
+    (child, address)
+}
+
+/// The first address after "listening on".
+fn listening(line: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once("listening on http://")?;
+    after.split([',', ' ', '\n']).next()?.parse().ok()
+}
+
+/// What else it says.
+async fn keep(mut stdout: BufReader<ChildStdout>, log: File) {
+    let mut log = tokio::fs::File::from_std(log);
+    // The log is looked at for what must not be in it; an unreadable rest has nothing.
+    let _ = tokio::io::copy(&mut stdout, &mut log).await;
+}
+
+fn log(folder: &Path) -> File {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join(LOG))
+        .unwrap()
+}
+
+pub(super) fn logs(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join(LOG)).unwrap()
+}
+
+const CONFIG: &str = "onlyonce.toml";
+const LOG: &str = "output.log";
