@@ -46,6 +46,16 @@ fn a_second_caller_on_another_runtime_never_executes_what_a_dead_one_sent() {
     each_poll(MemoryStore::new, die_with_a_rival);
 }
 
+// threat A12, R87, R90
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_store_on_disk_keeps_the_same_promises_at_every_poll() {
+    let folder = tempfile::tempdir().expect("a folder");
+    each_poll(|| on_disk(&folder), hang_up);
+    each_poll(|| on_disk(&folder), die);
+    each_poll(|| on_disk(&folder), die_with_a_rival);
+}
+
 /// Stops a request after 0, 1, 2… polls until it ends by itself; every point must have been met.
 fn each_poll<S>(store: impl Fn() -> S, check: impl Fn(Lab<S>, Stopped))
 where
@@ -317,6 +327,14 @@ impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// An empty store in a file of its own.
+#[cfg(feature = "sqlite")]
+fn on_disk(folder: &tempfile::TempDir) -> onlyonce::store::sqlite::SqliteStore {
+    let own = tempfile::tempdir_in(folder).expect("a folder").keep();
+    let store = onlyonce::store::sqlite::SqliteStore::open(own.join("onlyonce.db"));
+    runtime().block_on(store).expect("a store")
 }
 
 fn runtime() -> Runtime {

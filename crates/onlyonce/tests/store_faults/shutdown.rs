@@ -180,7 +180,13 @@ async fn draining(lab: &Lab) -> tokio::task::JoinHandle<Left> {
     let begun = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx))).await;
     assert!(begun.is_pending());
     let shutdown = tokio::spawn(shutdown);
+    let claims = lab.store.made(Call::Claim);
     lab.send("new").await.assert_problem(503, "overloaded");
+    assert_eq!(
+        lab.store.made(Call::Claim),
+        claims,
+        "nothing new is claimed"
+    );
     assert!(!shutdown.is_finished());
     shutdown
 }
