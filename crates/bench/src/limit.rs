@@ -58,21 +58,14 @@ impl Limit {
 
     async fn append(&self, bytes: usize) {
         let (reply, done) = oneshot::channel();
-        self.queue.push(Append {
-            bytes: vec![b'y'; bytes].into(),
-            reply,
-        });
+        self.queue.push(Append { bytes: vec![b'y'; bytes].into(), reply });
         done.await.expect("the writer answers");
     }
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        self.queue
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
+        self.queue.inner.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.queue.arrived.notify_one();
     }
 }
@@ -107,18 +100,14 @@ impl Queue {
         let (mut at, mut buffer, mut batch) = (0, Vec::new(), Vec::new());
         while self.take(&mut batch) {
             buffer.clear();
-            batch
-                .iter()
-                .for_each(|append| buffer.extend_from_slice(&append.bytes));
+            batch.iter().for_each(|append| buffer.extend_from_slice(&append.bytes));
             if at + buffer.len() as u64 > FILE_BYTES {
                 at = 0;
             }
             file.write_all_at(&buffer, at).expect("the disk takes it");
             file.sync_data().expect("the disk syncs");
             at += buffer.len() as u64;
-            batch
-                .drain(..)
-                .for_each(|append| append.reply.send(()).expect("the caller waits"));
+            batch.drain(..).for_each(|append| append.reply.send(()).expect("the caller waits"));
         }
     }
 
@@ -126,10 +115,7 @@ impl Queue {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         while inner.items.is_empty() && !inner.closed {
             inner.sleeping = true;
-            inner = self
-                .arrived
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+            inner = self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner);
             inner.sleeping = false;
         }
         batch.extend(inner.items.drain(..));
@@ -156,11 +142,7 @@ pub fn fsync_probe(directory: &Path, count: usize) -> io::Result<Duration> {
 
 fn preallocated(directory: &Path) -> io::Result<File> {
     let path = directory.join("limit");
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
     let block = vec![1; 1 << 20];
     for at in (0..FILE_BYTES).step_by(block.len()) {
         file.write_all_at(&block, at)?;

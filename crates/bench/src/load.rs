@@ -38,9 +38,7 @@ pub trait Cycle: 'static {
 
 /// `in_flight` callers for `length`, on one thread.
 pub fn run<C: Cycle>(cycle: C, in_flight: usize, length: Duration) -> Run {
-    let runtime = Builder::new_current_thread()
-        .build()
-        .expect("a runtime can be built");
+    let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
     let cycle = Rc::new(cycle);
     let start = SystemClock.boot();
     let callers = LocalSet::new();
@@ -72,8 +70,5 @@ async fn caller<C: Cycle>(cycle: Rc<C>, end: Duration) -> Vec<Duration> {
 
 fn finished(mut claims: Vec<Duration>, took: Duration) -> Run {
     claims.sort_unstable();
-    Run {
-        rate: claims.len() as f64 / took.as_secs_f64(),
-        claims,
-    }
+    Run { rate: claims.len() as f64 / took.as_secs_f64(), claims }
 }

@@ -28,20 +28,9 @@ impl<S: Store> Operations<S> {
             http::header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         )]);
-        let body = Kept::Bytes {
-            body: vec![b'x'; BODY_BYTES].into(),
-            trailers: None,
-        };
-        let answer = Arc::new(Response {
-            status: StatusCode::CREATED,
-            headers,
-            body,
-        });
-        Self {
-            store,
-            drafts: Drafts::new(seed),
-            answer,
-        }
+        let body = Kept::Bytes { body: vec![b'x'; BODY_BYTES].into(), trailers: None };
+        let answer = Arc::new(Response { status: StatusCode::CREATED, headers, body });
+        Self { store, drafts: Drafts::new(seed), answer }
     }
 }
 
@@ -55,10 +44,7 @@ pub struct Drafts {
 impl Drafts {
     /// Another seed, other keys.
     pub fn new(seed: u64) -> Self {
-        Self {
-            route: "POST /v1/charges".into(),
-            seed: Cell::new(seed << 40),
-        }
+        Self { route: "POST /v1/charges".into(), seed: Cell::new(seed << 40) }
     }
 
     /// The next claim.
@@ -66,11 +52,8 @@ impl Drafts {
         let number = self.seed.get() + 1;
         self.seed.set(number);
         let (a, b) = (mix(number), mix(number ^ 0x5555_5555));
-        let digest = |n: u64| {
-            [a ^ n, b ^ n, a.rotate_left(9) ^ n, b]
-                .map(u64::to_le_bytes)
-                .concat()
-        };
+        let digest =
+            |n: u64| [a ^ n, b ^ n, a.rotate_left(9) ^ n, b].map(u64::to_le_bytes).concat();
         let digest = |n| digest(n).try_into().expect("four numbers of eight bytes");
         let mut id = [0; 16];
         id[..8].copy_from_slice(&a.to_le_bytes());
@@ -79,11 +62,7 @@ impl Drafts {
             id: OperationId::from_bytes(id),
             token: Token::random(),
             key: KeyText::new(format!("{a:016x}-{b:016x}-{:02x}", a & 0xff)),
-            fingerprint: Fingerprint {
-                version: 1,
-                canonical: digest(1),
-                raw: digest(2),
-            },
+            fingerprint: Fingerprint { version: 1, canonical: digest(1), raw: digest(2) },
             principal: Principal::from_bytes(digest(3)),
             route: self.route.clone(),
             lease: Lease::new(Duration::from_secs(30)),
@@ -106,20 +85,14 @@ impl<S: Store> Cycle for Operations<S> {
     }
 
     async fn settle(&self, (id, token): (OperationId, Token)) {
-        let guard = Guard::Owner {
-            token,
-            states: StateSet::of(&StateKind::ALL[..3]),
-        };
+        let guard = Guard::Owner { token, states: StateSet::of(&StateKind::ALL[..3]) };
         let to = Next::Completed {
             settled_by: SettledBy::Owner,
             response: self.answer.clone(),
             token: None,
         };
         let swap = self.store.swap(id, guard, to, Notes::default()).await;
-        assert!(
-            matches!(swap, Ok(Swap::Done(_))),
-            "the settle was not taken"
-        );
+        assert!(matches!(swap, Ok(Swap::Done(_))), "the settle was not taken");
     }
 }
 

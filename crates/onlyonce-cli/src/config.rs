@@ -96,21 +96,13 @@ pub struct Config {
 impl Config {
     /// Reads the file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable {
-            file: file.to_owned(),
-            source,
-        };
+        let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
         let mut text = String::new();
         let opened = File::open(file).map_err(unreadable)?;
-        let bytes = opened
-            .take(FILE_BYTES_MAX + 1)
-            .read_to_string(&mut text)
-            .map_err(unreadable)?;
+        let bytes =
+            opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
         match bytes as u64 > FILE_BYTES_MAX {
-            true => Err(ConfigError::TooLong {
-                file: file.to_owned(),
-                bytes_max: FILE_BYTES_MAX,
-            }),
+            true => Err(ConfigError::TooLong { file: file.to_owned(), bytes_max: FILE_BYTES_MAX }),
             false => Self::parse(&text, file),
         }
     }
@@ -127,10 +119,7 @@ impl Config {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         match read::read(text, env) {
-            Ok((config, odd)) => Ok(Self {
-                warnings: notes(odd, text, file),
-                ..config
-            }),
+            Ok((config, odd)) => Ok(Self { warnings: notes(odd, text, file), ..config }),
             Err(wrong) => Err(ConfigError::Wrong(notes(wrong, text, file))),
         }
     }

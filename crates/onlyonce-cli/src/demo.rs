@@ -33,13 +33,10 @@ pub struct Demo {
 impl Demo {
     /// Tells the story.
     pub fn run(self) -> ExitCode {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build();
-        let told = runtime
-            .map_err(BoxError::from)
-            .and_then(|runtime| runtime.block_on(story(self.once)));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let told =
+            runtime.map_err(BoxError::from).and_then(|runtime| runtime.block_on(story(self.once)));
         match told {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => exit::bad_news("the ledger does not show what was promised"),
@@ -82,11 +79,7 @@ async fn start_gateway(folder: &Path, bank: SocketAddr) -> Result<Gateway, BoxEr
     // The usual port if it is free, for the lines to try by hand.
     let usual = config("127.0.0.1:8080")?;
     let is_free = std::net::TcpListener::bind(usual.listen).is_ok();
-    let config = if is_free {
-        usual
-    } else {
-        config("127.0.0.1:0")?
-    };
+    let config = if is_free { usual } else { config("127.0.0.1:0")? };
     Ok(Gateway::start(&config).await?)
 }
 
@@ -107,10 +100,7 @@ async fn with_the_gateway(bank: &Bank, gateway: SocketAddr) -> Result<bool, BoxE
     tap_and_lose_the_answer(gateway, "bob", key, || bank.has_charged("bob", 1)).await?;
     line("Bob taps Pay", "charged, and the answer is lost");
     let again = answered(gateway, "bob", key).await?;
-    line(
-        "Bob taps again",
-        &format!("{again}, the answer of the first tap: charged once"),
-    );
+    line("Bob taps again", &format!("{again}, the answer of the first tap: charged once"));
     println!();
     Ok(again.status == 201 && again.is_replay)
 }
@@ -123,21 +113,12 @@ async fn through_a_crash(bank: &Bank, folder: &Path) -> Result<bool, BoxError> {
     let address = child.address;
     tap_and_lose_the_answer(address, "carol", key, || bank.has_charged("carol", 1)).await?;
     child.kill().await?;
-    line(
-        "Carol taps Pay",
-        "the gateway is killed while the bank is at work",
-    );
+    line("Carol taps Pay", "the gateway is killed while the bank is at work");
     let child = Child::start(bank.address, folder).await?;
     let again = tap(child.address, "carol", key).await?;
     line("Carol taps again", &format!("{again}"));
-    line(
-        "",
-        "It was sent and never answered, so it may have been charged: Onlyonce says so,",
-    );
-    line(
-        "",
-        "and does not run it again by itself. The ledger shows that it was right not to.",
-    );
+    line("", "It was sent and never answered, so it may have been charged: Onlyonce says so,");
+    line("", "and does not run it again by itself. The ledger shows that it was right not to.");
     println!();
     Ok(again.status == 409)
 }
@@ -166,11 +147,8 @@ fn show_ledger(charges: &[Charge]) {
     println!("The bank's ledger");
     println!("  {:<10} {:>6}  {:<10}", "customer", "taps", "charges");
     for customer in ["ada", "bob", "carol"] {
-        let ids: Vec<_> = charges
-            .iter()
-            .filter(|charge| charge.customer == customer)
-            .map(Charge::id)
-            .collect();
+        let ids: Vec<_> =
+            charges.iter().filter(|charge| charge.customer == customer).map(Charge::id).collect();
         let verdict = if ids.len() == 1 { "once" } else { "twice!" };
         println!("  {customer:<10} {:>6}  {} ({verdict})", 2, ids.join(", "));
     }
@@ -178,12 +156,7 @@ fn show_ledger(charges: &[Charge]) {
 }
 
 fn is_as_promised(charges: &[Charge]) -> bool {
-    let count = |customer| {
-        charges
-            .iter()
-            .filter(|charge| charge.customer == customer)
-            .count()
-    };
+    let count = |customer| charges.iter().filter(|charge| charge.customer == customer).count();
     (count("ada"), count("bob"), count("carol")) == (2, 1, 1)
 }
 

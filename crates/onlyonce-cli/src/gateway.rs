@@ -72,13 +72,7 @@ impl Gateway {
             let app = App::new(config, &once).map_err(StartError::Config)?;
             threads.push(spawn(listener, app, stopped.clone()));
         }
-        let mut gateway = Self {
-            address,
-            admin: None,
-            once,
-            stop,
-            threads,
-        };
+        let mut gateway = Self { address, admin: None, once, stop, threads };
         if let Some(admin) = &config.admin {
             gateway.start_admin(admin.listen, stopped)?;
         }
@@ -107,9 +101,8 @@ impl Gateway {
         let listener = bind(listen, 1)?.remove(0);
         self.admin = Some(local_address(&listener, listen)?);
         let once = self.once.clone();
-        self.threads.push(on_thread("onlyonce-admin", move || {
-            admin::serve(listener, once, stopped)
-        }));
+        self.threads
+            .push(on_thread("onlyonce-admin", move || admin::serve(listener, once, stopped)));
         Ok(())
     }
 }
@@ -139,9 +132,7 @@ fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartErro
 }
 
 fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
-    listener
-        .local_addr()
-        .map_err(|source| StartError::Listen { address, source })
+    listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
 fn spawn(
@@ -149,9 +140,7 @@ fn spawn(
     app: App,
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<io::Result<()>> {
-    on_thread("onlyonce-serve", move || {
-        listen::serve(listener, app, stopped, DRAIN)
-    })
+    on_thread("onlyonce-serve", move || listen::serve(listener, app, stopped, DRAIN))
 }
 
 /// A thread with a runtime of its own: nothing of one core waits for another.
@@ -163,10 +152,7 @@ where
     F: Future<Output = io::Result<()>>,
 {
     let run = move || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?
-            .block_on(serve())
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve())
     };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.expect("the operating system gives a thread")

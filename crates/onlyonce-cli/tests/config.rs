@@ -21,10 +21,7 @@ fn the_default_configuration_is_good() {
     std::fs::write(folder.path().join("a.toml"), printed.stdout).unwrap();
     let checked = config(&["check", "a.toml"], folder.path());
     assert_eq!(told(&checked.stdout), "a.toml is good: 0 routes\n");
-    assert_eq!(
-        (checked.status.code(), told(&checked.stderr)),
-        (Some(0), "")
-    );
+    assert_eq!((checked.status.code(), told(&checked.stderr)), (Some(0), ""));
 }
 
 #[test]
@@ -43,10 +40,7 @@ fn a_bad_configuration_is_exit_code_2_with_every_problem_on_stderr() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.toml"), "listen = 1\nttl = 2\n").unwrap();
     let checked = config(&["check", "a.toml"], folder.path());
-    assert_eq!(
-        (checked.status.code(), told(&checked.stdout)),
-        (Some(2), "")
-    );
+    assert_eq!((checked.status.code(), told(&checked.stdout)), (Some(2), ""));
     assert_eq!(told(&checked.stderr).lines().count(), 2);
     let missing = config(&["check", "nope.toml"], folder.path());
     assert_eq!(missing.status.code(), Some(2));

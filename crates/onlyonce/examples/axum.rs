@@ -9,14 +9,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let once = Once::new(SqliteStore::open("onlyonce.db").await?);
     let waiting = Policy::payments().with_in_flight(InFlight::Wait(Duration::from_secs(5)));
     let app = Router::new()
-        .route(
-            "/charges",
-            post(charge).layer(once.layer(caller, Policy::payments())),
-        )
+        .route("/charges", post(charge).layer(once.layer(caller, Policy::payments())))
         .route("/orders", post(charge).layer(once.layer(caller, waiting)));
-    let address = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)
@@ -30,10 +25,5 @@ async fn charge(body: String) -> String {
 
 /// Who is asking: here the API key. Check it in a layer outside of this one.
 fn caller(head: &Parts) -> Principal {
-    Principal::of(
-        "api-key",
-        head.headers
-            .get("x-api-key")
-            .map_or(b"", |key| key.as_bytes()),
-    )
+    Principal::of("api-key", head.headers.get("x-api-key").map_or(b"", |key| key.as_bytes()))
 }

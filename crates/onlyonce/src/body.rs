@@ -63,9 +63,7 @@ fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let start = memchr::memchr(b';', content_type)?;
     let params = params::parse(&content_type[start..]).ok()?;
     let (_, boundary) = params.into_iter().find(|(name, _)| name == "boundary")?;
-    (1..=BOUNDARY_BYTES_MAX)
-        .contains(&boundary.len())
-        .then_some(boundary)
+    (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()).then_some(boundary)
 }
 
 fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
@@ -89,31 +87,20 @@ mod tests {
             (b"Application/JSON ; charset=utf-8", Kind::Json),
             (b"application/vnd.api+json", Kind::Json),
             (b"application/x-www-form-urlencoded", Kind::Form),
-            (
-                b"multipart/form-data; boundary=b",
-                Kind::Multipart(Some(b"b")),
-            ),
+            (b"multipart/form-data; boundary=b", Kind::Multipart(Some(b"b"))),
             (
                 b"multipart/form-data; charset=utf-8; Boundary=\"a b\"",
                 Kind::Multipart(Some(b"a b")),
             ),
             (b"multipart/form-data", Kind::Multipart(None)),
             (b"multipart/form-data; boundary=", Kind::Multipart(None)),
-            (
-                b"multipart/form-data; boundary=a; boundary=b",
-                Kind::Multipart(None),
-            ),
+            (b"multipart/form-data; boundary=a; boundary=b", Kind::Multipart(None)),
             (b"text/plain", Kind::Opaque),
             (b"+json", Kind::Opaque),
             (b"", Kind::Opaque),
         ];
         for (content_type, kind) in cases {
-            assert_eq!(
-                Kind::of(content_type),
-                kind,
-                "{}",
-                content_type.escape_ascii()
-            );
+            assert_eq!(Kind::of(content_type), kind, "{}", content_type.escape_ascii());
         }
     }
 

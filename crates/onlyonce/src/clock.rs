@@ -78,10 +78,7 @@ impl Clock for SystemClock {
 
     /// Without CLOCK_BOOTTIME: counted from the first call. It may stand still while the machine sleeps.
     #[cfg(not(target_os = "linux"))]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that everyone else must use"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everyone else must use")]
     fn boot(&self) -> Duration {
         static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         FIRST.get_or_init(std::time::Instant::now).elapsed()
@@ -129,10 +126,7 @@ mod tests {
     fn arithmetic_saturates_at_both_ends() {
         assert_eq!(StoreTime::MAX.plus_ms(1), StoreTime::MAX);
         assert_eq!(StoreTime::from_ms(i64::MIN).plus_ms(-1).as_ms(), i64::MIN);
-        assert_eq!(
-            StoreTime::from_ms(i64::MIN).since_ms(StoreTime::MAX),
-            i64::MIN
-        );
+        assert_eq!(StoreTime::from_ms(i64::MIN).since_ms(StoreTime::MAX), i64::MIN);
         assert_eq!(StoreTime::from_ms(5).plus(Duration::MAX), StoreTime::MAX);
     }
 

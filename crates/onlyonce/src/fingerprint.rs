@@ -80,21 +80,11 @@ impl Fingerprint {
     /// The fingerprint of a request whose raw digest is known, and did not match.
     pub fn with_raw(raw: Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> Self {
         match rules.mode {
-            FingerprintMode::Auto => Self {
-                version: Self::VERSION,
-                canonical: canonical(&raw, rules, subject),
-                raw,
-            },
-            FingerprintMode::Raw => Self {
-                version: Self::VERSION,
-                canonical: raw,
-                raw,
-            },
-            FingerprintMode::None => Self {
-                version: Self::NONE,
-                canonical: raw,
-                raw,
-            },
+            FingerprintMode::Auto => {
+                Self { version: Self::VERSION, canonical: canonical(&raw, rules, subject), raw }
+            }
+            FingerprintMode::Raw => Self { version: Self::VERSION, canonical: raw, raw },
+            FingerprintMode::None => Self { version: Self::NONE, canonical: raw, raw },
         }
     }
 
@@ -113,9 +103,7 @@ impl Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fingerprint")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
+        f.debug_struct("Fingerprint").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
@@ -145,14 +133,9 @@ impl Subject<'_> {
         body::put(&mut head, normal_path(self.path).as_bytes());
         body::put_optional(
             &mut head,
-            self.query
-                .filter(|query| !query.is_empty())
-                .map(str::as_bytes),
+            self.query.filter(|query| !query.is_empty()).map(str::as_bytes),
         );
-        body::put_optional(
-            &mut head,
-            self.content_type.map(body::media_type).as_deref(),
-        );
+        body::put_optional(&mut head, self.content_type.map(body::media_type).as_deref());
         body::put_optional(&mut head, body::coding(self.content_encoding).as_deref());
         Sha256::new_with_prefix(head)
     }
@@ -160,9 +143,7 @@ impl Subject<'_> {
 
 impl fmt::Debug for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject")
-            .field("method", &self.method)
-            .finish_non_exhaustive()
+        f.debug_struct("Subject").field("method", &self.method).finish_non_exhaustive()
     }
 }
 
@@ -179,15 +160,13 @@ fn canonical(raw: &Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> D
 
 /// The body's canonical bytes, if it can be compared by meaning.
 fn meaning(rules: &FingerprintRules, subject: &Subject<'_>) -> Result<(Form, Vec<u8>), Odd> {
-    let content_type = subject
-        .content_type
-        .filter(|_| body::coding(subject.content_encoding).is_none());
+    let content_type =
+        subject.content_type.filter(|_| body::coding(subject.content_encoding).is_none());
     let bytes = subject.body;
     match Kind::of(content_type.ok_or(Odd)?) {
-        Kind::Json => Ok((
-            Form::Json,
-            body::json::canonical(bytes, &rules.include, &rules.exclude)?,
-        )),
+        Kind::Json => {
+            Ok((Form::Json, body::json::canonical(bytes, &rules.include, &rules.exclude)?))
+        }
         Kind::Form => Ok((Form::Fields, body::form::canonical(bytes)?)),
         Kind::Multipart(boundary) => {
             Ok((Form::Parts, body::multipart::canonical(bytes, boundary)?))

@@ -2,10 +2,7 @@
 
 /// Two lower-case digits for each byte.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Exactly `N` bytes from `2 * N` digits of either case, else `None`.

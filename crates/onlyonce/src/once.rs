@@ -91,23 +91,14 @@ impl Once {
 
     /// How often what happened so far on each route, by the name that its policy has.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
-        let routes = self
-            .inner
-            .routes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        routes
-            .iter()
-            .map(|(name, route)| (name.clone(), route.counters.snapshot()))
-            .collect()
+        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.iter().map(|(name, route)| (name.clone(), route.counters.snapshot())).collect()
     }
 
     /// Whether the store answers.
     pub async fn is_ready(&self) -> bool {
         let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
-        timeout(READY_WAIT, loaded)
-            .await
-            .is_ok_and(|seen| seen.is_ok())
+        timeout(READY_WAIT, loaded).await.is_ok_and(|seen| seen.is_ok())
     }
 
     /// How many operations are under way.
@@ -162,11 +153,7 @@ pub struct Settings {
 impl Settings {
     fn new(store: impl Watch + Maintain) -> Self {
         let store = AnyStore::new(store, Arc::new(SystemClock));
-        Self {
-            store,
-            limits: Limits::default(),
-            secret: None,
-        }
+        Self { store, limits: Limits::default(), secret: None }
     }
 
     /// Counts leases on `clock`. Default: the system's. For tests.
@@ -183,10 +170,7 @@ impl Settings {
     /// Keys the ids of operations, so that nobody who sees one can guess its key. Default: none. A
     /// changed secret forgets every live key.
     pub fn with_secret(self, secret: Secret) -> Self {
-        Self {
-            secret: Some(secret),
-            ..self
-        }
+        Self { secret: Some(secret), ..self }
     }
 
     /// Starts the engine and its background thread.
@@ -231,11 +215,7 @@ struct RouteState {
 
 impl Inner {
     fn new(settings: Settings) -> Self {
-        let Settings {
-            store,
-            limits,
-            secret,
-        } = settings;
+        let Settings { store, limits, secret } = settings;
         Self {
             clock: store.clock().clone(),
             store,
@@ -271,13 +251,11 @@ impl Inner {
         });
         let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let route = routes
-            .entry(policy.route.clone())
-            .or_insert_with(|| RouteState {
-                policy: policy.clone(),
-                counters: Arc::default(),
-                reconciler: None,
-            });
+        let route = routes.entry(policy.route.clone()).or_insert_with(|| RouteState {
+            policy: policy.clone(),
+            counters: Arc::default(),
+            reconciler: None,
+        });
         route.policy = policy.clone();
         (policy, route.counters.clone())
     }
@@ -294,18 +272,14 @@ impl Inner {
     fn background_reconciler(&self, route: &str) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let route = routes.get(route)?;
-        let reconciler = route
-            .reconciler
-            .clone()
-            .filter(|reconciler| reconciler.asks_by_itself())?;
+        let reconciler =
+            route.reconciler.clone().filter(|reconciler| reconciler.asks_by_itself())?;
         Some((route.policy.clone(), reconciler))
     }
 
     fn hold_max(&self, route: &str) -> Duration {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes
-            .get(route)
-            .map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
+        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
     }
 
     /// Marks everything that is still held unknown; how many there were. What the store does not take
@@ -314,9 +288,7 @@ impl Inner {
         let held = self.holds.all();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
-            let marked = self
-                .store
-                .swap(claimed.id, Write::mark_unknown(claimed.token));
+            let marked = self.store.swap(claimed.id, Write::mark_unknown(claimed.token));
             let ended = &ended;
             async move {
                 if let Ok(Swap::Stale(_)) = marked.await {
@@ -331,9 +303,7 @@ impl Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("Inner").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -391,10 +361,7 @@ pub(crate) enum Refusal {
     /// Nobody knows whether it was executed.
     Unknown { since: StoreTime },
     /// The store gave no answer.
-    StoreDown {
-        is_definite: bool,
-        policy: StoreDown,
-    },
+    StoreDown { is_definite: bool, policy: StoreDown },
     /// A bound of this process is reached, or it is shutting down.
     Overloaded,
 }

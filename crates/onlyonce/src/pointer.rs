@@ -36,11 +36,7 @@ impl FromStr for Pointer {
             return Ok(Self(Box::default()));
         }
         let tokens = text.strip_prefix('/').ok_or(PointerError::NoSlash)?;
-        tokens
-            .split('/')
-            .map(unescaped)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        tokens.split('/').map(unescaped).collect::<Result<_, _>>().map(Self)
     }
 }
 

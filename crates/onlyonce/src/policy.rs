@@ -66,60 +66,38 @@ pub struct Policy {
 impl Policy {
     /// Charges, transfers, orders: a key of 16 to 255 characters is required, answers are kept 24 hours.
     pub fn payments() -> Self {
-        let mut policy = Self {
-            key: KeyNeed::Required,
-            ..Self::named("payments")
-        };
+        let mut policy = Self { key: KeyNeed::Required, ..Self::named("payments") };
         policy.key_rules.length = (16, 255);
         policy
     }
 
     /// Accounts and forms: answers are kept one hour.
     pub fn signup() -> Self {
-        Self {
-            ttl: HOUR,
-            ..Self::named("signup")
-        }
+        Self { ttl: HOUR, ..Self::named("signup") }
     }
 
     /// Events that a sender delivers again for days: answers are kept seven days.
     pub fn webhook() -> Self {
-        Self {
-            ttl: 7 * DAY,
-            ..Self::named("webhook")
-        }
+        Self { ttl: 7 * DAY, ..Self::named("webhook") }
     }
 
     /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
     pub fn job() -> Self {
-        Self {
-            ttl: 30 * DAY,
-            hold_max: 60 * DAY,
-            ..Self::named("job")
-        }
+        Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job") }
     }
 
     fn named(route: &str) -> Self {
-        Self {
-            route: route.into(),
-            ..Self::default()
-        }
+        Self { route: route.into(), ..Self::default() }
     }
 
     /// Names the route in records and counts. Default: the preset's name.
     pub fn with_route(self, route: &str) -> Self {
-        Self {
-            route: route.into(),
-            ..self
-        }
+        Self { route: route.into(), ..self }
     }
 
     /// Guards these methods. Default: POST and PATCH. A safe method here would freeze its first answer.
     pub fn with_methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
-        Self {
-            methods: methods.into_iter().collect(),
-            ..self
-        }
+        Self { methods: methods.into_iter().collect(), ..self }
     }
 
     /// Refuses requests without a key. Default: optional, they run unguarded.
@@ -129,10 +107,7 @@ impl Policy {
 
     /// Finds the key elsewhere. Default: the header `Idempotency-Key`.
     pub fn with_key_from(self, key_from: impl IntoIterator<Item = KeySource>) -> Self {
-        Self {
-            key_from: key_from.into_iter().collect(),
-            ..self
-        }
+        Self { key_from: key_from.into_iter().collect(), ..self }
     }
 
     /// Asks keys to be UUIDs, or not. Default: any.
@@ -143,10 +118,7 @@ impl Policy {
 
     /// Compares requests by other rules. Default: canonical bodies.
     pub fn with_fingerprint(self, fingerprint: FingerprintRules) -> Self {
-        Self {
-            fingerprint,
-            ..self
-        }
+        Self { fingerprint, ..self }
     }
 
     /// Keeps answers for `ttl` after completion. Default: 24 hours. It must outlast your clients' retries.
@@ -171,26 +143,17 @@ impl Policy {
 
     /// Bounds the inner service. Default: 30 seconds; what takes longer ends as an unknown outcome.
     pub fn with_upstream_timeout(self, upstream_timeout: Duration) -> Self {
-        Self {
-            upstream_timeout,
-            ..self
-        }
+        Self { upstream_timeout, ..self }
     }
 
     /// Refuses larger requests with 413. Default: 1 MiB.
     pub fn with_request_bytes_max(self, request_bytes_max: usize) -> Self {
-        Self {
-            request_bytes_max,
-            ..self
-        }
+        Self { request_bytes_max, ..self }
     }
 
     /// Streams larger answers without keeping them: a retry gets 410. Default: 1 MiB.
     pub fn with_response_bytes_max(self, response_bytes_max: usize) -> Self {
-        Self {
-            response_bytes_max,
-            ..self
-        }
+        Self { response_bytes_max, ..self }
     }
 
     /// What happens while the store is down. Default: refuse. `Pass` gives up the promise meanwhile.
@@ -211,22 +174,15 @@ impl Policy {
     /// Whether the policy contradicts itself.
     pub fn check(&self) -> Result<(), PolicyError> {
         let (length_min, length_max) = self.key_rules.length;
-        let durations = [
-            ("lease", self.lease),
-            ("upstream_timeout", self.upstream_timeout),
-            ("ttl", self.ttl),
-        ];
-        if let Some((name, _)) = durations
-            .into_iter()
-            .find(|(_, duration)| duration.as_millis() == 0)
+        let durations =
+            [("lease", self.lease), ("upstream_timeout", self.upstream_timeout), ("ttl", self.ttl)];
+        if let Some((name, _)) =
+            durations.into_iter().find(|(_, duration)| duration.as_millis() == 0)
         {
             return Err(PolicyError::Zero { name });
         }
         if length_min == 0 || length_min > length_max {
-            return Err(PolicyError::KeyLength {
-                length_min,
-                length_max,
-            });
+            return Err(PolicyError::KeyLength { length_min, length_max });
         }
         if self.hold_max < self.ttl {
             return Err(PolicyError::HoldShorterThanTtl);
@@ -234,10 +190,7 @@ impl Policy {
         if self.key_from.is_empty() {
             return Err(PolicyError::NoKeySource);
         }
-        let quiet_min = self
-            .upstream_timeout
-            .saturating_mul(2)
-            .saturating_add(self.lease);
+        let quiet_min = self.upstream_timeout.saturating_mul(2).saturating_add(self.lease);
         match self.recovery {
             Recovery::Reconcile { quiet, .. } if quiet < quiet_min => {
                 Err(PolicyError::QuietTooShort)
@@ -272,12 +225,7 @@ impl Default for Policy {
             key: KeyNeed::Optional,
             key_from: vec![KeySource::Header(IDEMPOTENCY_KEY)],
             key_rules: KeyRules::default(),
-            scope: vec![
-                ScopePart::Principal,
-                ScopePart::Host,
-                ScopePart::Method,
-                ScopePart::Path,
-            ],
+            scope: vec![ScopePart::Principal, ScopePart::Host, ScopePart::Method, ScopePart::Path],
             fingerprint: FingerprintRules::default(),
             ttl: DAY,
             in_flight: InFlight::Reject,

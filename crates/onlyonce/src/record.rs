@@ -45,10 +45,7 @@ pub struct Record {
 impl Record {
     /// The revision that a writer who read this record names.
     pub fn revision(&self) -> Revision {
-        Revision {
-            token: self.token,
-            count: self.count,
-        }
+        Revision { token: self.token, count: self.count }
     }
 
     /// Whether its time to live is over at `now`. Running and unknown records never expire.
@@ -126,12 +123,7 @@ pub enum StateKind {
 
 impl StateKind {
     /// All four, in the order of a life.
-    pub const ALL: [Self; 4] = [
-        Self::Running,
-        Self::Unknown,
-        Self::Released,
-        Self::Completed,
-    ];
+    pub const ALL: [Self; 4] = [Self::Running, Self::Unknown, Self::Released, Self::Completed];
 }
 
 /// A set of stored states.

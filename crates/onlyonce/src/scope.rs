@@ -107,12 +107,7 @@ impl Secret {
     }
 
     fn digest(&self, message: &[u8]) -> [u8; 32] {
-        self.0
-            .clone()
-            .chain_update(message)
-            .finalize()
-            .into_bytes()
-            .into()
+        self.0.clone().chain_update(message).finalize().into_bytes().into()
     }
 }
 

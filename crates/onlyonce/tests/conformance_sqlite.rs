@@ -38,9 +38,7 @@ impl Files {
     async fn open(&self) -> SqliteStore {
         let (path, clock) = self.last();
         let options = SqliteOptions::new().with_clock(clock);
-        SqliteStore::open_with(path, options)
-            .await
-            .expect("the store opens")
+        SqliteStore::open_with(path, options).await.expect("the store opens")
     }
 }
 
@@ -50,10 +48,7 @@ impl Factory for Files {
     async fn fresh(&self) -> Fresh<SqliteStore> {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::new();
-        *self.last.lock().unwrap() = Some(Home {
-            folder,
-            clock: clock.clone(),
-        });
+        *self.last.lock().unwrap() = Some(Home { folder, clock: clock.clone() });
         Fresh::new(self.open().await).with_clock(clock)
     }
 
@@ -77,13 +72,9 @@ impl Factory for Files {
 /// Changes a column behind the store's back.
 fn damage_row(path: &Path, id: OperationId) {
     let file = Connection::open(path).unwrap();
-    let mut tables = file
-        .prepare("SELECT name FROM sqlite_master WHERE name GLOB 'record_*'")
-        .unwrap();
-    let names = tables
-        .query_map([], |row| row.get::<_, String>(0))
-        .unwrap()
-        .map(Result::unwrap);
+    let mut tables =
+        file.prepare("SELECT name FROM sqlite_master WHERE name GLOB 'record_*'").unwrap();
+    let names = tables.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
     let changed: usize = names
         .map(|name| {
             let sql = format!("UPDATE {name} SET attempt = attempt + 1 WHERE id = ?1");
@@ -98,10 +89,7 @@ fn damage_row(path: &Path, id: OperationId) {
 async fn sqlite_passes_every_case() {
     let start = SystemClock.boot();
     let is_full = std::env::var("ONLYONCE_TEST_TIER").is_ok_and(|tier| tier == "full");
-    let files = Files {
-        rounds: if is_full { 100 } else { 8 },
-        ..Files::default()
-    };
+    let files = Files { rounds: if is_full { 100 } else { 8 }, ..Files::default() };
     let report = exercise(&files).await;
     println!("{report}, in {:?}", SystemClock.boot() - start);
     report.assert_passed();
@@ -118,9 +106,7 @@ async fn what_was_answered_before_a_kill_is_there_after_it() {
         child.env(PATH, &path);
         let acked = kill_after(child, acks).expect("the child reports its writes");
         assert!(acked.count() >= acks);
-        let store = SqliteStore::open(&path)
-            .await
-            .expect("the store opens after a kill");
+        let store = SqliteStore::open(&path).await.expect("the store opens after a kill");
         check(&store, &acked).await.expect("nothing is lost");
     }
 }
@@ -131,9 +117,7 @@ async fn the_child_that_writes() {
     let Some(path) = std::env::var_os(PATH) else {
         return;
     };
-    let store = SqliteStore::open(PathBuf::from(path))
-        .await
-        .expect("the store opens");
+    let store = SqliteStore::open(PathBuf::from(path)).await.expect("the store opens");
     let Err(why) = write_until_killed(store, std::io::stdout()).await;
     panic!("the child ended: {why}");
 }

@@ -346,11 +346,7 @@ fn runtime() -> Runtime {
 
 fn runs() -> usize {
     let tier = std::env::var("ONLYONCE_TEST_TIER");
-    if tier.is_ok_and(|tier| tier == "full") {
-        20
-    } else {
-        2
-    }
+    if tier.is_ok_and(|tier| tier == "full") { 20 } else { 2 }
 }
 
 const RACE: &str = "a_claim_is_won_by_one_of_many_racers";

@@ -74,14 +74,7 @@ where
             }
             Driven::Stopped { request, at } => {
                 met.extend(at.point());
-                check(
-                    lab,
-                    Stopped {
-                        runtime,
-                        request,
-                        at,
-                    },
-                );
+                check(lab, Stopped { runtime, request, at });
             }
         }
     }
@@ -90,11 +83,7 @@ where
 
 /// The caller leaves; the runtime goes on.
 fn hang_up<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
-    let Stopped {
-        runtime,
-        request,
-        at,
-    } = stopped;
+    let Stopped { runtime, request, at } = stopped;
     runtime.block_on(async {
         drop(request);
         lab.steps.open();
@@ -108,11 +97,7 @@ fn hang_up<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
 
 /// The runtime goes, and every task on it.
 fn die<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
-    let Stopped {
-        runtime: dying,
-        request,
-        at,
-    } = stopped;
+    let Stopped { runtime: dying, request, at } = stopped;
     let living = runtime();
     drop(dying);
     lab.steps.open();
@@ -130,11 +115,7 @@ fn die<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
 
 /// The same, while another caller of the key asks from a runtime of its own.
 fn die_with_a_rival<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
-    let Stopped {
-        runtime: dying,
-        request,
-        at,
-    } = stopped;
+    let Stopped { runtime: dying, request, at } = stopped;
     let living = runtime();
     let app = lab.app.clone();
     let rival = living.spawn(async move { send(&app, charge(KEY)).await });
@@ -150,10 +131,7 @@ fn die_with_a_rival<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: S
         if at.left_behind() == Some(StateKind::Unknown) {
             assert!(!rival.is_fresh() && !retry.is_fresh(), "{at:?}");
         }
-        until("it to end", || async {
-            state(&lab.store).await != Some(StateKind::Running)
-        })
-        .await;
+        until("it to end", || async { state(&lab.store).await != Some(StateKind::Running) }).await;
     });
 }
 
@@ -169,20 +147,11 @@ struct Lab<S> {
 impl<S: Store + Watch + Maintain + Clone> Lab<S> {
     fn new(store: S) -> Self {
         let steps = Steps::default();
-        let stepped = Stepped {
-            inner: store.clone(),
-            steps: steps.clone(),
-        };
+        let stepped = Stepped { inner: store.clone(), steps: steps.clone() };
         let once = Once::new(stepped);
         let handler = handler(&steps);
         let app = handler.guarded(&once, Policy::default());
-        Self {
-            store,
-            steps,
-            handler,
-            once,
-            app,
-        }
+        Self { store, steps, handler, once, app }
     }
 
     /// A request after so many polls, each of which moves the work on by one step.
@@ -206,10 +175,7 @@ impl<S: Store + Watch + Maintain + Clone> Lab<S> {
                 let response = got.expect("the layer answers");
                 return Driven::Ended(Got::whole(response).await);
             }
-            until("the next step", || async {
-                self.steps.at().is_some() || woken.is_set()
-            })
-            .await;
+            until("the next step", || async { self.steps.at().is_some() || woken.is_set() }).await;
         }
         unreachable!("the loop ends at the last poll")
     }

@@ -15,18 +15,11 @@ use tonic_health::server::HealthReporter;
 async fn serve() -> (HealthClient<Channel>, HealthReporter, Once) {
     let once = Once::new(MemoryStore::new());
     let (reporter, service) = tonic_health::server::health_reporter();
-    let layer = once.layer(
-        |_: &http::request::Parts| Principal::of("peer", b"test"),
-        Policy::default(),
-    );
+    let layer =
+        once.layer(|_: &http::request::Parts| Principal::of("peer", b"test"), Policy::default());
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = incoming.local_addr().unwrap();
-    tokio::spawn(
-        Server::builder()
-            .layer(layer)
-            .add_service(service)
-            .serve_with_incoming(incoming),
-    );
+    tokio::spawn(Server::builder().layer(layer).add_service(service).serve_with_incoming(incoming));
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let client = HealthClient::new(channel.connect().await.unwrap());
     (client, reporter, once)
@@ -37,13 +30,9 @@ async fn check(
     service: &str,
     key: Option<&'static str>,
 ) -> Result<Response<HealthCheckResponse>, Status> {
-    let mut request = Request::new(HealthCheckRequest {
-        service: service.to_owned(),
-    });
+    let mut request = Request::new(HealthCheckRequest { service: service.to_owned() });
     if let Some(key) = key {
-        request
-            .metadata_mut()
-            .insert("idempotency-key", key.parse().unwrap());
+        request.metadata_mut().insert("idempotency-key", key.parse().unwrap());
     }
     client.check(request).await
 }
@@ -68,15 +57,8 @@ async fn a_unary_call_is_replayed_with_its_status_in_the_trailers() {
 #[tokio::test]
 async fn a_refusal_of_the_service_is_replayed_too() {
     let (mut client, reporter, _) = serve().await;
-    let first = check(&mut client, "unheard-of", Some("key-2"))
-        .await
-        .unwrap_err();
+    let first = check(&mut client, "unheard-of", Some("key-2")).await.unwrap_err();
     reporter.set_service_status("unheard-of", Serving).await;
-    let again = check(&mut client, "unheard-of", Some("key-2"))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (again.code(), again.message()),
-        (first.code(), first.message())
-    );
+    let again = check(&mut client, "unheard-of", Some("key-2")).await.unwrap_err();
+    assert_eq!((again.code(), again.message()), (first.code(), first.message()));
 }

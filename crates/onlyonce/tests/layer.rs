@@ -48,9 +48,7 @@ async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waiting)
-        .await
-        .expect("it came true in time");
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it came true in time");
 }
 
 // R66, R68, R73; REP-01
@@ -116,10 +114,7 @@ async fn while_the_first_runs_a_duplicate_gets_409_and_another_request_422() {
     assert_eq!(duplicate.problem(), "idempotency_in_progress");
     assert_eq!(duplicate.headers["retry-after"], "1");
     assert_eq!(duplicate.retry(), "same-key");
-    assert_eq!(
-        guarded.post(KEY, OTHER_BODY).await.status,
-        StatusCode::UNPROCESSABLE_ENTITY
-    );
+    assert_eq!(guarded.post(KEY, OTHER_BODY).await.status, StatusCode::UNPROCESSABLE_ENTITY);
     open.send_replace(true);
     let first = first.await.unwrap();
     guarded.post(KEY, BODY).await.assert_replays(&first);
@@ -153,10 +148,7 @@ async fn a_wait_that_ends_is_409_and_a_waiter_that_leaves_leaves_nothing() {
     let policy = Policy::default().with_in_flight(InFlight::Wait(Duration::from_millis(50)));
     let (guarded, open) = gated(policy);
     let first = begin(&guarded, post(KEY, BODY)).await;
-    assert_eq!(
-        guarded.post(KEY, BODY).await.problem(),
-        "idempotency_in_progress"
-    );
+    assert_eq!(guarded.post(KEY, BODY).await.problem(), "idempotency_in_progress");
     let leaver = guarded.clone();
     let leaver = tokio::spawn(async move { leaver.post(KEY, BODY).await });
     until(|| guarded.once.waiting() == 1).await;
@@ -189,21 +181,13 @@ async fn a_key_is_asked_for_where_the_route_requires_one() {
 #[tokio::test]
 async fn a_key_on_a_method_that_is_not_guarded_has_no_effect() {
     let guarded = Guarded::counting(Policy::default());
-    for (round, method) in [Method::GET, Method::PUT, Method::DELETE, Method::OPTIONS]
-        .into_iter()
-        .enumerate()
+    for (round, method) in
+        [Method::GET, Method::PUT, Method::DELETE, Method::OPTIONS].into_iter().enumerate()
     {
         for _ in 0..2 {
-            let request = Request::builder()
-                .method(method.clone())
-                .uri("/t")
-                .header("idempotency-key", KEY);
-            assert!(
-                !guarded
-                    .send(request.body(Body::empty()).unwrap())
-                    .await
-                    .is_replay()
-            );
+            let request =
+                Request::builder().method(method.clone()).uri("/t").header("idempotency-key", KEY);
+            assert!(!guarded.send(request.body(Body::empty()).unwrap()).await.is_replay());
         }
         assert_eq!(guarded.executions(), (round + 1) * 2, "{method}");
     }
@@ -213,12 +197,8 @@ async fn a_key_on_a_method_that_is_not_guarded_has_no_effect() {
 #[tokio::test]
 async fn a_route_may_guard_other_methods() {
     let guarded = Guarded::counting(Policy::default().with_methods([Method::DELETE]));
-    let delete = || {
-        Request::delete("/t")
-            .header("idempotency-key", KEY)
-            .body(Body::empty())
-            .unwrap()
-    };
+    let delete =
+        || Request::delete("/t").header("idempotency-key", KEY).body(Body::empty()).unwrap();
     let first = guarded.send(delete()).await;
     guarded.send(delete()).await.assert_replays(&first);
 }
@@ -228,15 +208,7 @@ async fn a_route_may_guard_other_methods() {
 async fn a_malformed_key_is_400_before_the_body_is_read() {
     let guarded = Guarded::counting(Policy::default());
     let long = "k".repeat(256);
-    for key in [
-        "",
-        "\"\"",
-        "\"   \"",
-        "a,b",
-        "\"a\", \"b\"",
-        "\"bad \\, escape\"",
-        long.as_str(),
-    ] {
+    for key in ["", "\"\"", "\"   \"", "a,b", "\"a\", \"b\"", "\"bad \\, escape\"", long.as_str()] {
         let unread = Body::from_stream(futures_util::stream::once(async {
             panic!("the body of a request with a bad key is never read");
             #[expect(unreachable_code, reason = "it gives the stream its type")]
@@ -246,9 +218,7 @@ async fn a_malformed_key_is_400_before_the_body_is_read() {
         assert_eq!(answer.problem(), "idempotency_key_invalid", "{key:?}");
         assert_eq!(answer.retry(), "new-key");
     }
-    let doubled = Request::post("/t")
-        .header("idempotency-key", KEY)
-        .header("idempotency-key", KEY);
+    let doubled = Request::post("/t").header("idempotency-key", KEY).header("idempotency-key", KEY);
     let answer = guarded.send(doubled.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.problem(), "idempotency_key_invalid");
     assert_eq!(guarded.executions(), 0);
@@ -267,10 +237,7 @@ async fn a_key_may_be_found_in_the_body_and_must_agree_with_the_header() {
     };
     let first = guarded.send(keyless()).await;
     guarded.send(keyless()).await.assert_replays(&first);
-    assert_eq!(
-        guarded.post("po-2", body).await.problem(),
-        "idempotency_key_invalid"
-    );
+    assert_eq!(guarded.post("po-2", body).await.problem(), "idempotency_key_invalid");
     assert_eq!(guarded.executions(), 1);
 }
 
@@ -280,9 +247,7 @@ async fn two_callers_with_one_key_never_meet() {
     let (guarded, open) = gated(Policy::default());
     let of = |who: &str| {
         let mut request = post(KEY, BODY);
-        request
-            .headers_mut()
-            .insert("x-api-key", who.parse().unwrap());
+        request.headers_mut().insert("x-api-key", who.parse().unwrap());
         request
     };
     let first = begin(&guarded, of("a")).await;
@@ -305,10 +270,7 @@ async fn the_concrete_path_counts_and_its_spelling_does_not() {
     guarded.send(at("/t%41")).await.assert_replays(&first);
     guarded.send(at("/tA?")).await.assert_replays(&first);
     assert!(!guarded.send(at("/tB")).await.is_replay());
-    assert_eq!(
-        guarded.send(at("/tA?a=1")).await.problem(),
-        "idempotency_key_reused"
-    );
+    assert_eq!(guarded.send(at("/tA?a=1")).await.problem(), "idempotency_key_reused");
     assert_eq!(guarded.executions(), 2);
 }
 
@@ -317,9 +279,7 @@ async fn who_is_asking_must_be_clear() {
     let guarded = Guarded::counting(Policy::default());
     let of = |who: &str| {
         let mut request = post(KEY, BODY);
-        request
-            .headers_mut()
-            .insert("x-api-key", who.parse().unwrap());
+        request.headers_mut().insert("x-api-key", who.parse().unwrap());
         request
     };
     let unclear = guarded.send(of("unclear")).await;
@@ -328,10 +288,7 @@ async fn who_is_asking_must_be_clear() {
         ("principal_unclear", "never")
     );
     assert_eq!(unclear.status, StatusCode::BAD_REQUEST);
-    assert_eq!(
-        guarded.send(of("nobody")).await.status,
-        StatusCode::UNAUTHORIZED
-    );
+    assert_eq!(guarded.send(of("nobody")).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(guarded.executions(), 0);
 }
 
@@ -363,10 +320,7 @@ async fn a_body_that_is_no_good_json_is_compared_by_its_bytes_and_never_refused(
         b"",
         b"{\"a\":1e400}",
     ];
-    let bodies = bodies
-        .into_iter()
-        .map(Bytes::from_static)
-        .chain([Bytes::from(deep)]);
+    let bodies = bodies.into_iter().map(Bytes::from_static).chain([Bytes::from(deep)]);
     for (n, body) in bodies.enumerate() {
         let key = format!("{KEY}-{n}");
         let first = guarded.send(post(&key, body.clone())).await;
@@ -395,9 +349,7 @@ async fn a_request_that_is_too_large_is_413_and_leaves_the_key_free() {
     }
     let declared = {
         let mut request = post(KEY, Body::empty());
-        request
-            .headers_mut()
-            .insert("content-length", "1025".parse().unwrap());
+        request.headers_mut().insert("content-length", "1025".parse().unwrap());
         request
     };
     assert_eq!(guarded.send(declared).await.problem(), "request_too_large");
@@ -448,10 +400,7 @@ async fn a_replay_has_the_headers_of_the_answer_and_not_those_of_the_moment() {
     replay.assert_replays(&first);
     let kept: Vec<_> = replay.headers.get_all("vary").iter().collect();
     assert_eq!(kept, ["accept", "origin"]);
-    assert_eq!(
-        replay.headers.get_all("idempotent-replayed").iter().count(),
-        1
-    );
+    assert_eq!(replay.headers.get_all("idempotent-replayed").iter().count(), 1);
     for gone in [
         "set-cookie",
         "www-authenticate",
@@ -472,11 +421,7 @@ async fn a_replay_has_the_headers_of_the_answer_and_not_those_of_the_moment() {
 async fn answers_without_a_body_and_redirects_are_replayed_as_they_are() {
     for status in [204, 205, 303, 304] {
         let guarded = Guarded::new(Policy::default(), move |_| async move {
-            Response::builder()
-                .status(status)
-                .header("location", "/r")
-                .body(Body::empty())
-                .unwrap()
+            Response::builder().status(status).header("location", "/r").body(Body::empty()).unwrap()
         });
         let first = guarded.post(KEY, BODY).await;
         guarded.post(KEY, BODY).await.assert_replays(&first);
@@ -497,11 +442,7 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
                 response.body(Body::empty()).unwrap()
             });
             let first = guarded.post(KEY, BODY).await;
-            assert_eq!(
-                first.status.as_u16(),
-                status,
-                "the first caller gets the answer as it is"
-            );
+            assert_eq!(first.status.as_u16(), status, "the first caller gets the answer as it is");
             let second = guarded.post(KEY, BODY).await;
             match (status, retry_after) {
                 (401 | 403 | 407 | 408 | 421 | 425 | 429, _) | (409 | 503, true) => {
@@ -510,10 +451,7 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
                 }
                 (502 | 504, _) | (503, false) => {
                     assert_eq!(second.problem(), "idempotency_outcome_unknown", "{status}");
-                    assert_eq!(
-                        (second.status, guarded.executions()),
-                        (StatusCode::CONFLICT, 1)
-                    );
+                    assert_eq!((second.status, guarded.executions()), (StatusCode::CONFLICT, 1));
                 }
                 _ => {
                     assert!(second.is_replay(), "{status}");
@@ -527,11 +465,9 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
 // R91; FAIL-23
 #[tokio::test]
 async fn the_service_may_overrule_what_its_status_says() {
-    for (word, replays, executions) in [
-        ("store", true, 1),
-        ("release", false, 2),
-        ("unknown", false, 1),
-    ] {
+    for (word, replays, executions) in
+        [("store", true, 1), ("release", false, 2), ("unknown", false, 1)]
+    {
         let guarded = Guarded::new(Policy::default(), move |_| async move {
             Response::builder()
                 .status(429)
@@ -542,11 +478,7 @@ async fn the_service_may_overrule_what_its_status_says() {
         let first = guarded.post(KEY, BODY).await;
         assert!(!first.headers.contains_key("idempotency-store"));
         let second = guarded.post(KEY, BODY).await;
-        assert_eq!(
-            (second.is_replay(), guarded.executions()),
-            (replays, executions),
-            "{word}"
-        );
+        assert_eq!((second.is_replay(), guarded.executions()), (replays, executions), "{word}");
     }
 }
 
@@ -561,10 +493,7 @@ async fn an_answer_that_proves_that_nothing_was_sent_gives_the_key_back() {
         }
         response
     });
-    assert_eq!(
-        guarded.post(KEY, BODY).await.status,
-        StatusCode::INTERNAL_SERVER_ERROR
-    );
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::CREATED);
     assert!(guarded.post(KEY, BODY).await.is_replay());
     assert_eq!(guarded.executions(), 2);
@@ -588,10 +517,7 @@ async fn a_handler_that_panics_leaves_an_unknown_outcome() {
         (StatusCode::CONFLICT, "idempotency_outcome_unknown")
     );
     assert!(retry.headers.contains_key("retry-after"));
-    assert_eq!(
-        (retry.retry().as_str(), guarded.executions()),
-        ("same-key", 1)
-    );
+    assert_eq!((retry.retry().as_str(), guarded.executions()), ("same-key", 1));
 }
 
 // R88; FAIL-31
@@ -619,10 +545,7 @@ async fn a_handler_that_never_answers_ends_as_504_and_unknown() {
     let first = guarded.post(KEY, BODY).await;
     assert_eq!(first.status, StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(first.problem(), "idempotency_outcome_unknown");
-    assert_eq!(
-        guarded.post(KEY, BODY).await.problem(),
-        "idempotency_outcome_unknown"
-    );
+    assert_eq!(guarded.post(KEY, BODY).await.problem(), "idempotency_outcome_unknown");
     assert_eq!(guarded.executions(), 1);
 }
 
@@ -630,20 +553,11 @@ async fn a_handler_that_never_answers_ends_as_504_and_unknown() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_unknown_and_never_stored_short() {
     let guarded = Guarded::new(Policy::default(), |_| async {
-        let broken = [
-            Ok(Bytes::from_static(b"half")),
-            Err(std::io::Error::other("reset")),
-        ];
+        let broken = [Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("reset"))];
         Body::from_stream(futures_util::stream::iter(broken)).into_response()
     });
-    assert_eq!(
-        guarded.post(KEY, BODY).await.status,
-        StatusCode::BAD_GATEWAY
-    );
-    assert_eq!(
-        guarded.post(KEY, BODY).await.problem(),
-        "idempotency_outcome_unknown"
-    );
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(guarded.post(KEY, BODY).await.problem(), "idempotency_outcome_unknown");
     assert_eq!(guarded.executions(), 1);
 }
 
@@ -660,10 +574,7 @@ async fn a_large_answer_is_streamed_whole_and_a_retry_gets_410() {
         async { Body::from_stream(futures_util::stream::iter(chunks)).into_response() }
     });
     let first = guarded.post(KEY, BODY).await;
-    assert_eq!(
-        (first.status, first.body.len()),
-        (StatusCode::OK, large.len())
-    );
+    assert_eq!((first.status, first.body.len()), (StatusCode::OK, large.len()));
     assert!(first.body == large);
     let retry = guarded.post(KEY, BODY).await;
     assert_eq!(
@@ -671,10 +582,7 @@ async fn a_large_answer_is_streamed_whole_and_a_retry_gets_410() {
         (StatusCode::GONE, "idempotency_response_unavailable")
     );
     assert_eq!(
-        (
-            retry.json()["original_status"].as_u64(),
-            retry.retry().as_str()
-        ),
+        (retry.json()["original_status"].as_u64(), retry.retry().as_str()),
         (Some(200), "never")
     );
     assert_eq!(guarded.executions(), 1);
@@ -696,11 +604,7 @@ async fn an_event_stream_is_not_held_back_and_is_not_kept() {
         });
         let events = events.chain(futures_util::stream::once(second));
         async {
-            (
-                [("content-type", "text/event-stream")],
-                Body::from_stream(events),
-            )
-                .into_response()
+            ([("content-type", "text/event-stream")], Body::from_stream(events)).into_response()
         }
     });
     use tower::ServiceExt;
@@ -731,10 +635,7 @@ async fn a_client_that_leaves_changes_nothing() {
     open.send_replace(true);
     let again = again.await.unwrap();
     assert!(again.is_replay());
-    assert_eq!(
-        (again.json()["n"].as_u64(), guarded.executions()),
-        (Some(1), 1)
-    );
+    assert_eq!((again.json()["n"].as_u64(), guarded.executions()), (Some(1), 1));
 }
 
 // R48, R55; CON-09, CON-10
@@ -756,10 +657,7 @@ async fn of_many_at_once_one_is_executed() {
             statuses.push(sender.await.unwrap().status.as_u16());
         }
         let count = |status| statuses.iter().filter(|s| **s == status).count();
-        assert_eq!(
-            (count(201), count(409), count(422), guarded.executions()),
-            (1, 49, 50, 1)
-        );
+        assert_eq!((count(201), count(409), count(422), guarded.executions()), (1, 49, 50, 1));
     }
 }
 
@@ -780,9 +678,7 @@ async fn an_answer_is_kept_for_its_ttl_from_completion_and_then_the_key_is_new()
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let anew = tokio::time::timeout(Duration::from_secs(10), expired)
-        .await
-        .unwrap();
+    let anew = tokio::time::timeout(Duration::from_secs(10), expired).await.unwrap();
     assert!(!anew.is_replay());
     assert_eq!(guarded.executions(), 2);
 }
@@ -792,12 +688,8 @@ async fn an_answer_is_kept_for_its_ttl_from_completion_and_then_the_key_is_new()
 async fn the_inner_service_sees_the_attempt_and_no_wish_for_a_coding() {
     let once = onlyonce::Once::new(onlyonce::store::memory::MemoryStore::new());
     let seen = |request: Request<Body>| async move {
-        let header = |name| {
-            request
-                .headers()
-                .get(name)
-                .map(|value| value.to_str().unwrap().to_owned())
-        };
+        let header =
+            |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         format!(
             "{:?} {:?} {:?}",
             header("idempotency-attempt"),
@@ -805,16 +697,11 @@ async fn the_inner_service_sees_the_attempt_and_no_wish_for_a_coding() {
             header("idempotency-key")
         )
     };
-    let app = axum::Router::new()
-        .fallback(seen)
-        .layer(once.layer(support::caller, Policy::default()));
+    let app =
+        axum::Router::new().fallback(seen).layer(once.layer(support::caller, Policy::default()));
     let mut request = post(KEY, BODY);
-    request
-        .headers_mut()
-        .insert("accept-encoding", "gzip".parse().unwrap());
-    request
-        .headers_mut()
-        .insert("idempotency-attempt", "99".parse().unwrap());
+    request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+    request.headers_mut().insert("idempotency-attempt", "99".parse().unwrap());
     use tower::ServiceExt;
     let answer = Answer::read(app.oneshot(request).await.unwrap()).await;
     assert_eq!(answer.body, format!("Some(\"1\") None Some({KEY:?})"));
@@ -824,10 +711,7 @@ async fn the_inner_service_sees_the_attempt_and_no_wish_for_a_coding() {
 #[should_panic(expected = "lease must not be zero")]
 fn a_policy_that_contradicts_itself_is_refused_at_once() {
     let once = onlyonce::Once::new(onlyonce::store::memory::MemoryStore::new());
-    once.layer(
-        support::caller,
-        Policy::default().with_lease(Duration::ZERO),
-    );
+    once.layer(support::caller, Policy::default().with_lease(Duration::ZERO));
 }
 
 // threat B14

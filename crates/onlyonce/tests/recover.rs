@@ -30,11 +30,7 @@ impl Reconciler for Finds {
         question: Question<'a>,
     ) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
         assert_eq!(question.key, KEY);
-        assert!(
-            question
-                .headers
-                .is_some_and(|headers| headers.contains_key("idempotency-key"))
-        );
+        assert!(question.headers.is_some_and(|headers| headers.contains_key("idempotency-key")));
         self.1.fetch_add(1, Ordering::SeqCst);
         let finding = self.0.clone();
         Box::pin(async move { finding })
@@ -42,10 +38,7 @@ impl Reconciler for Finds {
 }
 
 fn created() -> Finding {
-    let body = Kept::Bytes {
-        body: Bytes::from_static(b"found"),
-        trailers: None,
-    };
+    let body = Kept::Bytes { body: Bytes::from_static(b"found"), trailers: None };
     Finding::Found(Arc::new(Response {
         status: StatusCode::CREATED,
         headers: HeaderMap::new(),
@@ -57,10 +50,7 @@ fn reconciling(absent: Absent) -> Policy {
     let policy = Policy::default()
         .with_lease(Duration::from_millis(20))
         .with_upstream_timeout(Duration::from_millis(20));
-    policy.with_recovery(Recovery::Reconcile {
-        absent,
-        quiet: Duration::from_millis(100),
-    })
+    policy.with_recovery(Recovery::Reconcile { absent, quiet: Duration::from_millis(100) })
 }
 
 struct Reconciled {
@@ -73,19 +63,13 @@ struct Reconciled {
 fn reconciled(policy: Policy, finding: Finding) -> Reconciled {
     let (executions, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let once = Once::new(MemoryStore::new());
-    let layer = once
-        .layer(caller, policy)
-        .with_reconciler(Finds(finding, asked.clone()));
+    let layer = once.layer(caller, policy).with_reconciler(Finds(finding, asked.clone()));
     let count = executions.clone();
     let handler = move || {
         count.fetch_add(1, Ordering::SeqCst);
         std::future::pending::<StatusCode>()
     };
-    Reconciled {
-        app: axum::Router::new().fallback(handler).layer(layer),
-        executions,
-        asked,
-    }
+    Reconciled { app: axum::Router::new().fallback(handler).layer(layer), executions, asked }
 }
 
 impl Reconciled {
@@ -106,15 +90,9 @@ async fn what_is_found_becomes_the_answer_of_every_retry() {
     for _ in 0..3 {
         let retry = service.send().await;
         assert!(retry.is_replay());
-        assert_eq!(
-            (retry.status, retry.body),
-            (StatusCode::CREATED, Bytes::from_static(b"found"))
-        );
+        assert_eq!((retry.status, retry.body), (StatusCode::CREATED, Bytes::from_static(b"found")));
     }
-    assert_eq!(
-        (service.executions(), service.asked.load(Ordering::SeqCst)),
-        (1, 1)
-    );
+    assert_eq!((service.executions(), service.asked.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[tokio::test]
@@ -123,10 +101,7 @@ async fn what_is_not_found_is_held_however_often_it_is_asked() {
         let service = reconciled(reconciling(Absent::Hold), finding);
         service.send().await;
         for _ in 0..4 {
-            assert_eq!(
-                service.send().await.problem(),
-                "idempotency_outcome_unknown"
-            );
+            assert_eq!(service.send().await.problem(), "idempotency_outcome_unknown");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(service.executions(), 1);
@@ -137,24 +112,12 @@ async fn what_is_not_found_is_held_however_often_it_is_asked() {
 async fn what_nobody_heard_of_twice_after_the_quiet_time_runs_again_where_the_route_says_so() {
     let service = reconciled(reconciling(Absent::Release), Finding::Absent);
     service.send().await;
-    assert_eq!(
-        service.send().await.problem(),
-        "idempotency_outcome_unknown",
-        "too early"
-    );
+    assert_eq!(service.send().await.problem(), "idempotency_outcome_unknown", "too early");
     assert_eq!(service.executions(), 1);
     tokio::time::sleep(Duration::from_millis(150)).await;
-    assert_eq!(
-        service.send().await.problem(),
-        "idempotency_outcome_unknown",
-        "once is not enough"
-    );
+    assert_eq!(service.send().await.problem(), "idempotency_outcome_unknown", "once is not enough");
     assert_eq!(service.executions(), 1);
-    assert_eq!(
-        service.send().await.status,
-        StatusCode::GATEWAY_TIMEOUT,
-        "it ran again"
-    );
+    assert_eq!(service.send().await.status, StatusCode::GATEWAY_TIMEOUT, "it ran again");
     assert_eq!(service.executions(), 2);
 }
 
@@ -163,9 +126,7 @@ async fn an_observed_route_runs_everything_and_counts_what_would_have_happened()
     let guarded = Guarded::counting(Policy::default().with_mode(Mode::Observe));
     let send = |body: &'static str| {
         let mut request: Request<Body> = post(KEY, body);
-        request
-            .headers_mut()
-            .insert("content-length", body.len().into());
+        request.headers_mut().insert("content-length", body.len().into());
         guarded.send(request)
     };
     let settled = |replayed, reused| {

@@ -25,9 +25,7 @@ fn operation(key: &str) -> Operation {
 }
 
 fn short(recovery: Recovery) -> Policy {
-    Policy::default()
-        .with_recovery(recovery)
-        .with_upstream_timeout(Duration::from_millis(50))
+    Policy::default().with_recovery(recovery).with_upstream_timeout(Duration::from_millis(50))
 }
 
 // R134, R135
@@ -35,21 +33,11 @@ fn short(recovery: Recovery) -> Policy {
 async fn work_runs_once_and_its_value_is_given_again() {
     let once = once();
     let ship = |attempt: onlyonce::Attempt| async move {
-        Ok(Parcel {
-            number: attempt.number,
-            receipt: attempt.derive("receipt"),
-        })
+        Ok(Parcel { number: attempt.number, receipt: attempt.derive("receipt") })
     };
-    let Outcome::Fresh(first) = once.run(operation("a"), ship).await.unwrap() else {
-        panic!()
-    };
-    assert_eq!(
-        once.run(operation("a"), ship).await.unwrap(),
-        Outcome::Replayed(first.clone())
-    );
-    let Outcome::Fresh(other) = once.run(operation("b"), ship).await.unwrap() else {
-        panic!()
-    };
+    let Outcome::Fresh(first) = once.run(operation("a"), ship).await.unwrap() else { panic!() };
+    assert_eq!(once.run(operation("a"), ship).await.unwrap(), Outcome::Replayed(first.clone()));
+    let Outcome::Fresh(other) = once.run(operation("b"), ship).await.unwrap() else { panic!() };
     assert_ne!(first.receipt, other.receipt);
     assert_eq!(once.counts().executed, 2);
 }
@@ -59,25 +47,16 @@ async fn another_payload_with_the_key_is_refused() {
     let once = once();
     let with = |payload: &str| operation("a").with_payload(&payload).unwrap();
     let _ = once.run(with("x"), |_| async { Ok(1) }).await.unwrap();
-    assert_eq!(
-        once.run(with("y"), |_| async { Ok(2) }).await.unwrap(),
-        Outcome::Reused
-    );
+    assert_eq!(once.run(with("y"), |_| async { Ok(2) }).await.unwrap(), Outcome::Reused);
 }
 
 #[tokio::test]
 async fn what_was_not_done_may_be_done_again() {
     let once = once();
-    let refused = once
-        .run(operation("a"), |_| async {
-            Err::<u8, _>(Failure::not_done("no stock"))
-        })
-        .await;
+    let refused =
+        once.run(operation("a"), |_| async { Err::<u8, _>(Failure::not_done("no stock")) }).await;
     assert!(matches!(refused, Err(OnceError::NotDone(_))));
-    assert_eq!(
-        once.run(operation("a"), |_| async { Ok(1) }).await.unwrap(),
-        Outcome::Fresh(1)
-    );
+    assert_eq!(once.run(operation("a"), |_| async { Ok(1) }).await.unwrap(), Outcome::Fresh(1));
 }
 
 // Any error is the safe reading: it may have happened.
@@ -88,10 +67,7 @@ async fn what_failed_otherwise_is_unknown_and_not_run_again() {
         let parsed: u8 = "not a number".parse()?;
         Ok(parsed)
     };
-    assert!(matches!(
-        once.run(operation("a"), fails).await,
-        Err(OnceError::Unknown(_))
-    ));
+    assert!(matches!(once.run(operation("a"), fails).await, Err(OnceError::Unknown(_))));
     let again = once.run(operation("a"), |_| async { Ok(1) }).await.unwrap();
     assert!(matches!(again, Outcome::Unknown { .. }));
     assert_eq!(once.counts().executed, 1);
@@ -104,14 +80,9 @@ async fn work_that_panics_or_never_ends_is_unknown() {
         let none: Option<u8> = None;
         Ok(none.expect("the work panics"))
     };
-    assert!(matches!(
-        once.run(operation("a"), panics).await,
-        Err(OnceError::Unknown(_))
-    ));
+    assert!(matches!(once.run(operation("a"), panics).await, Err(OnceError::Unknown(_))));
     let hangs = operation("b").with_policy(short(Recovery::Hold));
-    let hung = once
-        .run(hangs, |_| std::future::pending::<Result<u8, Failure>>())
-        .await;
+    let hung = once.run(hangs, |_| std::future::pending::<Result<u8, Failure>>()).await;
     assert!(matches!(hung, Err(OnceError::Unknown(_))));
     for key in ["a", "b"] {
         let again = once.run(operation(key), |_| async { Ok(1) }).await.unwrap();
@@ -123,9 +94,7 @@ async fn work_that_panics_or_never_ends_is_unknown() {
 async fn where_failures_are_final_every_later_caller_is_told_so() {
     let once = once();
     let closed = || operation("a").with_policy(short(Recovery::Fail));
-    let _ = once
-        .run(closed(), |_| std::future::pending::<Result<u8, Failure>>())
-        .await;
+    let _ = once.run(closed(), |_| std::future::pending::<Result<u8, Failure>>()).await;
     let again = once.run(closed(), |_| async { Ok(1) }).await;
     assert!(matches!(again, Err(OnceError::GivenUp)));
 }
@@ -135,16 +104,11 @@ async fn a_redrive_runs_again_as_the_next_attempt_with_the_same_derived_keys() {
     let once = once();
     let within = Duration::from_secs(60);
     let redriven = || operation("a").with_policy(short(Recovery::Redrive { within }));
-    let _ = once
-        .run(redriven(), |_| {
-            std::future::pending::<Result<(u32, String), Failure>>()
-        })
-        .await;
+    let _ =
+        once.run(redriven(), |_| std::future::pending::<Result<(u32, String), Failure>>()).await;
     let work =
         |attempt: onlyonce::Attempt| async move { Ok((attempt.number, attempt.derive("x"))) };
-    let Outcome::Fresh((number, _)) = once.run(redriven(), work).await.unwrap() else {
-        panic!()
-    };
+    let Outcome::Fresh((number, _)) = once.run(redriven(), work).await.unwrap() else { panic!() };
     assert_eq!(number, 2);
 }
 
@@ -153,10 +117,7 @@ async fn a_value_that_is_too_large_is_done_and_not_kept() {
     let once = once();
     let policy = Policy::default().with_response_bytes_max(10);
     let large = || operation("a").with_policy(policy.clone());
-    let first = once
-        .run(large(), |_| async { Ok("x".repeat(100)) })
-        .await
-        .unwrap();
+    let first = once.run(large(), |_| async { Ok("x".repeat(100)) }).await.unwrap();
     assert_eq!(first, Outcome::Fresh("x".repeat(100)));
     let again = once.run(large(), |_| async { Ok(String::new()) }).await;
     assert!(matches!(again, Err(OnceError::NotKept)));
@@ -172,11 +133,9 @@ async fn many_callers_at_once_share_one_execution() {
             let (once, runs) = (once.clone(), runs.clone());
             let waiting = operation("a").with_policy(policy.clone());
             tokio::spawn(async move {
-                once.run(waiting, move |_| async move {
-                    Ok(runs.fetch_add(1, Ordering::SeqCst))
-                })
-                .await
-                .unwrap()
+                once.run(waiting, move |_| async move { Ok(runs.fetch_add(1, Ordering::SeqCst)) })
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -212,9 +171,6 @@ async fn a_caller_that_leaves_does_not_stop_the_work() {
     caller.abort();
     go.send_replace(true);
     let waiting = Policy::default().with_in_flight(InFlight::Wait(Duration::from_secs(20)));
-    let again = once
-        .run(operation("a").with_policy(waiting), |_| async { Ok(8) })
-        .await
-        .unwrap();
+    let again = once.run(operation("a").with_policy(waiting), |_| async { Ok(8) }).await.unwrap();
     assert_eq!(again, Outcome::Replayed(7));
 }

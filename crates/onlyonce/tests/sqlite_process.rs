@@ -60,9 +60,7 @@ fn child(before: &[&str], name: &str, path: &Path) -> Output {
     let this = std::env::current_exe().expect("a test knows its own file");
     let mut words = before.iter().map(PathBuf::from).chain([this]);
     let mut command = Command::new(words.next().expect("there is at least this test"));
-    command
-        .args(words)
-        .args(["--ignored", "--exact", "--nocapture", name]);
+    command.args(words).args(["--ignored", "--exact", "--nocapture", name]);
     command.env(PATH, path).output().expect("the child starts")
 }
 
@@ -95,11 +93,7 @@ async fn child_that_writes() {
     let store = opened().await;
     for n in 0..OPERATIONS {
         let record = store.load(id(n)).await.unwrap().record.unwrap();
-        assert_eq!(
-            record.response().map(AsRef::as_ref),
-            Some(&response(n)),
-            "{n}"
-        );
+        assert_eq!(record.response().map(AsRef::as_ref), Some(&response(n)), "{n}");
     }
 }
 
@@ -150,19 +144,14 @@ async fn settle(store: &SqliteStore, n: u32, token: Token) {
 
 /// Anything but an error of the machine is wrong here.
 async fn later(fault: Fault) -> Fault {
-    assert!(
-        matches!(fault.error(), StoreError::Unavailable(_)),
-        "{fault:?}"
-    );
+    assert!(matches!(fault.error(), StoreError::Unavailable(_)), "{fault:?}");
     println!("met a fault: {fault:?}");
     tokio::time::sleep(Duration::from_millis(20)).await;
     fault
 }
 
 fn path() -> PathBuf {
-    std::env::var_os(PATH)
-        .expect("the parent names the file")
-        .into()
+    std::env::var_os(PATH).expect("the parent names the file").into()
 }
 
 fn id(n: u32) -> OperationId {
@@ -176,11 +165,7 @@ fn draft(n: u32) -> Draft {
         id: id(n),
         token: Token::random(),
         key: KeyText::new(format!("key-{n}")),
-        fingerprint: Fingerprint {
-            version: 1,
-            canonical: [2; 32],
-            raw: [3; 32],
-        },
+        fingerprint: Fingerprint { version: 1, canonical: [2; 32], raw: [3; 32] },
         principal: Principal::from_bytes([4; 32]),
         route: "POST /charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
@@ -195,10 +180,7 @@ fn response(n: u32) -> Response {
     Response {
         status: http::StatusCode::CREATED,
         headers: http::HeaderMap::new(),
-        body: Kept::Bytes {
-            body: body.into(),
-            trailers: None,
-        },
+        body: Kept::Bytes { body: body.into(), trailers: None },
     }
 }
 

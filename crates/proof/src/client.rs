@@ -54,10 +54,7 @@ pub async fn post_without_key(
     path: &str,
     body: &str,
 ) -> Result<Answer, SendError> {
-    Connection::open(address)
-        .await?
-        .send(Request::post(path), body)
-        .await
+    Connection::open(address).await?.send(Request::post(path), body).await
 }
 
 /// One connection. Dropped with an answer outstanding, it hangs up.
@@ -75,17 +72,12 @@ impl Connection {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        Ok(Self {
-            address,
-            sender,
-            _driver: driver,
-        })
+        Ok(Self { address, sender, _driver: driver })
     }
 
     /// Sends `POST path` with `key`, and waits for the whole answer.
     pub async fn post(&mut self, path: &str, key: &str, body: &str) -> Result<Answer, SendError> {
-        self.send(Request::post(path).header("idempotency-key", key), body)
-            .await
+        self.send(Request::post(path).header("idempotency-key", key), body).await
     }
 
     async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
@@ -96,10 +88,6 @@ impl Connection {
         self.sender.ready().await?;
         let (head, body) = self.sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer {
-            status: head.status,
-            headers: head.headers,
-            body,
-        })
+        Ok(Answer { status: head.status, headers: head.headers, body })
     }
 }

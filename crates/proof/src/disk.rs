@@ -34,9 +34,7 @@ impl Shim {
             return Ok(Self { library });
         }
         let why = String::from_utf8_lossy(&made.stderr).into_owned();
-        Err(io::Error::other(format!(
-            "{source} does not compile: {why}"
-        )))
+        Err(io::Error::other(format!("{source} does not compile: {why}")))
     }
 }
 
@@ -53,10 +51,7 @@ impl Disk {
     /// The files `folder/prefix*`. The shim's own go into `folder/desk`.
     pub fn new(folder: &Path, prefix: &str) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
-        let disk = Self {
-            prefix: folder.join(prefix),
-            desk: folder.join("desk"),
-        };
+        let disk = Self { prefix: folder.join(prefix), desk: folder.join("desk") };
         fs::create_dir_all(disk.kept())?;
         disk.arm("none 0 *")?;
         Ok(disk)
@@ -79,11 +74,7 @@ impl Disk {
     pub fn arm(&self, words: &str) -> io::Result<()> {
         // In place and in one write: the shim holds the file open, and may read it at any moment.
         let mut options = fs::OpenOptions::new();
-        let mut control = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.control())?;
+        let mut control = options.write(true).create(true).truncate(false).open(self.control())?;
         control.write_all(format!("{words:<CONTROL_BYTES$}").as_bytes())
     }
 
@@ -96,10 +87,8 @@ impl Disk {
     /// After the process is dead: takes from the files what was never synced, and begins anew.
     /// How many changes were undone.
     pub fn cut_power(&self, survival: Survival) -> io::Result<usize> {
-        let folder = self
-            .prefix
-            .parent()
-            .ok_or_else(|| io::Error::other("the prefix has no folder"))?;
+        let folder =
+            self.prefix.parent().ok_or_else(|| io::Error::other("the prefix has no folder"))?;
         let journal = Journal::read(&self.journal())?;
         let undone = journal.roll_back(&[folder, &self.kept()], survival)?;
         self.forget()?;

@@ -69,10 +69,7 @@ fn ready(child: &mut Child) -> io::Result<SocketAddr> {
     let stdout = stdout.ok_or_else(|| io::Error::other("stdout is piped"))?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    let address = line
-        .trim()
-        .strip_prefix("ready ")
-        .and_then(|address| address.parse().ok());
+    let address = line.trim().strip_prefix("ready ").and_then(|address| address.parse().ok());
     address.ok_or_else(|| io::Error::other(format!("not ready: {line:?}")))
 }
 
@@ -94,17 +91,11 @@ pub async fn serve(folder: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Executes, takes its time, and answers with something that no second execution would repeat.
 async fn charge(State(oracle): State<Arc<Oracle>>, headers: HeaderMap) -> impl IntoResponse {
-    let key = headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok())
-        .unwrap_or("none");
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or("none");
     let executed = oracle.execute(key);
     tokio::time::sleep(Duration::from_millis(fastrand::u64(0..CHARGE_MS_MAX))).await;
     match executed {
-        Ok(()) => (
-            http::StatusCode::CREATED,
-            format!("{key} {:032x}", fastrand::u128(..)),
-        ),
+        Ok(()) => (http::StatusCode::CREATED, format!("{key} {:032x}", fastrand::u128(..))),
         Err(error) => (http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }

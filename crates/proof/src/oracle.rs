@@ -20,10 +20,7 @@ impl Oracle {
     /// The effect: `key` is executed now. It is on the page cache of the system before this returns,
     /// which is enough: only this process is killed, never the machine.
     pub fn execute(&self, key: &str) -> io::Result<()> {
-        let mut file = self
-            .0
-            .lock()
-            .map_err(|_| io::Error::other("an execution panicked"))?;
+        let mut file = self.0.lock().map_err(|_| io::Error::other("an execution panicked"))?;
         file.write_all(format!("{key}\n").as_bytes())
     }
 

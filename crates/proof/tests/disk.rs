@@ -1,9 +1,6 @@
 //! A disk that fails or loses its power under load: nothing is served that a restart does not also show.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test says what went wrong by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -62,8 +59,7 @@ async fn faults_while_the_log_is_written_back_lose_nothing_that_was_served() {
         for n in (1..=CHECKPOINT_PLACES).step_by(step(CHECKPOINT_PLACES)) {
             // A checkpoint writes many pages, and syncs them once at most.
             let place = if kind.starts_with("sync") { 1 } else { n };
-            lab.run(When::Serving, &format!("{kind} {place} onlyonce.db"))
-                .await;
+            lab.run(When::Serving, &format!("{kind} {place} onlyonce.db")).await;
         }
     }
     lab.end().await;
@@ -219,10 +215,7 @@ impl Lab {
             "cut" | "cut-sync" => &[""],
             _ => &["is full: make room", "cannot be used", "cannot be opened"],
         };
-        assert!(
-            expected.iter().any(|text| sentence.contains(text)),
-            "{words}: {sentence:?}"
-        );
+        assert!(expected.iter().any(|text| sentence.contains(text)), "{words}: {sentence:?}");
     }
 
     /// A fresh key completes soon.
@@ -270,12 +263,7 @@ impl Lab {
         let ledger = Ledger::start(PROGRAM, self.folder.path()).unwrap();
         finish(ledger.address, &self.history).await;
         let lost = self.lost(ledger.address).await;
-        assert!(
-            lost.is_empty(),
-            "served, and lost: {} as {:?}",
-            lost.len(),
-            lost[0]
-        );
+        assert!(lost.is_empty(), "served, and lost: {} as {:?}", lost.len(), lost[0]);
         self.tally.reread += std::mem::take(&mut self.history.lock().unwrap().unread).len();
         self.judge();
     }
@@ -324,12 +312,7 @@ impl Lab {
             history.unread = history.acknowledged.keys().cloned().collect();
         }
         let lost = self.lost(ledger.address).await;
-        assert!(
-            lost.is_empty(),
-            "lost later: {} as {:?}",
-            lost.len(),
-            lost[0]
-        );
+        assert!(lost.is_empty(), "lost later: {} as {:?}", lost.len(), lost[0]);
         let history = self.history.lock().unwrap();
         self.tally.unknown += history.unknown.len();
         self.tally.unavailable += history.unavailable;
@@ -355,15 +338,7 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            runs,
-            faults,
-            refused,
-            undone,
-            reread,
-            unknown,
-            unavailable,
-        } = self;
+        let Self { runs, faults, refused, undone, reread, unknown, unavailable } = self;
         write!(
             f,
             "{runs} runs, faults {faults:?}, {refused} opens refused, {undone} changes undone, \
@@ -387,11 +362,7 @@ impl Load {
             clients.spawn(send_until(address, history.clone(), stopped.clone()));
         }
         let history = history.clone();
-        Self {
-            history,
-            stop,
-            clients,
-        }
+        Self { history, stop, clients }
     }
 
     async fn kill(mut self, ledger: &mut Ledger) {
@@ -495,10 +466,7 @@ impl History {
         let unknown = self.unknown.contains(key);
         assert!(!unknown, "{key} was unknown, and nobody settled it");
         let is_first = !self.acknowledged.contains_key(key);
-        let first = self
-            .acknowledged
-            .entry(key.to_owned())
-            .or_insert_with(|| answer.clone());
+        let first = self.acknowledged.entry(key.to_owned()).or_insert_with(|| answer.clone());
         assert_eq!(first.body, answer.body, "two answers for {key}");
         if is_first {
             self.unread.insert(key.to_owned());

@@ -1,8 +1,5 @@
 //! The axum example as a user runs it: its own process, a real socket, a restart in between.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test says what went wrong by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -22,21 +19,11 @@ struct Example {
 impl Example {
     fn start(folder: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_axum-example"));
-        command
-            .arg("127.0.0.1:0")
-            .current_dir(folder)
-            .stdout(Stdio::piped());
+        command.arg("127.0.0.1:0").current_dir(folder).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap()
-            .parse()
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().parse().unwrap();
         Self { child, address }
     }
 
@@ -71,9 +58,7 @@ async fn first_replay_mismatch_and_missing_key_and_the_same_after_a_restart() {
         (short.status.as_u16(), short.problem().as_deref()),
         (400, Some("idempotency_key_invalid"))
     );
-    let missing = client::post_without_key(example.address, "/charges", "a")
-        .await
-        .unwrap();
+    let missing = client::post_without_key(example.address, "/charges", "a").await.unwrap();
     assert_eq!(
         (missing.status.as_u16(), missing.problem().as_deref()),
         (400, Some("idempotency_key_missing"))
@@ -81,14 +66,8 @@ async fn first_replay_mismatch_and_missing_key_and_the_same_after_a_restart() {
     drop(example);
     let example = Example::start(folder.path());
     let after_restart = example.send("/charges", KEY, "a").await;
-    assert_eq!(
-        (after_restart.is_replay(), &after_restart.body),
-        (true, &first.body)
-    );
-    assert_eq!(
-        example.send("/charges", KEY, "b").await.status.as_u16(),
-        422
-    );
+    assert_eq!((after_restart.is_replay(), &after_restart.body), (true, &first.body));
+    assert_eq!(example.send("/charges", KEY, "b").await.status.as_u16(), 422);
 }
 
 #[tokio::test]
@@ -98,18 +77,11 @@ async fn a_duplicate_in_flight_gets_409_or_waits_as_the_route_says() {
     for path in ["/charges", "/orders"] {
         let both = tokio::join!(example.send(path, KEY, "a"), example.send(path, KEY, "a"));
         let is_first = |answer: &Answer| answer.status.as_u16() == 200 && !answer.is_replay();
-        let (first, duplicate) = if is_first(&both.0) {
-            both
-        } else {
-            (both.1, both.0)
-        };
+        let (first, duplicate) = if is_first(&both.0) { both } else { (both.1, both.0) };
         assert!(is_first(&first), "{first:?}");
         match path {
             "/charges" => {
-                assert_eq!(
-                    duplicate.problem().as_deref(),
-                    Some("idempotency_in_progress")
-                );
+                assert_eq!(duplicate.problem().as_deref(), Some("idempotency_in_progress"));
                 assert_eq!(duplicate.headers["retry-after"], "1");
             }
             _ => assert_eq!((duplicate.is_replay(), duplicate.body), (true, first.body)),

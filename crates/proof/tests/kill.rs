@@ -1,8 +1,5 @@
 //! `kill -9` of a service under load: nothing twice, nothing acknowledged lost, unknown only where it must.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test says what went wrong by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -50,14 +47,8 @@ async fn kills_under_load_execute_nothing_twice_and_lose_nothing_acknowledged() 
     let ledger = Ledger::start(env!("CARGO_BIN_EXE_ledger"), folder.path()).unwrap();
     finish(ledger.address, &history).await;
     reread_everything(ledger.address, &history).await;
-    judge(
-        &history.lock().unwrap(),
-        &Oracle::executions(&folder.path().join("oracle")).unwrap(),
-    );
-    let (least, most) = (
-        in_flight_at_kills.iter().min(),
-        in_flight_at_kills.iter().max(),
-    );
+    judge(&history.lock().unwrap(), &Oracle::executions(&folder.path().join("oracle")).unwrap());
+    let (least, most) = (in_flight_at_kills.iter().min(), in_flight_at_kills.iter().max());
     println!("{kills} kills, {least:?} to {most:?} in flight at each");
 }
 
@@ -83,17 +74,12 @@ async fn kill_among(ledger: &mut Ledger, history: &Shared) -> usize {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), waiting)
-        .await
-        .expect("there is load");
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("there is load");
     let before = history.lock().unwrap().in_flight.clone();
     ledger.kill().unwrap();
     let mut history = history.lock().unwrap();
-    let overlapped: Vec<_> = before
-        .iter()
-        .cloned()
-        .chain(history.in_flight.iter().cloned())
-        .collect();
+    let overlapped: Vec<_> =
+        before.iter().cloned().chain(history.in_flight.iter().cloned()).collect();
     history.overlapped.extend(overlapped);
     before.len()
 }
@@ -141,15 +127,10 @@ impl History {
         match (answer.status.as_u16(), answer.problem().as_deref()) {
             (201, None) => {
                 self.replays += usize::from(answer.is_replay());
-                let first = self
-                    .acknowledged
-                    .entry(key.to_owned())
-                    .or_insert_with(|| answer.clone());
+                let first =
+                    self.acknowledged.entry(key.to_owned()).or_insert_with(|| answer.clone());
                 assert_eq!(first.body, answer.body, "two answers for {key}");
-                assert!(
-                    !self.unknown.contains(key),
-                    "{key} was unknown, and nobody settled it"
-                );
+                assert!(!self.unknown.contains(key), "{key} was unknown, and nobody settled it");
                 false
             }
             (409, Some("idempotency_outcome_unknown")) => {
@@ -186,15 +167,9 @@ async fn finish(address: SocketAddr, history: &Shared) {
 async fn reread_everything(address: SocketAddr, history: &Shared) {
     let acknowledged = history.lock().unwrap().acknowledged.clone();
     for (key, first) in acknowledged {
-        let again = client::post(address, "/charges", &key, "{\"amount\":1}")
-            .await
-            .unwrap();
+        let again = client::post(address, "/charges", &key, "{\"amount\":1}").await.unwrap();
         assert!(again.is_replay(), "{key}: {again:?}");
-        assert_eq!(
-            (again.status, again.body),
-            (first.status, first.body),
-            "{key}"
-        );
+        assert_eq!((again.status, again.body), (first.status, first.body), "{key}");
         history.lock().unwrap().replays += 1;
     }
 }
@@ -203,30 +178,15 @@ fn judge(history: &History, executions: &HashMap<String, usize>) {
     let twice: Vec<_> = executions.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "executed twice: {twice:?}");
     for key in history.acknowledged.keys() {
-        assert_eq!(
-            executions.get(key),
-            Some(&1),
-            "{key} was answered without being executed"
-        );
+        assert_eq!(executions.get(key), Some(&1), "{key} was answered without being executed");
     }
     let stray: Vec<_> = history.unknown.difference(&history.overlapped).collect();
     assert!(stray.is_empty(), "unknown without a kill: {stray:?}");
     let others = history.issued - history.unknown.len();
     let completed = history.acknowledged.len();
-    assert!(
-        completed * 100 >= others * 99,
-        "{completed} of {others} completed"
-    );
-    assert!(
-        history.unknown.len() >= tiered(50),
-        "only {} unknown",
-        history.unknown.len()
-    );
-    assert!(
-        history.replays >= tiered(200),
-        "only {} replays",
-        history.replays
-    );
+    assert!(completed * 100 >= others * 99, "{completed} of {others} completed");
+    assert!(history.unknown.len() >= tiered(50), "only {} unknown", history.unknown.len());
+    assert!(history.replays >= tiered(200), "only {} replays", history.replays);
     println!(
         "{} operations, {completed} completed, {} unknown, {} replays, 0 twice",
         history.issued,

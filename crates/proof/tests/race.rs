@@ -27,10 +27,7 @@ async fn of_200_requests_with_one_key_at_once_one_is_executed() {
         for mut connection in connections.drain(..) {
             let key = key.clone();
             senders.spawn(async move {
-                let answer = connection
-                    .post("/charges", &key, "{\"amount\":1}")
-                    .await
-                    .unwrap();
+                let answer = connection.post("/charges", &key, "{\"amount\":1}").await.unwrap();
                 (connection, answer)
             });
         }
@@ -51,10 +48,7 @@ async fn of_200_requests_with_one_key_at_once_one_is_executed() {
     }
     let executions = Oracle::executions(&folder.path().join("oracle")).unwrap();
     assert_eq!(executions.len(), rounds);
-    assert!(
-        executions.values().all(|count| *count == 1),
-        "{executions:?}"
-    );
+    assert!(executions.values().all(|count| *count == 1), "{executions:?}");
     assert!(refusals > 0, "nobody met the first while it ran");
     println!(
         "{rounds} rounds of {CALLERS}: {rounds} executions, {refusals} refusals, {replays} replays"

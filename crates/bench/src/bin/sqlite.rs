@@ -62,10 +62,7 @@ fn preload(path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     block_on(store.close());
     drop(store);
     let bytes = std::fs::metadata(path)?.len();
-    println!(
-        "{made} records preloaded at {:.0}/s; {shown}",
-        made as f64 / took
-    );
+    println!("{made} records preloaded at {:.0}/s; {shown}", made as f64 / took);
     println!(
         "on disk: body + {:.1} bytes a record",
         bytes as f64 / made as f64 - BODY_BYTES as f64
@@ -77,10 +74,7 @@ fn open(path: &Path, records: u64) -> Result<SqliteStore, Box<dyn Error>> {
     let before = SystemClock.boot();
     let store = block_on(SqliteStore::open(path))?;
     let took = (SystemClock.boot() - before).as_secs_f64();
-    println!(
-        "opened in {took:.2} s, {:.2} s per million\n",
-        took / records.max(1) as f64 * 1e6
-    );
+    println!("opened in {took:.2} s, {:.2} s per million\n", took / records.max(1) as f64 * 1e6);
     Ok(store)
 }
 
@@ -103,13 +97,7 @@ fn compare(
         let name = format!("round {}", round + 1);
         print(
             &name,
-            &[
-                ours.rate,
-                limit.rate,
-                ms(ours.claim_p99()),
-                ms(limit.claim_p99()),
-                ms(fsync),
-            ],
+            &[ours.rate, limit.rate, ms(ours.claim_p99()), ms(limit.claim_p99()), ms(fsync)],
         );
         rounds.push((ours, limit));
     }
@@ -124,10 +112,7 @@ fn compare(
             f64::NAN,
         ],
     );
-    println!(
-        "median of ratios: {:.3}\n",
-        middle(|(ours, limit)| ours.rate / limit.rate)
-    );
+    println!("median of ratios: {:.3}\n", middle(|(ours, limit)| ours.rate / limit.rate));
     Ok(())
 }
 
@@ -143,9 +128,7 @@ fn ms(duration: Duration) -> f64 {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = Builder::new_current_thread()
-        .build()
-        .expect("a runtime can be built");
+    let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
     runtime.block_on(future)
 }
 

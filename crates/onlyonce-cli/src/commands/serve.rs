@@ -42,9 +42,7 @@ impl Serve {
             Ok(config) => config,
             Err(message) => return exit::usage(&message),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(serve(&config)),
             Err(error) => exit::trouble(&format!("cannot start: {error}")),
@@ -56,9 +54,7 @@ impl Serve {
             Some(file) => Config::load(file).map_err(|error| error.to_string())?,
             None => Config::default(),
         };
-        let config = config
-            .with_flags(self.flags)
-            .map_err(|error| error.to_string())?;
+        let config = config.with_flags(self.flags).map_err(|error| error.to_string())?;
         if config.store == StoreUrl::Memory && !self.ephemeral {
             return Err(EPHEMERAL.to_owned());
         }
@@ -73,10 +69,9 @@ const EPHEMERAL: &str = "memory: forgets every key when the process ends, and th
                          use sqlite:FILE, or pass --ephemeral if that is what you want";
 
 async fn serve(config: &Config) -> ExitCode {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         return exit::trouble("cannot listen for signals");
     };
     let gateway = match Gateway::start(config).await {
@@ -86,10 +81,7 @@ async fn serve(config: &Config) -> ExitCode {
     };
     println!("{}", ready(config, &gateway));
     stop_signal(&mut terminate, &mut interrupt).await;
-    eprintln!(
-        "onlyonce: stopping; waiting at most {} s for what is under way",
-        DRAIN.as_secs()
-    );
+    eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
     tokio::select! {
         left = gateway.stop() => report(left),
         () = stop_signal(&mut terminate, &mut interrupt) => {

@@ -22,16 +22,12 @@ pub struct Upstream(Uri);
 impl Upstream {
     /// `http`, `h2c` or `https`.
     pub fn scheme(&self) -> &str {
-        self.0
-            .scheme_str()
-            .expect("one without a scheme is not parsed")
+        self.0.scheme_str().expect("one without a scheme is not parsed")
     }
 
     /// Its host, and its port if it says one.
     pub fn authority(&self) -> &Authority {
-        self.0
-            .authority()
-            .expect("one without an authority is not parsed")
+        self.0.authority().expect("one without an authority is not parsed")
     }
 
     /// The whole address, with the path `/`.
@@ -160,11 +156,7 @@ mod tests {
 
     #[test]
     fn an_upstream_is_a_scheme_and_an_authority() {
-        for text in [
-            "http://127.0.0.1:9000",
-            "h2c://[::1]:50051",
-            "https://api.internal",
-        ] {
+        for text in ["http://127.0.0.1:9000", "h2c://[::1]:50051", "https://api.internal"] {
             assert_eq!(text.parse::<Upstream>().unwrap().to_string(), text);
         }
         assert!("http://api/".parse::<Upstream>().is_ok());
@@ -194,10 +186,7 @@ mod tests {
             assert_eq!(text.parse::<StoreUrl>().unwrap().to_string(), text);
         }
         let cases = [
-            (
-                "postgres://u:hunter2@db/x",
-                StoreUrlError::NotBuilt("postgres://"),
-            ),
+            ("postgres://u:hunter2@db/x", StoreUrlError::NotBuilt("postgres://")),
             ("redis://cache", StoreUrlError::NotBuilt("redis://")),
             ("sqlite:///x.db", StoreUrlError::Slashes),
             ("sqlite::memory:", StoreUrlError::SqliteMemory),

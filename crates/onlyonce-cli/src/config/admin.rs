@@ -22,10 +22,7 @@ pub struct Admin {
 impl Admin {
     /// One at this address, without a token.
     pub fn at(listen: SocketAddr) -> Self {
-        Self {
-            listen,
-            token: None,
-        }
+        Self { listen, token: None }
     }
 
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {

@@ -53,10 +53,7 @@ impl Note {
     /// The note as a line that says that it is no error.
     pub fn as_warning(&self) -> String {
         let message = format!("warning: {}", self.message);
-        let note = Self {
-            message,
-            ..self.clone()
-        };
+        let note = Self { message, ..self.clone() };
         note.to_string()
     }
 }
@@ -77,10 +74,7 @@ pub(super) struct Remark {
 
 impl Remark {
     pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
-        Self {
-            at,
-            message: message.into(),
-        }
+        Self { at, message: message.into() }
     }
 }
 
@@ -116,12 +110,7 @@ pub(super) fn notes(remarks: Remarks, text: &str, file: &Path) -> Vec<Note> {
     remarks.dedup();
     let note = |remark: Remark| {
         let (line, column) = place(text, remark.at);
-        Note {
-            file: file.to_owned(),
-            line,
-            column,
-            message: remark.message,
-        }
+        Note { file: file.to_owned(), line, column, message: remark.message }
     };
     remarks.into_iter().map(note).collect()
 }

@@ -50,13 +50,9 @@ fn known<'a>(
     match section.find(text) {
         None => Err(Remark::new(named_at, section.unknown(text))),
         Some(name) if name.is_later() => Err(not_built(named_at, &format!("`{text}`"))),
-        Some(name) => Ok(Field {
-            name,
-            named_at,
-            at: value.span().start,
-            value: value.get_ref(),
-            env,
-        }),
+        Some(name) => {
+            Ok(Field { name, named_at, at: value.span().start, value: value.get_ref(), env })
+        }
     }
 }
 
@@ -215,10 +211,7 @@ impl<'a> Field<'a> {
     fn none_of<'w>(self, text: &str, words: impl Iterator<Item = &'w str>) -> Remark {
         let Name { name, values, .. } = self.name;
         let meant = nearest(text, words).map(|word| format!("; did you mean {word:?}?"));
-        let message = format!(
-            "`{name}` is {values}, not {text:?}{}",
-            meant.unwrap_or_default()
-        );
+        let message = format!("`{name}` is {values}, not {text:?}{}", meant.unwrap_or_default());
         Remark::new(self.at, message)
     }
 

@@ -61,10 +61,7 @@ mod tests {
     use super::*;
 
     fn flags() -> Flags {
-        Flags {
-            upstream: Some("http://127.0.0.1:9000".parse().unwrap()),
-            ..Flags::default()
-        }
+        Flags { upstream: Some("http://127.0.0.1:9000".parse().unwrap()), ..Flags::default() }
     }
 
     #[test]
@@ -79,10 +76,7 @@ mod tests {
         assert_eq!(config.listen.port(), 1);
         assert_eq!(config.admin.unwrap().listen.port(), 2);
         assert_eq!(config.store, StoreUrl::Memory);
-        assert_eq!(
-            config.upstream.unwrap().to_string(),
-            "http://127.0.0.1:9000"
-        );
+        assert_eq!(config.upstream.unwrap().to_string(), "http://127.0.0.1:9000");
     }
 
     #[test]
@@ -94,9 +88,7 @@ mod tests {
     #[test]
     fn a_flag_does_not_open_the_admin_listener_to_everybody() {
         let admin = Some("0.0.0.0:8081".parse().unwrap());
-        let error = Config::default()
-            .with_flags(Flags { admin, ..flags() })
-            .unwrap_err();
+        let error = Config::default().with_flags(Flags { admin, ..flags() }).unwrap_err();
         assert!(matches!(error, FlagsError::Admin(AdminError::Open(_))));
     }
 }

@@ -28,18 +28,12 @@ pub struct Match {
 
 impl Match {
     /// What every request matches.
-    pub const EVERYTHING: Self = Self {
-        methods: None,
-        path: None,
-    };
+    pub const EVERYTHING: Self = Self { methods: None, path: None };
 
     /// Whether the route is for a request with this method and path.
     pub fn matches(&self, method: &Method, path: &str) -> bool {
         self.has_method(method)
-            && self
-                .path
-                .as_ref()
-                .is_none_or(|pattern| pattern.matches(&normal_path(path)))
+            && self.path.as_ref().is_none_or(|pattern| pattern.matches(&normal_path(path)))
     }
 
     /// The methods that are named, and so guarded; `None` for `*`, where the policy says which are.
@@ -62,8 +56,7 @@ impl Match {
     }
 
     fn has_method(&self, method: &Method) -> bool {
-        self.methods()
-            .is_none_or(|methods| methods.contains(method))
+        self.methods().is_none_or(|methods| methods.contains(method))
     }
 }
 
@@ -76,10 +69,7 @@ impl FromStr for Match {
         if !methods.ends_with(' ') {
             return Err(MatchError::Shape);
         }
-        Ok(Self {
-            methods: named_methods(methods.trim())?,
-            path: Some(path.parse()?),
-        })
+        Ok(Self { methods: named_methods(methods.trim())?, path: Some(path.parse()?) })
     }
 }
 

@@ -27,24 +27,12 @@ impl Name {
         default: &'static str,
         meaning: &'static str,
     ) -> Self {
-        Self {
-            name,
-            values,
-            default,
-            meaning,
-            is_later: false,
-        }
+        Self { name, values, default, meaning, is_later: false }
     }
 
     /// A name that is kept free for what is not built yet.
     const fn later(name: &'static str, meaning: &'static str) -> Self {
-        Self {
-            name,
-            values: "",
-            default: "",
-            meaning,
-            is_later: true,
-        }
+        Self { name, values: "", default: "", meaning, is_later: true }
     }
 
     /// Whether what it decides is not built yet: it is refused, by name.

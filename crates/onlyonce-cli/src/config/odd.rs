@@ -19,9 +19,7 @@ pub(super) fn look(drafts: &[Draft], odd: &mut Remarks) {
 
 fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
     let first = |method: Option<&Method>| {
-        earlier
-            .iter()
-            .find(|other| other.matching.covers(&draft.matching, method))
+        earlier.iter().find(|other| other.matching.covers(&draft.matching, method))
     };
     let covering: Option<Vec<_>> = match draft.matching.methods() {
         None => first(None).map(|one| vec![one]),
@@ -36,16 +34,8 @@ fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
 fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
     let names = [
         ("wait", rules.does_wait, "`in_flight` is \"wait\""),
-        (
-            "redrive_for",
-            rules.remedy == Remedy::Redrive,
-            "`recovery` is \"redrive\"",
-        ),
-        (
-            "reconcile",
-            rules.remedy == Remedy::Reconcile,
-            "`recovery` is \"reconcile\"",
-        ),
+        ("redrive_for", rules.remedy == Remedy::Redrive, "`recovery` is \"redrive\""),
+        ("reconcile", rules.remedy == Remedy::Reconcile, "`recovery` is \"reconcile\""),
     ];
     let remark = |(name, is_read, when)| match is_read {
         true => None,

@@ -77,16 +77,11 @@ impl FromStr for PathPattern {
 
 fn is_of_path(character: char) -> bool {
     character.is_ascii_graphic()
-        && !matches!(
-            character,
-            '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|'
-        )
+        && !matches!(character, '?' | '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '|')
 }
 
 fn segment(text: &str) -> Result<Segment, PatternError> {
-    let inner = text
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'));
+    let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match inner.map(|inner| (inner, inner.strip_prefix('*'))) {
         None if text.contains(['{', '}']) => Err(PatternError::Braces(text.into())),
         None => Ok(Segment::Fixed(normal_path(text).into_owned())),
@@ -97,10 +92,7 @@ fn segment(text: &str) -> Result<Segment, PatternError> {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 impl fmt::Display for PathPattern {
@@ -177,28 +169,13 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused() {
         assert_eq!("a".parse::<PathPattern>(), Err(PatternError::NoSlash));
-        assert_eq!(
-            "/{*r}/a".parse::<PathPattern>(),
-            Err(PatternError::RestNotLast)
-        );
-        for text in [
-            "/{}",
-            "/{*}",
-            "/{a",
-            "/a}",
-            "/{a}.json",
-            "/{a-b}",
-            "/{{a}}",
-            "/{**a}",
-        ] {
+        assert_eq!("/{*r}/a".parse::<PathPattern>(), Err(PatternError::RestNotLast));
+        for text in ["/{}", "/{*}", "/{a", "/a}", "/{a}.json", "/{a-b}", "/{{a}}", "/{**a}"] {
             let error = text.parse::<PathPattern>().unwrap_err();
             assert!(matches!(error, PatternError::Braces(_)), "{text}: {error}");
         }
         for (text, character) in [("/a?b=c", '?'), ("/a b", ' '), ("/é", 'é'), ("/a#b", '#')] {
-            assert_eq!(
-                text.parse::<PathPattern>(),
-                Err(PatternError::Character(character))
-            );
+            assert_eq!(text.parse::<PathPattern>(), Err(PatternError::Character(character)));
         }
     }
 

@@ -66,11 +66,7 @@ mod tests {
             let mut rules = Rules::default();
             preset.apply(&mut rules, 0);
             let expected = preset.policy().with_route("default");
-            assert_eq!(
-                format!("{:?}", rules.policy),
-                format!("{expected:?}"),
-                "{name}"
-            );
+            assert_eq!(format!("{:?}", rules.policy), format!("{expected:?}"), "{name}");
         }
     }
 }

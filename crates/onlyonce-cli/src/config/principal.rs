@@ -23,11 +23,8 @@ pub enum PrincipalRule {
 impl PrincipalRule {
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remark> {
         if field.is_list() {
-            let sources: Vec<_> = field
-                .members()?
-                .into_iter()
-                .map(Field::parsed)
-                .collect::<Result<_, _>>()?;
+            let sources: Vec<_> =
+                field.members()?.into_iter().map(Field::parsed).collect::<Result<_, _>>()?;
             return match sources.is_empty() {
                 true => Err(field.wrong("the list is empty; write \"none\" if nobody is meant")),
                 false => Ok(Self::Sources(sources)),

@@ -111,10 +111,7 @@ impl<'a> Top<'a> {
         odd::look(&drafts, &mut self.odd);
         let at = self.policy.map_or(0, |field| field.at);
         let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
-        let routes = drafts
-            .into_iter()
-            .filter_map(|draft| wrong.gather(draft.route()))
-            .collect();
+        let routes = drafts.into_iter().filter_map(|draft| wrong.gather(draft.route())).collect();
         wrong.none()?;
         self.config.routes = routes;
         self.config.fallback = fallback.unwrap_or(self.config.fallback);
@@ -146,11 +143,7 @@ impl Draft {
             wrong.gather(set(&mut rules, field, matching.as_ref()));
         }
         match matching {
-            Some(matching) if wrong.0.is_empty() => Ok(Self {
-                matching,
-                rules,
-                at: table.at,
-            }),
+            Some(matching) if wrong.0.is_empty() => Ok(Self { matching, rules, at: table.at }),
             _ => Err(wrong),
         }
     }

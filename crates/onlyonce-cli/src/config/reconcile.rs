@@ -44,12 +44,12 @@ impl ReconcileRule {
                 quiet: draft.quiet.unwrap_or(QUIET),
                 auth: draft.auth,
             })),
-            (None, _) => Err(field
-                .wrong("it needs `ask`, such as \"GET /charges?key={key}\"")
-                .into()),
-            (_, None) => Err(field
-                .wrong("it needs `found`, a JSON pointer such as \"/0/id\"")
-                .into()),
+            (None, _) => {
+                Err(field.wrong("it needs `ask`, such as \"GET /charges?key={key}\"").into())
+            }
+            (_, None) => {
+                Err(field.wrong("it needs `found`, a JSON pointer such as \"/0/id\"").into())
+            }
         }
     }
 }
@@ -117,18 +117,13 @@ impl FromStr for Ask {
     type Err = AskError;
 
     fn from_str(text: &str) -> Result<Self, AskError> {
-        let template = text
-            .strip_prefix("GET ")
-            .map(str::trim_start)
-            .ok_or(AskError::Shape)?;
+        let template = text.strip_prefix("GET ").map(str::trim_start).ok_or(AskError::Shape)?;
         let example = template.replace(PLACE, "key");
         match example.parse::<http::uri::PathAndQuery>() {
             _ if !template.starts_with('/') => Err(AskError::Shape),
             _ if !template.contains(PLACE) => Err(AskError::NoKey),
             _ if example.contains(['{', '}']) => Err(AskError::Braces),
-            Ok(path) if path.as_str() == example => Ok(Self {
-                template: template.into(),
-            }),
+            Ok(path) if path.as_str() == example => Ok(Self { template: template.into() }),
             _ => Err(AskError::Path),
         }
     }
@@ -178,10 +173,7 @@ mod tests {
     #[test]
     fn a_key_never_reaches_out_of_its_place() {
         let ask: Ask = "GET /charges/{key}?again={key}".parse().unwrap();
-        assert_eq!(
-            ask.target("../x?y#z&"),
-            "/charges/..%2Fx%3Fy%23z%26?again=..%2Fx%3Fy%23z%26"
-        );
+        assert_eq!(ask.target("../x?y#z&"), "/charges/..%2Fx%3Fy%23z%26?again=..%2Fx%3Fy%23z%26");
         assert_eq!(ask.to_string(), "GET /charges/{key}?again={key}");
     }
 

@@ -43,10 +43,7 @@ impl Route {
         }
         let policy = policy(&matching, &rules);
         if let Err(error) = policy.check() {
-            return Err(Remark::new(
-                place(names_of(&error)),
-                sentence(&error, &policy),
-            ));
+            return Err(Remark::new(place(names_of(&error)), sentence(&error, &policy)));
         }
         Ok(Self {
             matching,
@@ -55,9 +52,7 @@ impl Route {
             anonymous: rules.anonymous,
             forward_key: rules.forward_key,
             upstream: rules.upstream,
-            reconcile: rules
-                .reconcile
-                .filter(|_| rules.remedy == Remedy::Reconcile),
+            reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })
     }
 
@@ -125,13 +120,10 @@ fn policy(matching: &Match, rules: &Rules) -> Policy {
         policy.in_flight = InFlight::Wait(rules.wait);
     }
     policy.recovery = match (rules.remedy, &rules.reconcile) {
-        (Remedy::Redrive, _) => Recovery::Redrive {
-            within: rules.redrive_for,
-        },
-        (Remedy::Reconcile, Some(rule)) => Recovery::Reconcile {
-            absent: rule.absent,
-            quiet: rule.quiet,
-        },
+        (Remedy::Redrive, _) => Recovery::Redrive { within: rules.redrive_for },
+        (Remedy::Reconcile, Some(rule)) => {
+            Recovery::Reconcile { absent: rule.absent, quiet: rule.quiet }
+        }
         (Remedy::Fail, _) => Recovery::Fail,
         (Remedy::Release, _) => Recovery::Release,
         (Remedy::Hold | Remedy::Reconcile, _) => Recovery::Hold,

@@ -96,10 +96,7 @@ impl Rules {
     /// These rules, as what a route begins with.
     pub(super) fn inherited(&self) -> Self {
         let rules = self.clone();
-        Self {
-            said: rules.said.inherited(),
-            ..rules
-        }
+        Self { said: rules.said.inherited(), ..rules }
     }
 
     /// Takes one value over.
@@ -207,9 +204,9 @@ fn upstream(field: Field<'_>) -> Result<Option<Upstream>, Remark> {
 
 fn keep(field: Field<'_>) -> Result<(), Remark> {
     match field.text()? {
-        text @ ("status" | "location") => Err(field.wrong(&format!(
-            "{text:?} is not built yet; write \"all\" or remove it"
-        ))),
+        text @ ("status" | "location") => {
+            Err(field.wrong(&format!("{text:?} is not built yet; write \"all\" or remove it")))
+        }
         _ => field.one_of(&[("all", ())]),
     }
 }
@@ -228,14 +225,10 @@ const FORWARD_KEY: [(&str, ForwardKey); 3] = [
     ("derive", ForwardKey::Derive),
     ("strip", ForwardKey::Strip),
 ];
-const KEY: [(&str, KeyNeed); 2] = [
-    ("optional", KeyNeed::Optional),
-    ("required", KeyNeed::Required),
-];
-const KEY_SYNTAX: [(&str, KeySyntax); 2] = [
-    ("lenient", KeySyntax::Lenient),
-    ("strict", KeySyntax::Strict),
-];
+const KEY: [(&str, KeyNeed); 2] =
+    [("optional", KeyNeed::Optional), ("required", KeyNeed::Required)];
+const KEY_SYNTAX: [(&str, KeySyntax); 2] =
+    [("lenient", KeySyntax::Lenient), ("strict", KeySyntax::Strict)];
 const KEY_FORMAT: [(&str, KeyFormat); 2] = [("any", KeyFormat::Any), ("uuid", KeyFormat::Uuid)];
 const SCOPE: [(&str, ScopePart); 4] = [
     ("principal", ScopePart::Principal),

@@ -54,13 +54,8 @@ enum Wrong {
 
 const SECOND: u64 = 1000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
-const DURATIONS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", SECOND),
-    ("m", 60 * SECOND),
-    ("h", 60 * 60 * SECOND),
-    ("d", DAY),
-];
+const DURATIONS: [(&str, u64); 5] =
+    [("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", 60 * 60 * SECOND), ("d", DAY)];
 const MS_MAX: u64 = 3650 * DAY;
 
 const GIB: u64 = 1 << 30;
@@ -89,9 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in [
-            "", "5", "s", "5M", "-5s", "1.5h", "1h30m", "+5s", " 5s", "5s ", "٣s",
-        ] {
+        for text in ["", "5", "s", "5M", "-5s", "1.5h", "1h30m", "+5s", " 5s", "5s ", "٣s"] {
             assert_eq!(duration(text), Err(UnitError::Duration), "{text}");
         }
         for text in ["3651d", "99999999999999999999s", "18446744073709551615d"] {
@@ -101,12 +94,7 @@ mod tests {
 
     #[test]
     fn sizes_are_a_number_and_a_binary_unit() {
-        let cases = [
-            ("300B", 300),
-            ("256KiB", 256 << 10),
-            ("1MiB", 1 << 20),
-            ("4GiB", 4 << 30),
-        ];
+        let cases = [("300B", 300), ("256KiB", 256 << 10), ("1MiB", 1 << 20), ("4GiB", 4 << 30)];
         for (text, size) in cases {
             assert_eq!(bytes(text), Ok(size), "{text}");
         }

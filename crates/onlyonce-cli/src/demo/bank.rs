@@ -53,10 +53,7 @@ impl Bank {
             "CREATE TABLE charge (number INTEGER PRIMARY KEY, customer TEXT NOT NULL, amount INTEGER NOT NULL)",
         )?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let bank = Self {
-            address: listener.local_addr()?,
-            ledger: Arc::new(Mutex::new(ledger)),
-        };
+        let bank = Self { address: listener.local_addr()?, ledger: Arc::new(Mutex::new(ledger)) };
         tokio::spawn(bank.clone().serve(listener));
         Ok(bank)
     }
@@ -67,11 +64,7 @@ impl Bank {
         let mut charges =
             ledger.prepare("SELECT number, customer, amount FROM charge ORDER BY number")?;
         let charges = charges.query_map([], |row| {
-            Ok(Charge {
-                number: row.get(0)?,
-                customer: row.get(1)?,
-                amount: row.get(2)?,
-            })
+            Ok(Charge { number: row.get(0)?, customer: row.get(1)?, amount: row.get(2)? })
         })?;
         Ok(charges.collect::<Result<_, _>>()?)
     }
@@ -79,11 +72,7 @@ impl Bank {
     /// Whether `customer` was charged so often.
     pub(super) fn has_charged(&self, customer: &str, times: usize) -> bool {
         let charges = self.charges().unwrap_or_default();
-        charges
-            .iter()
-            .filter(|charge| charge.customer == customer)
-            .count()
-            >= times
+        charges.iter().filter(|charge| charge.customer == customer).count() >= times
     }
 
     async fn serve(self, listener: TcpListener) {
@@ -101,37 +90,24 @@ impl Bank {
         let answer = match (request.method(), request.uri().path()) {
             (&Method::POST, "/charges") => self.charge(request.into_body()).await,
             (&Method::GET, "/charges") => self.charges().map(|charges| {
-                (
-                    StatusCode::OK,
-                    charges.iter().map(Charge::json).collect::<Value>(),
-                )
+                (StatusCode::OK, charges.iter().map(Charge::json).collect::<Value>())
             }),
-            _ => Ok((
-                StatusCode::NOT_FOUND,
-                json!({ "error": "there is POST and GET /charges" }),
-            )),
+            _ => Ok((StatusCode::NOT_FOUND, json!({ "error": "there is POST and GET /charges" }))),
         };
         let (status, body) = answer.unwrap_or_else(|error| {
-            (
-                StatusCode::BAD_REQUEST,
-                json!({ "error": error.to_string() }),
-            )
+            (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() }))
         });
         let mut response = Response::new(Full::from(format!("{body}\n")));
         *response.status_mut() = status;
-        response.headers_mut().insert(
-            "content-type",
-            http::HeaderValue::from_static("application/json"),
-        );
+        response
+            .headers_mut()
+            .insert("content-type", http::HeaderValue::from_static("application/json"));
         response
     }
 
     /// Charges at once, and then takes its time to answer, as banks do.
     async fn charge(&self, body: Incoming) -> Result<(StatusCode, Value), BoxError> {
-        let body = Limited::new(body, BODY_BYTES_MAX)
-            .collect()
-            .await?
-            .to_bytes();
+        let body = Limited::new(body, BODY_BYTES_MAX).collect().await?.to_bytes();
         let asked: Value = serde_json::from_slice(&body)?;
         let customer = asked["customer"].as_str().ok_or("`customer` is missing")?;
         let amount = asked["amount"].as_i64().ok_or("`amount` is missing")?;
@@ -142,15 +118,9 @@ impl Bank {
 
     fn write(&self, customer: &str, amount: i64) -> Result<Charge, BoxError> {
         let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.execute(
-            "INSERT INTO charge (customer, amount) VALUES (?1, ?2)",
-            (customer, amount),
-        )?;
-        Ok(Charge {
-            number: ledger.last_insert_rowid(),
-            customer: customer.to_owned(),
-            amount,
-        })
+        ledger
+            .execute("INSERT INTO charge (customer, amount) VALUES (?1, ?2)", (customer, amount))?;
+        Ok(Charge { number: ledger.last_insert_rowid(), customer: customer.to_owned(), amount })
     }
 }
 

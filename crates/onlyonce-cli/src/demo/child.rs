@@ -24,21 +24,15 @@ impl Child {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--upstream", &format!("http://{bank}")])
-            .args([
-                "--store",
-                &format!("sqlite:{}", folder.join("child.db").display()),
-            ])
+            .args(["--store", &format!("sqlite:{}", folder.join("child.db").display())])
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
         let stdout = process.stdout.take().ok_or("its output is read here")?;
         let mut lines = BufReader::new(stdout).lines();
-        let line = timeout(READY_WAIT, lines.next_line())
-            .await??
-            .unwrap_or_default();
-        let address = line
-            .split_once("http://")
-            .map(|(_, rest)| rest.split(',').next().unwrap_or(rest));
+        let line = timeout(READY_WAIT, lines.next_line()).await??.unwrap_or_default();
+        let address =
+            line.split_once("http://").map(|(_, rest)| rest.split(',').next().unwrap_or(rest));
         let address = address.ok_or("the gateway did not start")?.parse()?;
         Ok(Self { process, address })
     }

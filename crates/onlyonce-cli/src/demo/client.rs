@@ -28,11 +28,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |name: &str| self.body[name].as_str();
         let what = text("id").or_else(|| text("code")).unwrap_or("no answer");
-        let replayed = if self.is_replay {
-            ", Idempotent-Replayed: true"
-        } else {
-            ""
-        };
+        let replayed = if self.is_replay { ", Idempotent-Replayed: true" } else { "" };
         write!(f, "{} {what}{replayed}", self.status)
     }
 }
@@ -53,17 +49,12 @@ pub(super) async fn tap(
         request = request.header("idempotency-key", key);
     }
     let body = format!("{{\"customer\":\"{customer}\",\"amount\":7998}}");
-    let request = request
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(body)))?;
+    let request =
+        request.header("content-type", "application/json").body(Full::new(Bytes::from(body)))?;
     let (head, body) = sender.send_request(request).await?.into_parts();
     let body = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
     let is_replay = head.headers.contains_key("idempotent-replayed");
-    Ok(Answer {
-        status: head.status.as_u16(),
-        is_replay,
-        body,
-    })
+    Ok(Answer { status: head.status.as_u16(), is_replay, body })
 }
 
 /// Taps Pay, and hangs up as soon as the charge was made.

@@ -39,9 +39,7 @@ async fn connection(stream: TcpStream, once: Once) {
         async move { Ok::<_, std::convert::Infallible>(answer(&once, request).await) }
     });
     // How a connection ends is its peer's affair.
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(once: &Once, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -49,10 +47,9 @@ async fn answer(once: &Once, request: Request<Incoming>) -> Response<Full<Bytes>
         "/health/live" => text(StatusCode::OK, "live\n".to_owned()),
         "/health/ready" => match once.is_ready().await {
             true => text(StatusCode::OK, "ready\n".to_owned()),
-            false => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store does not answer\n".to_owned(),
-            ),
+            false => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n".to_owned())
+            }
         },
         "/metrics" => of_type(METRICS, text(StatusCode::OK, metrics::text(once))),
         _ => text(
@@ -65,16 +62,11 @@ async fn answer(once: &Once, request: Request<Incoming>) -> Response<Full<Bytes>
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
-    of_type(
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-        response,
-    )
+    of_type(HeaderValue::from_static("text/plain; charset=utf-8"), response)
 }
 
 fn of_type(media_type: HeaderValue, mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response
 }
 

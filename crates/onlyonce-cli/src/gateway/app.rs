@@ -44,14 +44,10 @@ impl App {
     pub(super) fn new(config: &Config, once: &Once) -> Result<Self, BoxError> {
         let mut upstreams = HashMap::new();
         let routes = config.routes.iter().chain([&config.fallback]);
-        let routes: Result<_, BoxError> = routes
-            .map(|route| guard(route, config, once, &mut upstreams))
-            .collect();
+        let routes: Result<_, BoxError> =
+            routes.map(|route| guard(route, config, once, &mut upstreams)).collect();
         let description = well_known::description(config).into();
-        Ok(Self(Arc::new(Inner {
-            routes: routes?,
-            description,
-        })))
+        Ok(Self(Arc::new(Inner { routes: routes?, description })))
     }
 
     pub(super) async fn answer(
@@ -93,13 +89,8 @@ impl App {
 
 impl Inner {
     fn route(&self, method: &Method, path: &str) -> &Guard {
-        let found = self
-            .routes
-            .iter()
-            .find(|guard| guard.matching.matches(method, path));
-        found
-            .or_else(|| self.routes.last())
-            .expect("the last route matches everything")
+        let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
+        found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }
 }
 
@@ -110,9 +101,7 @@ fn guard(
     upstreams: &mut HashMap<Uri, Arc<Upstream>>,
 ) -> Result<Guard, BoxError> {
     let uri = route.upstream.as_ref().or(config.upstream.as_ref());
-    let uri = uri
-        .ok_or("no upstream: give one with --upstream, or set `upstream`")?
-        .uri();
+    let uri = uri.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri();
     let upstream = match upstreams.get(uri) {
         Some(upstream) => upstream.clone(),
         None => Arc::new(Upstream::new(uri)?),
@@ -120,24 +109,15 @@ fn guard(
     upstreams.insert(uri.clone(), upstream.clone());
     let forward = Forward::new(upstream, route.policy.clone(), route.forward_key);
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
-    let layer = once.layer(
-        move |head: &_| identify(&rule, anonymous, head),
-        route.policy.clone(),
-    );
+    let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
     let layer = match &route.reconcile {
-        Some(rule) => layer.with_reconciler(Asker::new(
-            route,
-            rule.clone(),
-            Arc::new(Upstream::new(uri)?),
-        )),
+        Some(rule) => {
+            layer.with_reconciler(Asker::new(route, rule.clone(), Arc::new(Upstream::new(uri)?)))
+        }
         None => layer,
     };
     let service = layer.layer(forward);
-    Ok(Guard {
-        matching: route.matching.clone(),
-        layer,
-        service,
-    })
+    Ok(Guard { matching: route.matching.clone(), layer, service })
 }
 
 /// The look-up of an HTTP/2 client has its host in the request's own address.
@@ -151,10 +131,9 @@ fn with_host(uri: Uri, request: &Uri) -> Uri {
 fn json(status: StatusCode, body: bytes::Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

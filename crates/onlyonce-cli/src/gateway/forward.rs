@@ -40,11 +40,7 @@ struct Inner {
 
 impl Forward {
     pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
-        Self(Arc::new(Inner {
-            upstream,
-            policy,
-            forward_key,
-        }))
+        Self(Arc::new(Inner { upstream, policy, forward_key }))
     }
 }
 
@@ -105,24 +101,17 @@ impl Inner {
 
     /// What the upstream sees of the key.
     fn rewrite_key(&self, headers: &mut HeaderMap, attempt: Attempt) {
-        let names = self
-            .policy
-            .key_from
-            .iter()
-            .filter_map(|source| match source {
-                KeySource::Header(name) => Some(name),
-                _ => None,
-            });
+        let names = self.policy.key_from.iter().filter_map(|source| match source {
+            KeySource::Header(name) => Some(name),
+            _ => None,
+        });
         for name in names {
             match self.forward_key {
                 ForwardKey::Verbatim => {}
                 ForwardKey::Strip => drop(headers.remove(name)),
                 ForwardKey::Derive => {
                     let derived = HeaderValue::try_from(attempt.derive("forward"));
-                    headers.insert(
-                        name,
-                        derived.expect("hexadecimal digits are a header value"),
-                    );
+                    headers.insert(name, derived.expect("hexadecimal digits are a header value"));
                 }
             }
         }
@@ -145,14 +134,11 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     // The body is read here, so the client was told to go on already.
     head.headers.remove(header::EXPECT);
     if wants_trailers {
-        head.headers
-            .insert(header::TE, HeaderValue::from_static("trailers"));
+        head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if !head.headers.contains_key(header::HOST)
-        && let Some(host) = head
-            .uri
-            .authority()
-            .and_then(|host| HeaderValue::try_from(host.as_str()).ok())
+        && let Some(host) =
+            head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
     {
         head.headers.insert(header::HOST, host);
     }
@@ -160,10 +146,8 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
         headers::add_forwarded(&mut head, peer);
     }
     if let Some(upgrade) = upgrade {
-        head.headers
-            .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        head.headers
-            .insert(header::UPGRADE, upgrade.protocol.clone());
+        head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        head.headers.insert(header::UPGRADE, upgrade.protocol.clone());
     }
     Request::from_parts(head, body)
 }
@@ -188,11 +172,7 @@ impl Upgrade {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         let line = request.extensions().get::<Line>().cloned();
-        Some(Self {
-            protocol,
-            client,
-            line,
-        })
+        Some(Self { protocol, client, line })
     }
 }
 
@@ -200,17 +180,10 @@ impl Upgrade {
 fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
-    let Some(Upgrade {
-        protocol,
-        client,
-        line,
-    }) = upgrade
-    else {
+    let Some(Upgrade { protocol, client, line }) = upgrade else {
         return answer;
     };
-    answer
-        .headers_mut()
-        .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     answer.headers_mut().insert(header::UPGRADE, protocol);
     if let Some(line) = line {
         line.upgrade();

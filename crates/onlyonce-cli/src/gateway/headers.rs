@@ -25,19 +25,11 @@ pub(super) fn add_forwarded(head: &mut Parts, peer: SocketAddr) {
     let address = HeaderValue::try_from(peer.ip().to_string());
     let address = address.expect("an address is a header value");
     append_to_list(&mut head.headers, X_FORWARDED_FOR, &address);
-    head.headers
-        .entry(X_FORWARDED_PROTO)
-        .or_insert(HeaderValue::from_static("http"));
+    head.headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
     if let Some(host) = &host {
-        head.headers
-            .entry(X_FORWARDED_HOST)
-            .or_insert_with(|| host.clone());
+        head.headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
     }
-    append_to_list(
-        &mut head.headers,
-        header::FORWARDED,
-        &forwarded(peer, host.as_ref()),
-    );
+    append_to_list(&mut head.headers, header::FORWARDED, &forwarded(peer, host.as_ref()));
     append_to_list(&mut head.headers, header::VIA, &VIA);
 }
 
@@ -47,9 +39,7 @@ fn forwarded(peer: SocketAddr, host: Option<&HeaderValue>) -> HeaderValue {
         SocketAddr::V4(peer) => format!("for={}", peer.ip()),
         SocketAddr::V6(peer) => format!("for=\"[{}]\"", peer.ip()),
     };
-    let host = host
-        .and_then(|host| host.to_str().ok())
-        .filter(|host| !host.contains(['"', '\\']));
+    let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.contains(['"', '\\']));
     let text = host.map_or_else(
         || format!("{by};proto=http"),
         |host| format!("{by};host=\"{host}\";proto=http"),

@@ -31,11 +31,7 @@ pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListe
 }
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Another process may listen there with the same option: the lock of the store tells it from us.
     socket.set_reuse_port(true)?;
     socket.set_reuse_address(true)?;

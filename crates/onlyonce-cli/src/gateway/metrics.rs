@@ -36,12 +36,7 @@ impl Collector for Counted {
             let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count(&self.0.counts(), name)).encode(family)?;
         }
-        gauge(
-            &mut encoder,
-            "executing",
-            "Operations under way",
-            self.0.executing(),
-        )?;
+        gauge(&mut encoder, "executing", "Operations under way", self.0.executing())?;
         gauge(
             &mut encoder,
             "waiting",
@@ -57,60 +52,27 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usi
 }
 
 fn count(counts: &Counts, name: &str) -> u64 {
-    counts
-        .named()
-        .find(|(found, _)| *found == name)
-        .map_or(0, |(_, count)| count)
+    counts.named().find(|(found, _)| *found == name).map_or(0, |(_, count)| count)
 }
 
 const BY_ROUTE: [(&str, &str); 11] = [
     ("executed", "Operations that were executed"),
     ("replayed", "Retries that were answered from a record"),
     ("reused", "Keys that came with another request"),
-    (
-        "in_progress",
-        "Retries that were told that the first still runs",
-    ),
-    (
-        "unknown",
-        "Callers that were told that the outcome is unknown",
-    ),
-    (
-        "released",
-        "Claims that were given back because nothing was executed",
-    ),
-    (
-        "fenced",
-        "Late writes of an owner whose record had been taken by another",
-    ),
+    ("in_progress", "Retries that were told that the first still runs"),
+    ("unknown", "Callers that were told that the outcome is unknown"),
+    ("released", "Claims that were given back because nothing was executed"),
+    ("fenced", "Late writes of an owner whose record had been taken by another"),
     ("disowned", "Claims that the store did not answer in time"),
-    (
-        "store_down",
-        "Requests that were refused because the store was down",
-    ),
-    (
-        "passed",
-        "Requests that ran unguarded because the store was down",
-    ),
-    (
-        "overloaded",
-        "Requests that were refused because a bound was reached",
-    ),
+    ("store_down", "Requests that were refused because the store was down"),
+    ("passed", "Requests that ran unguarded because the store was down"),
+    ("overloaded", "Requests that were refused because a bound was reached"),
 ];
 const IN_ALL: [(&str, &str); 4] = [
-    (
-        "reaped",
-        "Running records that were marked unknown because their owner was silent",
-    ),
+    ("reaped", "Running records that were marked unknown because their owner was silent"),
     ("swept", "Expired records that were deleted"),
-    (
-        "renewals_unsure",
-        "Renewals of a lease that the store did not confirm",
-    ),
-    (
-        "unsettled",
-        "Answers that were given up because the store did not take them",
-    ),
+    ("renewals_unsure", "Renewals of a lease that the store did not confirm"),
+    ("unsettled", "Answers that were given up because the store did not take them"),
 ];
 
 #[cfg(test)]
@@ -123,10 +85,7 @@ mod tests {
     fn every_count_is_on_the_page() {
         let once = Once::new(MemoryStore::new());
         for (name, _) in once.counts().named() {
-            let is_listed = BY_ROUTE
-                .iter()
-                .chain(&IN_ALL)
-                .any(|(listed, _)| *listed == name);
+            let is_listed = BY_ROUTE.iter().chain(&IN_ALL).any(|(listed, _)| *listed == name);
             assert!(is_listed, "{name}");
         }
         let page = text(&once);

@@ -12,9 +12,9 @@ pub(super) fn identify(rule: &PrincipalRule, anonymous: Anonymous, head: &Parts)
     let found = match rule {
         PrincipalRule::None => return Principal::anonymous().into(),
         PrincipalRule::Auto => automatic(&head.headers),
-        PrincipalRule::Sources(sources) => Ok(sources
-            .iter()
-            .find_map(|source| from_source(source, &head.headers))),
+        PrincipalRule::Sources(sources) => {
+            Ok(sources.iter().find_map(|source| from_source(source, &head.headers)))
+        }
     };
     match (found, anonymous) {
         (Ok(Some(principal)), _) => principal.into(),
@@ -27,9 +27,7 @@ pub(super) fn identify(rule: &PrincipalRule, anonymous: Anonymous, head: &Parts)
 /// The credential if it is one that repeats; nobody if there is none; an error where guessing would either
 /// run a retry twice or show one user another's answer.
 fn automatic(headers: &HeaderMap) -> Result<Option<Principal>, &'static str> {
-    let authorization = headers
-        .get(header::AUTHORIZATION)
-        .map(|value| value.as_bytes());
+    let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
     if let Some(principal) = authorization.and_then(repeating) {
         return Ok(Some(principal));
     }
@@ -66,16 +64,10 @@ fn from_source(source: &PrincipalSource, headers: &HeaderMap) -> Option<Principa
 }
 
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers
-        .get_all(header::COOKIE)
-        .into_iter()
-        .filter_map(|line| line.to_str().ok());
-    let mut pairs = lines
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .find(|(found, _)| *found == name)
-        .map(|(_, value)| value)
+    let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    let mut pairs =
+        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
 const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];

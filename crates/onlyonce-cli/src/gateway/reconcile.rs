@@ -40,10 +40,8 @@ impl Asker {
 
     fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
         let target = self.rule.ask.target(question.key);
-        let mut request = Request::builder()
-            .method(self.rule.ask.method())
-            .uri(target)
-            .body(Body::default())?;
+        let mut request =
+            Request::builder().method(self.rule.ask.method()).uri(target).body(Body::default())?;
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.upstream.authority().parse()?);
         match (&self.rule.auth, question.headers) {
@@ -71,9 +69,8 @@ impl Reconciler for Asker {
         let request = self.request(question);
         let (upstream, bytes_max) = (self.upstream.clone(), self.body_bytes_max);
         let found = self.rule.found.to_string();
-        let asking = self
-            .runtime
-            .spawn(async move { find(&upstream, request?, bytes_max, &found).await });
+        let asking =
+            self.runtime.spawn(async move { find(&upstream, request?, bytes_max, &found).await });
         Box::pin(async move {
             let finding = asking.await.unwrap_or_else(|stopped| Err(stopped.into()));
             finding.unwrap_or(Finding::Unclear)
@@ -100,15 +97,8 @@ async fn find(
         return Ok(Finding::Unclear);
     }
     let headers = kept_headers(&head.headers);
-    let body = Kept::Bytes {
-        body,
-        trailers: None,
-    };
-    Ok(Finding::Found(Arc::new(Response {
-        status: head.status,
-        headers,
-        body,
-    })))
+    let body = Kept::Bytes { body, trailers: None };
+    Ok(Finding::Found(Arc::new(Response { status: head.status, headers, body })))
 }
 
 /// Whether the pointer leads to something that is not empty.
@@ -124,11 +114,8 @@ fn is_there(document: &Value, pointer: &str) -> bool {
 
 /// The headers that say who is asking.
 fn credentials(rule: &PrincipalRule) -> Vec<HeaderName> {
-    let mut names = vec![
-        header::AUTHORIZATION,
-        header::COOKIE,
-        HeaderName::from_static("x-api-key"),
-    ];
+    let mut names =
+        vec![header::AUTHORIZATION, header::COOKIE, HeaderName::from_static("x-api-key")];
     if let PrincipalRule::Sources(sources) = rule {
         names.extend(sources.iter().filter_map(|source| match source {
             PrincipalSource::Header(name) => Some(name.clone()),

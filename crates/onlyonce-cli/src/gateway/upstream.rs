@@ -30,9 +30,7 @@ pub(super) struct Upstream {
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Upstream")
-            .field("authority", &self.authority)
-            .finish_non_exhaustive()
+        f.debug_struct("Upstream").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
@@ -62,9 +60,7 @@ impl Upstream {
             Some("https") => (Scheme::Https, 443),
             _ => return Err(format!("{uri} is not an http, h2c or https address").into()),
         };
-        let authority = uri
-            .authority()
-            .ok_or_else(|| format!("{uri} names no host"))?;
+        let authority = uri.authority().ok_or_else(|| format!("{uri} names no host"))?;
         Ok(Self {
             scheme,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
@@ -101,9 +97,7 @@ impl Upstream {
                 },
             }
         }
-        Err(SendError::NotSent(
-            "every connection closed before it took the request".into(),
-        ))
+        Err(SendError::NotSent("every connection closed before it took the request".into()))
     }
 
     async fn send_on_one(
@@ -164,10 +158,7 @@ impl Upstream {
         if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(Connection::Shared(sender.clone()));
         }
-        let connector = self
-            .tls
-            .as_ref()
-            .ok_or_else(|| not_sent("no TLS for this upstream"))?;
+        let connector = self.tls.as_ref().ok_or_else(|| not_sent("no TLS for this upstream"))?;
         let name = ServerName::try_from(self.host.clone()).map_err(not_sent)?;
         let stream = self.connect().await?;
         let handshake = timeout(CONNECT_WAIT, connector.connect(name, stream)).await;
@@ -183,10 +174,8 @@ impl Upstream {
 
     async fn connect(&self) -> Result<TcpStream, SendError> {
         let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = timeout(CONNECT_WAIT, connecting)
-            .await
-            .map_err(not_sent)?
-            .map_err(not_sent)?;
+        let stream =
+            timeout(CONNECT_WAIT, connecting).await.map_err(not_sent)?.map_err(not_sent)?;
         stream.set_nodelay(true).map_err(not_sent)?;
         Ok(stream)
     }
@@ -210,11 +199,7 @@ impl Upstream {
     }
 
     fn absolute_form(&self, uri: &Uri) -> Uri {
-        let scheme = if self.scheme == Scheme::Https {
-            "https"
-        } else {
-            "http"
-        };
+        let scheme = if self.scheme == Scheme::Https { "https" } else { "http" };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let absolute = format!("{scheme}://{}{path}", self.authority).parse();
         absolute.unwrap_or_else(|_| origin_form(uri))
@@ -255,9 +240,7 @@ where
 /// HTTP/2 says of some streams that they were not looked at: REFUSED_STREAM.
 fn judged(error: hyper::Error) -> SendError {
     use std::error::Error as _;
-    let reason = error
-        .source()
-        .and_then(|source| source.downcast_ref::<h2::Error>());
+    let reason = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     match reason.and_then(h2::Error::reason) {
         Some(h2::Reason::REFUSED_STREAM) => SendError::NotSent(error.into()),
         _ => SendError::Sent(error.into()),

@@ -59,13 +59,7 @@ impl Drop for InFlight {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
     pub(super) fn new(io: T, line: Line) -> Self {
-        Self {
-            io,
-            scanner: Scanner::default(),
-            line,
-            is_answering: false,
-            is_refused: false,
-        }
+        Self { io, scanner: Scanner::default(), line, is_answering: false, is_refused: false }
     }
 
     /// Answers 400, unless the client would take it for the answer to an earlier request, and reads away
@@ -323,9 +317,7 @@ impl Head {
     fn content_length(&mut self, value: &[u8]) -> bool {
         self.content_lengths += 1;
         let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value)
-            .ok()
-            .and_then(|value| value.parse().ok());
+        let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
         self.length = length.unwrap_or(0);
         is_number && length.is_some() && self.content_lengths == 1
     }
@@ -354,9 +346,7 @@ fn names_the_key(connection: &[u8]) -> bool {
 fn after_chunk_size(line: &[u8]) -> Option<Place> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
     let is_hexadecimal = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
-    let text = std::str::from_utf8(digits)
-        .ok()
-        .filter(|_| is_hexadecimal)?;
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?;
     match u64::from_str_radix(text, 16).ok()? {
         0 => Some(Place::Trailers { line: Vec::new() }),
         size => Some(Place::Chunk(size.checked_add(2)?)),
@@ -418,10 +408,7 @@ mod tests {
             let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n");
             let refused = doubt(stream.as_bytes());
             // A name with a space before its colon is left to hyper, which refuses it.
-            assert!(
-                refused || head.starts_with("Transfer-Encoding :"),
-                "{head:?}"
-            );
+            assert!(refused || head.starts_with("Transfer-Encoding :"), "{head:?}");
         }
     }
 

@@ -41,28 +41,16 @@ impl Answer {
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         let problem = self.json();
-        assert_eq!(
-            (self.status, &problem["code"]),
-            (status, &code.into()),
-            "{self:?}"
-        );
+        assert_eq!((self.status, &problem["code"]), (status, &code.into()), "{self:?}");
         assert_eq!(self.all("content-type"), ["application/problem+json"]);
-        assert_eq!(
-            self.all("link"),
-            ["</.well-known/idempotency>; rel=\"describedby\""]
-        );
+        assert_eq!(self.all("link"), ["</.well-known/idempotency>; rel=\"describedby\""]);
         assert_eq!(self.all("cache-control"), ["no-store"]);
         assert_eq!(problem["status"], status);
         let kind = problem["type"].as_str().expect("a type");
-        assert!(
-            kind.ends_with(&format!("/.well-known/idempotency#{code}")),
-            "{kind}"
-        );
+        assert!(kind.ends_with(&format!("/.well-known/idempotency#{code}")), "{kind}");
         for member in ["title", "detail"] {
             assert!(
-                problem[member]
-                    .as_str()
-                    .is_some_and(|text| !text.is_empty()),
+                problem[member].as_str().is_some_and(|text| !text.is_empty()),
                 "{member} of {problem}"
             );
         }
@@ -78,12 +66,7 @@ impl Answer {
         assert_eq!(self.all("content-type"), ["application/json"]);
         let error = self.json()["error"].clone();
         assert_eq!(error["type"], kind, "{error}");
-        assert!(
-            error["message"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty()),
-            "{error}"
-        );
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{error}");
         error
     }
 

@@ -35,11 +35,7 @@ impl Ask {
     /// `POST /t` with a JSON body.
     pub(crate) fn post(body: impl Into<Vec<u8>>) -> Self {
         let ask = Self::bare("POST", "/t").media("application/json");
-        Self {
-            body: body.into(),
-            framing: Framing::Length,
-            ..ask
-        }
+        Self { body: body.into(), framing: Framing::Length, ..ask }
     }
 
     /// No body, and no field but `Host`.
@@ -55,17 +51,11 @@ impl Ask {
     }
 
     pub(crate) fn to(self, target: &str) -> Self {
-        Self {
-            target: target.to_owned(),
-            ..self
-        }
+        Self { target: target.to_owned(), ..self }
     }
 
     pub(crate) fn method(self, method: &str) -> Self {
-        Self {
-            method: method.to_owned(),
-            ..self
-        }
+        Self { method: method.to_owned(), ..self }
     }
 
     /// `K:x`.
@@ -92,10 +82,7 @@ impl Ask {
 
     /// In chunks of this size, whatever it divides.
     pub(crate) fn chunked(self, size: usize) -> Self {
-        Self {
-            framing: Framing::Chunked(size),
-            ..self
-        }
+        Self { framing: Framing::Chunked(size), ..self }
     }
 
     /// With a trailer, chunked.
@@ -178,13 +165,7 @@ impl Connection {
                 None => (self.0.rest().await?, HeaderMap::new()),
             },
         };
-        Ok(Answer {
-            status,
-            headers,
-            body,
-            trailers,
-            early,
-        })
+        Ok(Answer { status, headers, body, trailers, early })
     }
 
     /// The statuses of 1xx answers, then status and fields of the real one.
@@ -192,11 +173,7 @@ impl Connection {
         let mut early = Vec::new();
         loop {
             let head = self.0.head().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            let status = head
-                .first
-                .split(' ')
-                .nth(1)
-                .and_then(|status| status.parse().ok());
+            let status = head.first.split(' ').nth(1).and_then(|status| status.parse().ok());
             match status.expect("a status line") {
                 status @ 100..200 => early.push(status),
                 status => return Ok((early, status, head.headers)),
@@ -219,10 +196,7 @@ pub(crate) async fn send_http2(address: SocketAddr, ask: &Ask) -> Answer {
             request = request.header(name, value.as_slice());
         }
         let body = Full::new(Bytes::from(ask.body.clone()));
-        let response = sender
-            .send_request(request.body(body).unwrap())
-            .await
-            .unwrap();
+        let response = sender.send_request(request.body(body).unwrap()).await.unwrap();
         let (head, body) = response.into_parts();
         let collected = body.collect().await.unwrap();
         let trailers = collected.trailers().cloned().unwrap_or_default();

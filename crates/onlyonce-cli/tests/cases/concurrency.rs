@@ -53,10 +53,7 @@ fn same(count: usize) -> Vec<Ask> {
 fn assert_in_progress(losers: &[Answer]) {
     for loser in losers {
         let problem = loser.problem(409, "idempotency_in_progress");
-        assert_eq!(
-            problem["title"],
-            "A request is outstanding for this Idempotency-Key"
-        );
+        assert_eq!(problem["title"], "A request is outstanding for this Idempotency-Key");
         assert_eq!(problem["retry"], "same-key");
         assert_eq!(loser.retry_after_s(), 1);
     }
@@ -94,9 +91,8 @@ async fn con_03(on: Kind) {
     t.until_waiting(99).await;
     gate.open();
     let answers = answers(&mut sent, 100).await;
-    let (waiters, owners): (Vec<_>, Vec<_>) = answers
-        .into_iter()
-        .partition(|answer| answer.headers.contains_key("idempotent-replayed"));
+    let (waiters, owners): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|answer| answer.headers.contains_key("idempotent-replayed"));
     let [owner] = &owners[..] else {
         panic!("{} owners", owners.len());
     };
@@ -161,10 +157,7 @@ async fn con_10(on: Kind) {
         while let Some(answered) = sent.join_next().await {
             let (n, answer) = answered.unwrap();
             assert_eq!((answer.status, &answer.body[..]), (201, body(n).as_bytes()));
-            assert_eq!(
-                answer.headers.contains_key("idempotent-replayed"),
-                round == 1
-            );
+            assert_eq!(answer.headers.contains_key("idempotent-replayed"), round == 1);
         }
         assert_eq!(t.n(), count);
     }
@@ -175,11 +168,7 @@ async fn con_11(on: Kind) {
     let mut owner = send_all(&t, same(1));
     until("the execution", || t.n() == 1).await;
     let mut waiter = t.connect().await;
-    waiter
-        .0
-        .write(&Ask::post(B1).key(K1).bytes())
-        .await
-        .unwrap();
+    waiter.0.write(&Ask::post(B1).key(K1).bytes()).await.unwrap();
     t.until_waiting(1).await;
     waiter.0.reset();
     t.until_waiting(0).await;

@@ -19,18 +19,12 @@ async fn crashed(on: Kind, profile: Profile<'_>) -> Subject {
     t.u.plan("/t", [Reply::created().behind(&gate), Reply::created()]);
     let kept = t.send(&Ask::post(B1).key(K2).to("/kept")).await.fresh(201);
     let mut connection = t.connect().await;
-    connection
-        .0
-        .write(&Ask::post(B1).key(K1).bytes())
-        .await
-        .unwrap();
+    connection.0.write(&Ask::post(B1).key(K1).bytes()).await.unwrap();
     until("the execution", || t.n() == 1).await;
     t.kill_and_restart().await;
     gate.open();
     // What was answered before is still known.
-    t.send(&Ask::post(B1).key(K2).to("/kept"))
-        .await
-        .replays(&kept);
+    t.send(&Ask::post(B1).key(K2).to("/kept")).await.replays(&kept);
     t
 }
 
@@ -75,20 +69,12 @@ async fn crs_03(on: Kind) {
     let seen = t.u.seen();
     let sent: Vec<_> = seen.iter().filter(|seen| seen.target == "/t").collect();
     // An upstream that knows keys sees one operation, in two attempts.
-    let operations: HashSet<_> = sent
-        .iter()
-        .map(|seen| (seen.header("idempotency-key"), &seen.body))
-        .collect();
+    let operations: HashSet<_> =
+        sent.iter().map(|seen| (seen.header("idempotency-key"), &seen.body)).collect();
     assert_eq!(operations.len(), 1);
-    let attempts: Vec<_> = sent
-        .iter()
-        .map(|seen| seen.header("idempotency-attempt"))
-        .collect();
+    let attempts: Vec<_> = sent.iter().map(|seen| seen.header("idempotency-attempt")).collect();
     assert_eq!(attempts, [Some("1"), Some("2")]);
     let again = t.post(K1, B1).await;
-    assert_eq!(
-        (again.status, again.all("idempotent-replayed")),
-        (201, vec!["true"])
-    );
+    assert_eq!((again.status, again.all("idempotent-replayed")), (201, vec!["true"]));
     assert_eq!((again.body, t.n()), (redriven.body, 2));
 }

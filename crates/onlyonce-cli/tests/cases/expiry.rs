@@ -25,9 +25,7 @@ async fn exp_01(on: Kind) {
 }
 
 async fn exp_02(on: Kind) {
-    let t = on
-        .start(&[Set::TtlMs(2000), Set::SweepMs(24 * 60 * 60 * 1000)])
-        .await;
+    let t = on.start(&[Set::TtlMs(2000), Set::SweepMs(24 * 60 * 60 * 1000)]).await;
     t.post(K1, B1).await.fresh(201);
     sleep(3 * S1).await;
     let second = t.post(K1, B1).await.fresh(201);

@@ -132,9 +132,7 @@ async fn fail_11(on: Kind) {
         assert_never_sent(on, &t.post(K1, B1).await);
     }
     assert_eq!(t.u.total(), 0);
-    let t = on
-        .start_at("http://no-such-host.invalid:9", Upstream::start().await, D)
-        .await;
+    let t = on.start_at("http://no-such-host.invalid:9", Upstream::start().await, D).await;
     for _ in 0..2 {
         assert_never_sent(on, &t.post(K1, B1).await);
     }
@@ -152,10 +150,7 @@ async fn fail_21(on: Kind) {
     connection.0.exact(1000).await.unwrap();
     connection.0.reset();
     let again = t.send(&ask).await;
-    assert_eq!(
-        (again.status, again.all("idempotent-replayed")),
-        (201, vec!["true"])
-    );
+    assert_eq!((again.status, again.all("idempotent-replayed")), (201, vec!["true"]));
     assert_eq!(again.body, body);
     assert_eq!(t.n(), 1);
 }
@@ -170,10 +165,7 @@ async fn fail_22(on: Kind) {
         t.until_waiting(1).await;
         gate.open();
     });
-    assert_eq!(
-        (again.status, again.all("idempotent-replayed")),
-        (201, vec!["true"])
-    );
+    assert_eq!((again.status, again.all("idempotent-replayed")), (201, vec!["true"]));
     assert_eq!(again.json()["n"], 1);
     assert_eq!(t.n(), 1);
 }
@@ -181,11 +173,7 @@ async fn fail_22(on: Kind) {
 /// A client that hangs up while its request is at work.
 async fn leave_at_work(t: &Subject) {
     let mut connection = t.connect().await;
-    connection
-        .0
-        .write(&Ask::post(B1).key(K1).bytes())
-        .await
-        .unwrap();
+    connection.0.write(&Ask::post(B1).key(K1).bytes()).await.unwrap();
     until("the execution", || t.n() == 1).await;
     connection.0.reset();
 }

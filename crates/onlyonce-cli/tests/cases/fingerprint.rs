@@ -74,10 +74,7 @@ async fn fpr_03(on: Kind) {
     let error = t.post(K1, B2).await.stripe(400, "idempotency_error");
     let message = error["message"].as_str().unwrap();
     let begin = "Keys for idempotent requests can only be used with the same parameters";
-    assert!(
-        message.starts_with(begin) && message.contains(K1),
-        "{message}"
-    );
+    assert!(message.starts_with(begin) && message.contains(K1), "{message}");
     t.post(K1, B1).await.replays(&first);
     assert_eq!(t.n(), 1);
 }
@@ -95,66 +92,27 @@ async fn fpr_06(on: Kind) {
 }
 
 async fn fpr_07(on: Kind) {
-    let tens = [
-        r#"{"a":10}"#,
-        r#"{"a":10.0}"#,
-        r#"{"a":1e1}"#,
-        r#"{"a":1E+1}"#,
-        r#"{"a":100e-1}"#,
-    ];
+    let tens = [r#"{"a":10}"#, r#"{"a":10.0}"#, r#"{"a":1e1}"#, r#"{"a":1E+1}"#, r#"{"a":100e-1}"#];
     are_the_same(on, D, &bodies(tens)).await;
-    differ(
-        on,
-        D,
-        &bodies([
-            r#"{"a":10}"#,
-            r#"{"a":"10"}"#,
-            r#"{"a":-10}"#,
-            r#"{"a":1e2}"#,
-        ]),
-    )
-    .await;
+    differ(on, D, &bodies([r#"{"a":10}"#, r#"{"a":"10"}"#, r#"{"a":-10}"#, r#"{"a":1e2}"#])).await;
 }
 
 async fn fpr_09(on: Kind) {
-    let tenths = [
-        r#"{"a":0.1}"#,
-        r#"{"a":0.1000000000000000055511151231257827}"#,
-    ];
+    let tenths = [r#"{"a":0.1}"#, r#"{"a":0.1000000000000000055511151231257827}"#];
     differ(on, D, &bodies(tenths)).await;
-    let large = [
-        r#"{"a":9007199254740992}"#,
-        r#"{"a":9007199254740993}"#,
-        r#"{"a":9007199254740992.5}"#,
-    ];
+    let large =
+        [r#"{"a":9007199254740992}"#, r#"{"a":9007199254740993}"#, r#"{"a":9007199254740992.5}"#];
     differ(on, D, &bodies(large)).await;
 }
 
 async fn fpr_10(on: Kind) {
-    are_the_same(
-        on,
-        D,
-        &bodies([r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#, r#"{"\u0061":"A"}"#]),
-    )
-    .await;
-    are_the_same(
-        on,
-        D,
-        &bodies([
-            r#"{"a":"\/\n\ud83d\ude00"}"#,
-            "{\"a\":\"/\\u000a\u{1f600}\"}",
-        ]),
-    )
-    .await;
+    are_the_same(on, D, &bodies([r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#, r#"{"\u0061":"A"}"#])).await;
+    are_the_same(on, D, &bodies([r#"{"a":"\/\n\ud83d\ude00"}"#, "{\"a\":\"/\\u000a\u{1f600}\"}"]))
+        .await;
 }
 
 async fn fpr_11(on: Kind) {
-    differ(
-        on,
-        D,
-        &bodies(["{\"a\":\"\u{e9}\"}", "{\"a\":\"e\u{301}\"}"]),
-    )
-    .await;
+    differ(on, D, &bodies(["{\"a\":\"\u{e9}\"}", "{\"a\":\"e\u{301}\"}"])).await;
     differ(on, D, &bodies(["{\"\u{e9}\":1}", "{\"e\u{301}\":1}"])).await;
 }
 
@@ -163,30 +121,14 @@ async fn fpr_13(on: Kind) {
 }
 
 async fn fpr_14(on: Kind) {
-    let others = [
-        r#"{"a":1,"a":2}"#,
-        r#"{"a":2}"#,
-        r#"{"a":1}"#,
-        r#"{"a":2,"a":1}"#,
-        r#"{"a":1, "a":2}"#,
-    ];
+    let others =
+        [r#"{"a":1,"a":2}"#, r#"{"a":2}"#, r#"{"a":1}"#, r#"{"a":2,"a":1}"#, r#"{"a":1, "a":2}"#];
     differ(on, D, &bodies(others)).await;
     differ(on, D, &bodies([r#"{"a":2}"#, r#"{"a":1,"a":2}"#])).await;
 }
 
 async fn fpr_15(on: Kind) {
-    differ(
-        on,
-        D,
-        &bodies([
-            r#"{"a":null}"#,
-            "{}",
-            "null",
-            r#"{"a":""}"#,
-            r#"{"a":false}"#,
-        ]),
-    )
-    .await;
+    differ(on, D, &bodies([r#"{"a":null}"#, "{}", "null", r#"{"a":""}"#, r#"{"a":false}"#])).await;
 }
 
 async fn fpr_17(on: Kind) {
@@ -238,16 +180,9 @@ async fn fpr_22(on: Kind) {
     let t = on.start(D).await;
     let first = t.post(K1, B1).await.fresh(201);
     t.send_http2(&Ask::post(B1).key(K1)).await.replays(&first);
-    t.send_http2(&Ask::post(B2).key(K1))
-        .await
-        .problem(422, "idempotency_key_reused");
-    let first = t
-        .send_http2(&Ask::post(B1).key(K1).to("/2"))
-        .await
-        .fresh(201);
-    t.send(&Ask::post(B1).key(K1).to("/2"))
-        .await
-        .replays(&first);
+    t.send_http2(&Ask::post(B2).key(K1)).await.problem(422, "idempotency_key_reused");
+    let first = t.send_http2(&Ask::post(B1).key(K1).to("/2")).await.fresh(201);
+    t.send(&Ask::post(B1).key(K1).to("/2")).await.replays(&first);
     assert_eq!(t.u.total(), 2);
 }
 
@@ -264,15 +199,7 @@ fn multipart(boundary: &str, parts: &[(&str, &str)]) -> Ask {
 
 async fn fpr_23(on: Kind) {
     let parts = [("amount", "1000"), ("file", "a\r\nb")];
-    are_the_same(
-        on,
-        D,
-        &[
-            multipart("one", &parts),
-            multipart("--another-0815", &parts),
-        ],
-    )
-    .await;
+    are_the_same(on, D, &[multipart("one", &parts), multipart("--another-0815", &parts)]).await;
     let others = [
         multipart("one", &parts),
         multipart("two", &[("amount", "1001"), ("file", "a\r\nb")]),
@@ -306,25 +233,14 @@ async fn fpr_25(on: Kind) {
 async fn fpr_26(on: Kind) {
     let other = Ask::post(B1)
         .header("User-Agent", "other/2.0")
-        .header(
-            "traceparent",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        )
+        .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         .header("Date", "Tue, 15 Nov 1994 08:12:31 GMT")
         .header("Accept-Language", "de")
         .header("Accept", "application/json")
         .header("X-Request-Id", "2")
         .header("Cache-Control", "no-cache");
-    are_the_same(
-        on,
-        D,
-        &[
-            Ask::post(B1).header("User-Agent", "one/1.0"),
-            other,
-            Ask::post(B1),
-        ],
-    )
-    .await;
+    are_the_same(on, D, &[Ask::post(B1).header("User-Agent", "one/1.0"), other, Ask::post(B1)])
+        .await;
 }
 
 async fn fpr_27(on: Kind) {
@@ -338,34 +254,17 @@ async fn fpr_27(on: Kind) {
     differ(
         on,
         &[Set::Exclude("/ts")],
-        &bodies([
-            one,
-            r#"{"amount":2,"ts":1}"#,
-            r#"{"amount":1,"ts":1,"x":{"ts":1}}"#,
-        ]),
+        &bodies([one, r#"{"amount":2,"ts":1}"#, r#"{"amount":1,"ts":1,"x":{"ts":1}}"#]),
     )
     .await;
-    are_the_same(
-        on,
-        &[Set::Include("/amount")],
-        &bodies([one, r#"{"amount":1,"ts":2,"x":1}"#]),
-    )
-    .await;
-    differ(
-        on,
-        &[Set::Include("/amount")],
-        &bodies([one, r#"{"amount":2,"ts":1}"#, r#"{"ts":1}"#]),
-    )
-    .await;
+    are_the_same(on, &[Set::Include("/amount")], &bodies([one, r#"{"amount":1,"ts":2,"x":1}"#]))
+        .await;
+    differ(on, &[Set::Include("/amount")], &bodies([one, r#"{"amount":2,"ts":1}"#, r#"{"ts":1}"#]))
+        .await;
 }
 
 async fn fpr_29(on: Kind) {
-    are_the_same(
-        on,
-        &[Set::NoFingerprint],
-        &bodies([B1, B2, "not even JSON", ""]),
-    )
-    .await;
+    are_the_same(on, &[Set::NoFingerprint], &bodies([B1, B2, "not even JSON", ""])).await;
 }
 
 const MIB: usize = 1024 * 1024;
@@ -388,11 +287,7 @@ async fn too_large_by_its_length(t: &Subject) {
     let ask = Ask::post(vec![b' '; 2 * MIB]).key(K1);
     let mut connection = t.connect().await;
     connection.0.write(&ask.head()).await.unwrap();
-    connection
-        .answer(&ask)
-        .await
-        .unwrap()
-        .problem(413, "request_too_large");
+    connection.answer(&ask).await.unwrap().problem(413, "request_too_large");
     // Sent in one go, the refusal may be lost with the connection; nothing else may happen.
     if let Ok(answer) = t.try_send(&ask).await {
         answer.problem(413, "request_too_large");
@@ -409,27 +304,13 @@ async fn too_large_chunk_by_chunk(t: &Subject) {
         connection.0.write(b"\r\n").await.unwrap();
     }
     connection.0.write(b"1\r\n ").await.unwrap();
-    connection
-        .answer(&ask)
-        .await
-        .unwrap()
-        .problem(413, "request_too_large");
+    connection.answer(&ask).await.unwrap().problem(413, "request_too_large");
 }
 
 async fn fpr_33(on: Kind) {
     let ask = Ask::post(B1);
     let trailing = |value: &str| ask.clone().trailer("X-Checksum", value);
-    are_the_same(
-        on,
-        D,
-        &[
-            trailing("1"),
-            trailing("2"),
-            ask.clone().chunked(7),
-            ask.clone(),
-        ],
-    )
-    .await;
+    are_the_same(on, D, &[trailing("1"), trailing("2"), ask.clone().chunked(7), ask.clone()]).await;
 }
 
 async fn fpr_34(on: Kind) {

@@ -33,10 +33,7 @@ async fn rep_01(on: Kind) {
         let t = on.start(profile).await;
         let ask = Ask::post(B1).key(format!("\"{K1}\""));
         let first = t.send(&ask).await.fresh(201);
-        assert_eq!(
-            (first.all("location"), first.all("etag")),
-            (vec!["/t/1"], vec!["\"1\""])
-        );
+        assert_eq!((first.all("location"), first.all("etag")), (vec!["/t/1"], vec!["\"1\""]));
         assert_eq!(first.json()["n"], 1);
         for _ in 0..3 {
             t.send(&ask).await.replays(&first);
@@ -100,9 +97,7 @@ async fn rep_09(on: Kind) {
 
 async fn rep_10(on: Kind) {
     let t = on.start(D).await;
-    let reply = Reply::created()
-        .header("Set-Cookie", "s=1")
-        .header("Set-Cookie", "t=2");
+    let reply = Reply::created().header("Set-Cookie", "s=1").header("Set-Cookie", "t=2");
     let (first, again) = twice(&t, reply.header("WWW-Authenticate", "Basic")).await;
     assert_eq!(first.all("set-cookie"), ["s=1", "t=2"]);
     for name in ["set-cookie", "www-authenticate"] {
@@ -123,10 +118,7 @@ async fn rep_11(on: Kind) {
     assert!(age < Duration::from_secs(300), "{age:?}");
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the other process reads the same clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the other process reads the same clock")]
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -141,13 +133,7 @@ async fn rep_13(on: Kind) {
 // R70
 async fn rep_17(on: Kind) {
     let t = on.start(D).await;
-    t.u.plan(
-        "/t",
-        [
-            Reply::status(200).header("ETag", "\"v2\""),
-            Reply::status(412),
-        ],
-    );
+    t.u.plan("/t", [Reply::status(200).header("ETag", "\"v2\""), Reply::status(412)]);
     let conditional = |etag| Ask::post(B1).key(K1).header("If-Match", etag);
     let first = t.send(&conditional("\"v1\"")).await.fresh(200);
     t.send(&conditional("\"v1\"")).await.replays(&first);
@@ -188,12 +174,7 @@ async fn rep_21(on: Kind) {
     let missing = expecting(&t, &ask).await;
     missing.problem(400, "idempotency_key_missing");
     assert!(missing.early.is_empty(), "{missing:?}");
-    for key in [
-        "a,b".to_owned(),
-        "k".repeat(256),
-        String::new(),
-        "\"".to_owned(),
-    ] {
+    for key in ["a,b".to_owned(), "k".repeat(256), String::new(), "\"".to_owned()] {
         let answer = expecting(&t, &ask.clone().key(key)).await;
         answer.problem(400, "idempotency_key_invalid");
         assert!(answer.early.is_empty(), "{answer:?}");
@@ -211,12 +192,7 @@ async fn rep_22(on: Kind) {
     let ask = Ask::post(B1).key(K1).header("Expect", "100-continue");
     let mut connection = t.connect().await;
     connection.0.write(&ask.head()).await.unwrap();
-    let go_on = connection
-        .0
-        .head()
-        .await
-        .unwrap()
-        .expect("a word before the body");
+    let go_on = connection.0.head().await.unwrap().expect("a word before the body");
     assert!(go_on.first.starts_with("HTTP/1.1 100"), "{go_on:?}");
     connection.0.write(ask.body()).await.unwrap();
     connection.answer(&ask).await.unwrap().replays(&first);
@@ -236,9 +212,7 @@ async fn rep_31(on: Kind) {
         "Server-Timing",
         "Age",
     ];
-    let reply = of_the_moment
-        .iter()
-        .fold(Reply::created(), |reply, name| reply.header(name, "7"));
+    let reply = of_the_moment.iter().fold(Reply::created(), |reply, name| reply.header(name, "7"));
     let (first, again) = twice(&t, reply).await;
     for name in of_the_moment {
         assert_eq!(first.all(name), ["7"], "{name}");
@@ -255,9 +229,7 @@ async fn rep_33(on: Kind) {
     let t = on.start(D).await;
     twice(
         &t,
-        Reply::created()
-            .header("idempotent-replayed", "true")
-            .header("IDEMPOTENT-REPLAYED", "x"),
+        Reply::created().header("idempotent-replayed", "true").header("IDEMPOTENT-REPLAYED", "x"),
     )
     .await;
 }
@@ -265,10 +237,8 @@ async fn rep_33(on: Kind) {
 async fn rep_34(on: Kind) {
     let t = on.start(D).await;
     let links = ["</1>; rel=\"next\"", "</2>; rel=\"prev\""];
-    let reply = Reply::created()
-        .header("Link", links[0])
-        .header("Vary", "Accept")
-        .header("Link", links[1]);
+    let reply =
+        Reply::created().header("Link", links[0]).header("Vary", "Accept").header("Link", links[1]);
     let (first, again) = twice(&t, reply.header("Vary", "Origin")).await;
     for answer in [first, again] {
         assert_eq!(answer.all("link"), links);
@@ -281,25 +251,14 @@ async fn rep_35(on: Kind) {
     let reply = Reply::created()
         .header("Connection", "keep-alive, X-Hop")
         .header("Keep-Alive", "timeout=5");
-    t.u.plan(
-        "/t",
-        [reply.header("X-Hop", "1").header("X-End", "1").chunked()],
-    );
+    t.u.plan("/t", [reply.header("X-Hop", "1").header("X-End", "1").chunked()]);
     let first = t.post(K1, B1).await.fresh(201);
     let over_http2 = t.send_http2(&Ask::post(B1).key(K1)).await.replays(&first);
-    for name in [
-        "connection",
-        "keep-alive",
-        "transfer-encoding",
-        "upgrade",
-        "proxy-connection",
-        "x-hop",
-    ] {
+    for name in
+        ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection", "x-hop"]
+    {
         assert!(over_http2.all(name).is_empty(), "{name}");
-        assert!(
-            name == "transfer-encoding" || first.all(name).is_empty(),
-            "{name}"
-        );
+        assert!(name == "transfer-encoding" || first.all(name).is_empty(), "{name}");
     }
     assert_eq!(over_http2.all("x-end"), ["1"]);
     assert_eq!(t.n(), 1);

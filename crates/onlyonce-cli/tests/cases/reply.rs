@@ -66,20 +66,13 @@ impl Reply {
 
     /// Executes, then resets before any byte.
     pub(crate) fn reset() -> Self {
-        Self {
-            end: End::ResetAtOnce,
-            ..Self::created()
-        }
+        Self { end: End::ResetAtOnce, ..Self::created() }
     }
 
     /// An event stream, which goes on when `gate` opens.
     pub(crate) fn events(gate: &Gate) -> Self {
         let reply = Self::status(200).header("Content-Type", "text/event-stream");
-        Self {
-            content: Content::Events(gate.clone()),
-            is_chunked: true,
-            ..reply
-        }
+        Self { content: Content::Events(gate.clone()), is_chunked: true, ..reply }
     }
 
     /// `{n}` in the value is the number of the execution.
@@ -98,24 +91,15 @@ impl Reply {
 
     /// Answers when `gate` opens; the execution counts before that.
     pub(crate) fn behind(self, gate: &Gate) -> Self {
-        Self {
-            gate: Some(gate.clone()),
-            ..self
-        }
+        Self { gate: Some(gate.clone()), ..self }
     }
 
     pub(crate) fn chunked(self) -> Self {
-        Self {
-            is_chunked: true,
-            ..self
-        }
+        Self { is_chunked: true, ..self }
     }
 
     pub(crate) fn with_hints(self) -> Self {
-        Self {
-            has_hints: true,
-            ..self
-        }
+        Self { has_hints: true, ..self }
     }
 
     pub(crate) fn trailer(mut self, name: &'static str, value: &'static str) -> Self {
@@ -124,19 +108,15 @@ impl Reply {
     }
 
     pub(crate) fn cut_after(self, bytes: usize) -> Self {
-        Self {
-            end: End::ResetAfter(bytes),
-            ..self
-        }
+        Self { end: End::ResetAfter(bytes), ..self }
     }
 
     /// The fields of the `n`th execution's answer.
     pub(crate) fn headers(&self, n: usize, seen: &Seen) -> Vec<(String, String)> {
         let counted = |value: &String| value.replace("{n}", &n.to_string());
         let fields = self.headers.iter();
-        let mut fields: Vec<_> = fields
-            .map(|(name, value)| (name.clone(), counted(value)))
-            .collect();
+        let mut fields: Vec<_> =
+            fields.map(|(name, value)| (name.clone(), counted(value))).collect();
         if self.is_coded_for(seen) {
             fields.push(("Content-Encoding".to_owned(), "gzip".to_owned()));
             fields.push(("Vary".to_owned(), "Accept-Encoding".to_owned()));
@@ -184,9 +164,6 @@ impl Gate {
 
     pub(crate) async fn passed(&self) {
         let mut opened = self.0.subscribe();
-        opened
-            .wait_for(|is_open| *is_open)
-            .await
-            .expect("the gate itself is here");
+        opened.wait_for(|is_open| *is_open).await.expect("the gate itself is here");
     }
 }

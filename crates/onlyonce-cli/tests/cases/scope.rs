@@ -63,18 +63,14 @@ async fn scp_06(on: Kind) {
     for method in ["PUT", "DELETE"] {
         let before = t.n();
         for round in 1..=2 {
-            t.send(&Ask::post(B1).method(method).key(K1))
-                .await
-                .fresh(200);
+            t.send(&Ask::post(B1).method(method).key(K1)).await.fresh(200);
             assert_eq!(t.n(), before + round, "{method}");
         }
     }
 }
 
 async fn scp_07(on: Kind) {
-    let t = on
-        .start(&[Set::Methods(&["POST", "PATCH", "DELETE"])])
-        .await;
+    let t = on.start(&[Set::Methods(&["POST", "PATCH", "DELETE"])]).await;
     t.u.plan("/t/1", [Reply::status(204), Reply::status(404)]);
     let delete = Ask::bare("DELETE", "/t/1").key(K1);
     let first = t.send(&delete).await.fresh(204);
@@ -99,22 +95,15 @@ async fn scp_10(on: Kind) {
         assert_eq!(t.u.count(path), 1);
     }
     // Another method is another operation as well.
-    t.send(&Ask::post(B1).key(K1).to("/a").method("PATCH"))
-        .await
-        .fresh(200);
+    t.send(&Ask::post(B1).key(K1).to("/a").method("PATCH")).await.fresh(200);
     assert_eq!(t.u.count("/a"), 2);
 }
 
 async fn scp_13(on: Kind) {
     let t = on.start(&[Set::Scope(&["principal", "host"])]).await;
     let first = t.post(K1, B1).await.fresh(201);
-    for elsewhere in [
-        Ask::post(B1).key(K1).method("PATCH"),
-        Ask::post(B1).key(K1).to("/b"),
-    ] {
-        t.send(&elsewhere)
-            .await
-            .problem(422, "idempotency_key_reused");
+    for elsewhere in [Ask::post(B1).key(K1).method("PATCH"), Ask::post(B1).key(K1).to("/b")] {
+        t.send(&elsewhere).await.problem(422, "idempotency_key_reused");
     }
     assert_eq!(t.u.total(), 1);
     t.post(K1, B1).await.replays(&first);
@@ -148,18 +137,10 @@ async fn scp_15(on: Kind) {
     assert_eq!(t.n(), callers.len());
     for (caller, first) in callers.iter().zip(&firsts) {
         t.send(caller).await.replays(first);
-        assert_eq!(
-            firsts
-                .iter()
-                .filter(|other| other.body == first.body)
-                .count(),
-            1
-        );
+        assert_eq!(firsts.iter().filter(|other| other.body == first.body).count(), 1);
     }
     // What another used the key for is no reason to refuse.
-    t.send(&Ask::post(r#"{"amount":1}"#).key(K1).tenant("TC"))
-        .await
-        .fresh(201);
+    t.send(&Ask::post(r#"{"amount":1}"#).key(K1).tenant("TC")).await.fresh(201);
 }
 
 async fn scp_17(on: Kind) {
@@ -181,20 +162,13 @@ async fn scp_17(on: Kind) {
 async fn scp_21(on: Kind) {
     let t = on.start(D).await;
     let at = |path: &str| Ask::post(B1).key(K1).to(path);
-    for (one, same) in [
-        ("/t%41", "/tA"),
-        ("/%7euser", "/~user"),
-        ("/a%2Db%5F%2e", "/a-b_."),
-    ] {
+    for (one, same) in [("/t%41", "/tA"), ("/%7euser", "/~user"), ("/a%2Db%5F%2e", "/a-b_.")] {
         let first = t.send(&at(one)).await.fresh(201);
         t.send(&at(same)).await.replays(&first);
     }
     assert_eq!(t.u.total(), 3);
     // What is reserved is left as it is, and so are the hexadecimal digits.
-    for (count, other) in ["/x%2Fy", "/x/y", "/x%2fy", "/x%20y", "/x+y"]
-        .into_iter()
-        .enumerate()
-    {
+    for (count, other) in ["/x%2Fy", "/x/y", "/x%2fy", "/x%20y", "/x+y"].into_iter().enumerate() {
         t.send(&at(other)).await.fresh(201);
         assert_eq!(t.u.total(), 4 + count, "{other}");
     }
@@ -204,16 +178,8 @@ async fn scp_22(on: Kind) {
     let t = on.start(D).await;
     let at = |path: &str| Ask::post(B1).key(K1).to(path);
     let first = t.send(&at("/t?a=1&b=2")).await.fresh(201);
-    for other in [
-        "/t?b=2&a=1",
-        "/t?a=1&b=3",
-        "/t?a=1&b=2&",
-        "/t?a=1&b=%32",
-        "/t",
-    ] {
-        t.send(&at(other))
-            .await
-            .problem(422, "idempotency_key_reused");
+    for other in ["/t?b=2&a=1", "/t?a=1&b=3", "/t?a=1&b=2&", "/t?a=1&b=%32", "/t"] {
+        t.send(&at(other)).await.problem(422, "idempotency_key_reused");
     }
     t.send(&at("/t?a=1&b=2")).await.replays(&first);
     assert_eq!(t.n(), 1);

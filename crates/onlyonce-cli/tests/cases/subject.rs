@@ -154,9 +154,7 @@ async fn metrics(admin: SocketAddr) -> String {
 
 fn gauge(page: &str, name: &str) -> usize {
     let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
-    let value = lines
-        .next()
-        .unwrap_or_else(|| panic!("no {name} in {page}"));
+    let value = lines.next().unwrap_or_else(|| panic!("no {name} in {page}"));
     value.trim().parse().unwrap()
 }
 
@@ -181,10 +179,6 @@ impl Library {
         let address = listener.local_addr().unwrap();
         let mut server = JoinSet::new();
         server.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self {
-            address,
-            once,
-            _server: server,
-        }
+        Self { address, once, _server: server }
     }
 }

@@ -76,16 +76,7 @@ async fn syn_02(on: Kind) {
 
 async fn syn_03(on: Kind) {
     // A token, a number, a boolean, bytes, a date, a display string, a list: all valid fields, and no strings.
-    let others = [
-        K1,
-        "abc",
-        "123",
-        "?1",
-        ":YWJj:",
-        "@1659578233",
-        "%\"abc\"",
-        "(\"abc\")",
-    ];
+    let others = [K1, "abc", "123", "?1", ":YWJj:", "@1659578233", "%\"abc\"", "(\"abc\")"];
     are_no_keys(on, I, others).await;
 }
 
@@ -143,14 +134,8 @@ async fn syn_14(on: Kind) {
 }
 
 async fn syn_15(on: Kind) {
-    are_no_keys(
-        on,
-        D,
-        [
-            "abc,def", "abc, def", ",", "abc;v=1", "ab\"c", "ab\\c", "\"abc", "ab cd",
-        ],
-    )
-    .await;
+    are_no_keys(on, D, ["abc,def", "abc, def", ",", "abc;v=1", "ab\"c", "ab\\c", "\"abc", "ab cd"])
+        .await;
 }
 
 async fn syn_17(on: Kind) {
@@ -163,12 +148,8 @@ async fn syn_17(on: Kind) {
 
 async fn syn_18(on: Kind) {
     for profile in [D, S] {
-        are_no_keys(
-            on,
-            profile,
-            ["k".repeat(256), "k".repeat(4000), quoted(&"k".repeat(256))],
-        )
-        .await;
+        are_no_keys(on, profile, ["k".repeat(256), "k".repeat(4000), quoted(&"k".repeat(256))])
+            .await;
     }
 }
 
@@ -178,12 +159,7 @@ async fn syn_19(on: Kind) {
         let fits = quoted(&format!("{}{escaped}", "k".repeat(245)));
         assert_eq!(fits.len(), 267);
         is_one_key(on, profile, &fits, &fits).await;
-        are_no_keys(
-            on,
-            profile,
-            [quoted(&format!("{}{escaped}", "k".repeat(246)))],
-        )
-        .await;
+        are_no_keys(on, profile, [quoted(&format!("{}{escaped}", "k".repeat(246)))]).await;
     }
 }
 
@@ -201,12 +177,7 @@ async fn syn_21(on: Kind) {
 
 async fn syn_22(on: Kind) {
     for profile in [D, I, S] {
-        are_no_keys(
-            on,
-            profile,
-            ["\"tab\tinside-the-key\"", "tab\tinside-the-key"],
-        )
-        .await;
+        are_no_keys(on, profile, ["\"tab\tinside-the-key\"", "tab\tinside-the-key"]).await;
     }
 }
 
@@ -233,13 +204,7 @@ async fn syn_23(on: Kind) {
 }
 
 async fn syn_25(on: Kind) {
-    for key in [
-        "'single-quoted-key'",
-        "a=b:c/d+e~f!",
-        "{curly}",
-        "123",
-        "?1",
-    ] {
+    for key in ["'single-quoted-key'", "a=b:c/d+e~f!", "{curly}", "123", "?1"] {
         is_one_key(on, D, key, key).await;
         is_one_key(on, D, key, &quoted(key)).await;
     }
@@ -248,17 +213,8 @@ async fn syn_25(on: Kind) {
 
 async fn syn_26(on: Kind) {
     for profile in [D, I] {
-        are_no_keys(
-            on,
-            profile,
-            [
-                r#""bad \, escape""#,
-                r#""bad \n""#,
-                r#""bad \""#,
-                r#""a"b""#,
-            ],
-        )
-        .await;
+        are_no_keys(on, profile, [r#""bad \, escape""#, r#""bad \n""#, r#""bad \""#, r#""a"b""#])
+            .await;
     }
 }
 
@@ -278,9 +234,7 @@ async fn syn_29(on: Kind) {
         for name in ["IDEMPOTENCY-KEY", "iDEMPOTENCY-kEY"] {
             t.send(&named(name)).await.replays(&first);
         }
-        t.send_http2(&named("idempotency-key"))
-            .await
-            .replays(&first);
+        t.send_http2(&named("idempotency-key")).await.replays(&first);
         assert_eq!(t.n(), 1);
     }
 }
@@ -310,24 +264,14 @@ async fn syn_33(on: Kind) {
     assert!(detail.contains("uuid"), "{detail}");
     assert_eq!(t.n(), 0);
     is_one_key(on, profile, &quoted(K1), K1).await;
-    let near = [
-        &K1[1..],
-        &K1.replace('-', ""),
-        &format!("{{{K1}}}"),
-        &K1.replace('8', "g"),
-    ];
+    let near = [&K1[1..], &K1.replace('-', ""), &format!("{{{K1}}}"), &K1.replace('8', "g")];
     are_no_keys(on, profile, near).await;
 }
 
 async fn syn_34(on: Kind) {
     let profile = &[Set::KeyLength(16, 32)];
     are_no_keys(on, profile, ["\"abcd\"", "abcd"]).await;
-    are_no_keys(
-        on,
-        profile,
-        ["k".repeat(15), "k".repeat(33), quoted(&"k".repeat(15))],
-    )
-    .await;
+    are_no_keys(on, profile, ["k".repeat(15), "k".repeat(33), quoted(&"k".repeat(15))]).await;
     is_one_key(on, profile, &"k".repeat(16), &quoted(&"k".repeat(16))).await;
     is_one_key(on, profile, &"k".repeat(32), &"k".repeat(32)).await;
 }
@@ -346,9 +290,7 @@ async fn syn_35(on: Kind) {
 
 /// A body that has its key inside.
 fn referring(to: &str) -> Ask {
-    Ask::post(format!(
-        r#"{{"transfer":{{"client_reference":{to},"amount":1}}}}"#
-    ))
+    Ask::post(format!(r#"{{"transfer":{{"client_reference":{to},"amount":1}}}}"#))
 }
 
 const IN_BODY: &[&str] = &["json:/transfer/client_reference"];
@@ -363,9 +305,7 @@ async fn syn_37(on: Kind) {
     // A number counts as its text; anything else is no key.
     t.send(&referring("17")).await.fresh(201);
     assert_eq!(t.n(), 3);
-    t.send(&referring("\"17\""))
-        .await
-        .problem(422, "idempotency_key_reused");
+    t.send(&referring("\"17\"")).await.problem(422, "idempotency_key_reused");
     for other in ["true", "[1]", "{}", "\"\""] {
         assert_is_invalid(D, &t.send(&referring(other)).await);
     }

@@ -38,30 +38,19 @@ impl Upstream {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let mut upstream = Self::named(listener.local_addr().unwrap());
-        upstream
-            .server
-            .spawn(serve(listener, upstream.ledger.clone()));
+        upstream.server.spawn(serve(listener, upstream.ledger.clone()));
         upstream
     }
 
     /// One that does not listen yet. Its loopback address is its own, so that nobody else takes the port.
     pub(crate) async fn closed() -> Self {
-        let own = Ipv4Addr::new(
-            127,
-            fastrand::u8(1..),
-            fastrand::u8(..),
-            fastrand::u8(1..255),
-        );
+        let own = Ipv4Addr::new(127, fastrand::u8(1..), fastrand::u8(..), fastrand::u8(1..255));
         let listener = TcpListener::bind((own, 0)).await.unwrap();
         Self::named(listener.local_addr().unwrap())
     }
 
     fn named(address: SocketAddr) -> Self {
-        Self {
-            address,
-            ledger: Arc::default(),
-            server: JoinSet::new(),
-        }
+        Self { address, ledger: Arc::default(), server: JoinSet::new() }
     }
 
     /// Listens from now on.
@@ -108,27 +97,18 @@ impl Ledger {
     }
 
     fn count(&self, path: &str) -> usize {
-        self.seen()
-            .iter()
-            .filter(|seen| seen.path() == path)
-            .count()
+        self.seen().iter().filter(|seen| seen.path() == path).count()
     }
 
     /// Executes: counts it, and says how it is answered.
     fn execute(&self, request: &Seen) -> (usize, Reply) {
         let mut seen = self.seen();
         seen.push(request.clone());
-        let n = seen
-            .iter()
-            .filter(|seen| seen.path() == request.path())
-            .count();
+        let n = seen.iter().filter(|seen| seen.path() == request.path()).count();
         let plans = self.plans();
         let planned = plans.get(request.path());
         let planned = planned.and_then(|replies| replies.get(n - 1).or_else(|| replies.last()));
-        (
-            n,
-            planned.cloned().unwrap_or_else(|| request.default_reply()),
-        )
+        (n, planned.cloned().unwrap_or_else(|| request.default_reply()))
     }
 }
 
@@ -191,8 +171,7 @@ async fn http1(mut wire: Wire, ledger: Arc<Ledger>) -> io::Result<()> {
                 .await?;
         }
         let body = reply.bytes(n, &request);
-        wire.write(&head_of(&reply, n, &request, body.len()))
-            .await?;
+        wire.write(&head_of(&reply, n, &request, body.len())).await?;
         if let End::ResetAfter(bytes) = reply.end {
             wire.write(&body[..bytes]).await?;
             wire.reset();
@@ -207,20 +186,12 @@ async fn http1(mut wire: Wire, ledger: Arc<Ledger>) -> io::Result<()> {
 
 async fn request(wire: &mut Wire, head: Head) -> io::Result<Seen> {
     let mut words = head.first.split(' ').map(str::to_owned);
-    let (method, target) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     if head.headers.contains_key("expect") {
         wire.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
     }
     let (body, _) = wire.body(&head.headers).await?.unwrap_or_default();
-    Ok(Seen {
-        method,
-        target,
-        headers: head.headers,
-        body,
-    })
+    Ok(Seen { method, target, headers: head.headers, body })
 }
 
 fn head_of(reply: &Reply, n: usize, request: &Seen, length: usize) -> Vec<u8> {
@@ -246,11 +217,7 @@ async fn write_body(wire: &mut Wire, reply: &Reply, body: &[u8]) -> io::Result<(
     if !reply.is_chunked {
         return wire.write(body).await;
     }
-    let size = if matches!(reply.content, Content::Events(_)) {
-        body.len()
-    } else {
-        5
-    };
+    let size = if matches!(reply.content, Content::Events(_)) { body.len() } else { 5 };
     for chunk in body.chunks(size) {
         write_chunk(wire, chunk).await?;
     }
@@ -260,9 +227,7 @@ async fn write_body(wire: &mut Wire, reply: &Reply, body: &[u8]) -> io::Result<(
         write_chunk(wire, EVENT).await?;
     }
     let trailers = reply.trailers.iter();
-    let trailers: String = trailers
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
+    let trailers: String = trailers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     wire.write(format!("0\r\n{trailers}\r\n").as_bytes()).await
 }
 

@@ -24,10 +24,7 @@ pub(crate) struct Head {
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let _ = stream.set_nodelay(true);
-        Self {
-            stream,
-            read: BytesMut::new(),
-        }
+        Self { stream, read: BytesMut::new() }
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -144,9 +141,8 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 fn parse(head: &[u8]) -> io::Result<Head> {
-    let mut lines = head
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines =
+        head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let mut headers = HeaderMap::new();
     for line in lines.filter(|line| !line.is_empty()) {

@@ -9,9 +9,7 @@ use crate::hex;
 ///
 /// A field without `=` is not one with an empty value, and an empty field is kept: readers differ there.
 pub(crate) fn canonical(body: &[u8]) -> Result<Vec<u8>, Odd> {
-    let mut fields = fields(body)
-        .map(Field::decoded)
-        .collect::<Result<Vec<_>, Odd>>()?;
+    let mut fields = fields(body).map(Field::decoded).collect::<Result<Vec<_>, Odd>>()?;
     fields.sort_by(|one, two| one.0.cmp(&two.0));
     let mut out = Vec::with_capacity(2 * body.len());
     for (name, value) in &fields {
@@ -28,9 +26,7 @@ pub(crate) fn values<'a>(
 ) -> impl Iterator<Item = Result<Cow<'a, [u8]>, Odd>> {
     let named =
         move |field: &Field<'_>| decode(field.name).is_ok_and(|found| found == name.as_bytes());
-    fields(text)
-        .filter(named)
-        .map(|field| decode(field.value.unwrap_or_default()))
+    fields(text).filter(named).map(|field| decode(field.value.unwrap_or_default()))
 }
 
 struct Field<'a> {
@@ -47,17 +43,10 @@ impl<'a> Field<'a> {
 }
 
 fn fields(text: &[u8]) -> impl Iterator<Item = Field<'_>> {
-    text.split(|byte| *byte == b'&')
-        .map(|field| match memchr::memchr(b'=', field) {
-            Some(at) => Field {
-                name: &field[..at],
-                value: Some(&field[at + 1..]),
-            },
-            None => Field {
-                name: field,
-                value: None,
-            },
-        })
+    text.split(|byte| *byte == b'&').map(|field| match memchr::memchr(b'=', field) {
+        Some(at) => Field { name: &field[..at], value: Some(&field[at + 1..]) },
+        None => Field { name: field, value: None },
+    })
 }
 
 /// Bytes, not text: `%FE` and `%FF` must not meet in one replacement character.
@@ -96,10 +85,7 @@ mod tests {
     #[test]
     fn fields_are_sorted_by_name_and_repeats_keep_their_order() {
         let form = |text: &str| canonical(text.as_bytes()).unwrap();
-        assert_eq!(
-            form("amount=1000&currency=usd"),
-            form("currency=usd&amount=1000")
-        );
+        assert_eq!(form("amount=1000&currency=usd"), form("currency=usd&amount=1000"));
         assert_eq!(form("a=1&b=2&a=3"), form("b=2&a=1&a=3"));
         assert_ne!(form("a=1&a=3"), form("a=3&a=1"));
     }
@@ -121,11 +107,7 @@ mod tests {
         ];
         for (at, one) in forms.iter().enumerate() {
             for two in &forms[at + 1..] {
-                assert_ne!(
-                    canonical(one.as_bytes()),
-                    canonical(two.as_bytes()),
-                    "{one} {two}"
-                );
+                assert_ne!(canonical(one.as_bytes()), canonical(two.as_bytes()), "{one} {two}");
             }
         }
     }
@@ -172,15 +154,10 @@ mod tests {
     fn rendered(pairs: &Pairs, choices: &[u8]) -> String {
         let mut choices = choices.iter().cycle();
         let mut text = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .map(|byte| spelled(*byte, *choices.next().unwrap()))
-                .collect::<String>()
+            bytes.iter().map(|byte| spelled(*byte, *choices.next().unwrap())).collect::<String>()
         };
-        let fields: Vec<String> = pairs
-            .iter()
-            .map(|(name, value)| format!("{}={}", text(name), text(value)))
-            .collect();
+        let fields: Vec<String> =
+            pairs.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect();
         fields.join("&")
     }
 

@@ -140,11 +140,7 @@ impl<'a> Scanner<'a> {
         self.trail.enter(|token| token.as_bytes() == name);
         self.value(depth)?;
         self.trail.leave();
-        self.members.push(Member {
-            start,
-            name_end,
-            end: self.out.len(),
-        });
+        self.members.push(Member { start, name_end, end: self.out.len() });
         self.space();
         Ok(())
     }
@@ -176,10 +172,7 @@ impl<'a> Scanner<'a> {
         let (out, members) = (&mut self.out, &mut self.members[first..]);
         if !members.is_sorted_by(|one, two| one.name(out) < two.name(out)) {
             members.sort_unstable_by(|one, two| one.name(out).cmp(two.name(out)));
-            if members
-                .windows(2)
-                .any(|two| two[0].name(out) == two[1].name(out))
-            {
+            if members.windows(2).any(|two| two[0].name(out) == two[1].name(out)) {
                 return Err(Odd);
             }
             rewrite(out, &mut self.spare, members);
@@ -197,11 +190,7 @@ impl<'a> Scanner<'a> {
         }
         for pointer in self.trail.included() {
             let (span, canonical) = (from..self.at, self.out[start..].to_vec());
-            self.picks.push(Pick {
-                pointer,
-                span,
-                canonical,
-            });
+            self.picks.push(Pick { pointer, span, canonical });
         }
     }
 
@@ -292,10 +281,7 @@ fn rewrite(out: &mut Vec<u8>, spare: &mut Vec<u8>, members: &[Member]) {
 /// Every included pointer, in order, and the value that it leads to.
 fn included(include: &[Pointer], picks: &[Pick]) -> Vec<u8> {
     let value = |pointer: usize| picks.iter().find(|pick| pick.pointer == pointer);
-    let texts = include
-        .iter()
-        .enumerate()
-        .map(|(at, pointer)| (pointer.to_string(), value(at)));
+    let texts = include.iter().enumerate().map(|(at, pointer)| (pointer.to_string(), value(at)));
     let mut out = vec![INCLUDED];
     for (pointer, pick) in texts.collect::<BTreeMap<_, _>>() {
         put(&mut out, pointer.as_bytes());

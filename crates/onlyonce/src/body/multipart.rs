@@ -24,11 +24,7 @@ pub(crate) fn values<'a>(
     name: &str,
 ) -> Result<Vec<&'a [u8]>, Odd> {
     let named = |part: &Part<'_>| part.name == name.as_bytes() && part.filename.is_none();
-    Ok(parts(body, boundary)?
-        .into_iter()
-        .filter(named)
-        .map(|part| part.content)
-        .collect())
+    Ok(parts(body, boundary)?.into_iter().filter(named).map(|part| part.content).collect())
 }
 
 struct Part<'a> {
@@ -67,17 +63,11 @@ fn parts<'a>(body: &'a [u8], boundary: Option<&[u8]>) -> Result<Vec<Part<'a>>, O
 fn part(bytes: &[u8]) -> Result<Part<'_>, Odd> {
     let end = memmem::find(bytes, b"\r\n\r\n").ok_or(Odd)?;
     let mut headers = headers(&bytes[..end])?;
-    let disposition = headers
-        .iter()
-        .position(|(name, _)| *name == http::header::CONTENT_DISPOSITION);
+    let disposition =
+        headers.iter().position(|(name, _)| *name == http::header::CONTENT_DISPOSITION);
     let (_, disposition) = headers.remove(disposition.ok_or(Odd)?);
     let (name, filename) = names(disposition)?;
-    Ok(Part {
-        name,
-        filename,
-        headers,
-        content: &bytes[end + 4..],
-    })
+    Ok(Part { name, filename, headers, content: &bytes[end + 4..] })
 }
 
 /// Sorted by name; a name that comes twice is odd.
@@ -104,10 +94,7 @@ fn header(line: &[u8]) -> Result<(HeaderName, &[u8]), Odd> {
 
 fn names(disposition: &[u8]) -> Result<(&[u8], Option<&[u8]>), Odd> {
     let end = memchr::memchr(b';', disposition).ok_or(Odd)?;
-    if !disposition[..end]
-        .trim_ascii()
-        .eq_ignore_ascii_case(b"form-data")
-    {
+    if !disposition[..end].trim_ascii().eq_ignore_ascii_case(b"form-data") {
         return Err(Odd);
     }
     let (mut name, mut filename) = (None, None);

@@ -31,10 +31,7 @@ fn one(text: &[u8]) -> Result<(Param<'_>, &[u8]), Odd> {
 }
 
 fn token(text: &[u8]) -> Result<(&[u8], &[u8]), Odd> {
-    let end = text
-        .iter()
-        .position(|byte| !is_token(*byte))
-        .unwrap_or(text.len());
+    let end = text.iter().position(|byte| !is_token(*byte)).unwrap_or(text.len());
     match end {
         0 => Err(Odd),
         _ => Ok(text.split_at(end)),
@@ -62,29 +59,14 @@ mod tests {
     #[test]
     fn names_are_lower_cased_and_quotes_removed() {
         let params = parse(b"; Name=\"a; b\" ;filename=c.txt").unwrap();
-        assert_eq!(
-            params,
-            [
-                ("name".into(), &b"a; b"[..]),
-                ("filename".into(), &b"c.txt"[..])
-            ]
-        );
+        assert_eq!(params, [("name".into(), &b"a; b"[..]), ("filename".into(), &b"c.txt"[..])]);
         assert_eq!(parse(b" "), Ok(vec![]));
     }
 
     #[test]
     fn what_readers_disagree_about_is_odd() {
-        let odd = [
-            "name=a",
-            ";",
-            ";=a",
-            ";a",
-            ";a=",
-            ";a=\"b",
-            r#";a="\"b""#,
-            ";a=b c",
-            ";a=1;A=2",
-        ];
+        let odd =
+            ["name=a", ";", ";=a", ";a", ";a=", ";a=\"b", r#";a="\"b""#, ";a=b c", ";a=1;A=2"];
         for text in odd {
             assert_eq!(parse(text.as_bytes()), Err(Odd), "{text}");
         }

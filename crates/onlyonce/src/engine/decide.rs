@@ -60,10 +60,7 @@ pub fn decide(seen: &Seen, asked: Asked<'_>) -> Decision {
         return Decision::GiveUp;
     };
     if seen.mine {
-        return Decision::Execute {
-            attempt: record.attempt,
-            taken_from: record.taken_from,
-        };
+        return Decision::Execute { attempt: record.attempt, taken_from: record.taken_from };
     }
     let phase = Phase::of(Some(record), seen.now, seen.clock_held);
     if record.token == asked.draft.token {

@@ -44,11 +44,7 @@ impl Lapses {
             return None;
         };
         let revision = record.revision();
-        let fresh = Sight {
-            revision,
-            first_seen: boot,
-            pass: self.pass,
-        };
+        let fresh = Sight { revision, first_seen: boot, pass: self.pass };
         let sight = self.seen.entry(id).or_insert(fresh);
         sight.pass = self.pass;
         if sight.revision != revision {

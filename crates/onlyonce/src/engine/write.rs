@@ -19,21 +19,13 @@ pub struct Write {
 impl Write {
     /// The owner's final outcome.
     pub fn settle(token: Token, response: Arc<Response>) -> Self {
-        let next = Next::Completed {
-            settled_by: SettledBy::Owner,
-            response,
-            token: None,
-        };
+        let next = Next::Completed { settled_by: SettledBy::Owner, response, token: None };
         Self::by_owner(token, Event::Settle, next)
     }
 
     /// The owner's, under `recovery = "fail"`: a final outcome that the route's rule dictates.
     pub fn settle_by_policy(token: Token, response: Arc<Response>) -> Self {
-        let next = Next::Completed {
-            settled_by: SettledBy::Policy,
-            response,
-            token: None,
-        };
+        let next = Next::Completed { settled_by: SettledBy::Policy, response, token: None };
         Self::by_owner(token, Event::Settle, next)
     }
 
@@ -43,9 +35,9 @@ impl Write {
         let next = match taken_from {
             None => Next::Absent,
             Some(TakenFrom::Unknown { since }) => Next::Unknown { since: Some(since) },
-            Some(TakenFrom::Released { expires_at }) => Next::Released {
-                expires_at: Some(expires_at),
-            },
+            Some(TakenFrom::Released { expires_at }) => {
+                Next::Released { expires_at: Some(expires_at) }
+            }
         };
         Self::by_owner(token, Event::Release, next)
     }
@@ -57,30 +49,18 @@ impl Write {
 
     /// The owner of a running record was silent for a whole lease.
     pub fn reap(revision: Revision) -> Self {
-        Self {
-            guard: Guard::Unchanged(revision),
-            next: Next::Unknown { since: None },
-        }
+        Self { guard: Guard::Unchanged(revision), next: Next::Unknown { since: None } }
     }
 
     /// A new attempt on a record that expired or was released.
     pub fn take(record: &Record, is_expired: bool, draft: Draft) -> Self {
         let (attempt, taken_from) = match record.state {
-            State::Released { expires_at } if !is_expired => (
-                record.attempt.saturating_add(1),
-                Some(TakenFrom::Released { expires_at }),
-            ),
+            State::Released { expires_at } if !is_expired => {
+                (record.attempt.saturating_add(1), Some(TakenFrom::Released { expires_at }))
+            }
             _ => (1, None),
         };
-        Self::attempt(
-            record,
-            Attempt {
-                draft,
-                attempt,
-                taken_from,
-                first_claimed_at: None,
-            },
-        )
+        Self::attempt(record, Attempt { draft, attempt, taken_from, first_claimed_at: None })
     }
 
     /// A new attempt on an unknown outcome, for an upstream that dedups on the key.
@@ -103,15 +83,8 @@ impl Write {
         let State::Unknown { .. } = record.state else {
             return None;
         };
-        let next = Next::Completed {
-            settled_by,
-            response,
-            token: Some(Token::random()),
-        };
-        Some(Self {
-            guard: Guard::Unchanged(record.revision()),
-            next,
-        })
+        let next = Next::Completed { settled_by, response, token: Some(Token::random()) };
+        Some(Self { guard: Guard::Unchanged(record.revision()), next })
     }
 
     /// Someone vouches that an unknown outcome was not executed. Refused until the owner can no longer
@@ -128,19 +101,10 @@ impl Write {
     }
 
     fn by_owner(token: Token, event: Event, next: Next) -> Self {
-        Self {
-            guard: Guard::Owner {
-                token,
-                states: event.states(),
-            },
-            next,
-        }
+        Self { guard: Guard::Owner { token, states: event.states() }, next }
     }
 
     fn attempt(record: &Record, attempt: Attempt) -> Self {
-        Self {
-            guard: Guard::Unchanged(record.revision()),
-            next: Next::Running(Box::new(attempt)),
-        }
+        Self { guard: Guard::Unchanged(record.revision()), next: Next::Running(Box::new(attempt)) }
     }
 }

@@ -15,42 +15,15 @@ const JSON: Subject<'_> = Subject {
 #[test]
 fn every_part_of_a_request_counts() {
     let others = [
-        Subject {
-            method: "PATCH",
-            ..JSON
-        },
-        Subject {
-            path: "/t/",
-            ..JSON
-        },
-        Subject {
-            query: Some("a=1&b=2"),
-            ..JSON
-        },
-        Subject {
-            query: Some("b=2&a=1"),
-            ..JSON
-        },
-        Subject {
-            content_type: Some(b"text/plain"),
-            ..JSON
-        },
-        Subject {
-            content_type: Some(b"application/vnd.x+json"),
-            ..JSON
-        },
-        Subject {
-            content_type: None,
-            ..JSON
-        },
-        Subject {
-            content_encoding: Some(b"gzip"),
-            ..JSON
-        },
-        Subject {
-            body: br#"{"amount":9999,"currency":"usd"}"#,
-            ..JSON
-        },
+        Subject { method: "PATCH", ..JSON },
+        Subject { path: "/t/", ..JSON },
+        Subject { query: Some("a=1&b=2"), ..JSON },
+        Subject { query: Some("b=2&a=1"), ..JSON },
+        Subject { content_type: Some(b"text/plain"), ..JSON },
+        Subject { content_type: Some(b"application/vnd.x+json"), ..JSON },
+        Subject { content_type: None, ..JSON },
+        Subject { content_encoding: Some(b"gzip"), ..JSON },
+        Subject { body: br#"{"amount":9999,"currency":"usd"}"#, ..JSON },
         Subject { body: b"", ..JSON },
     ];
     for rules in [auto(), raw()] {
@@ -69,41 +42,23 @@ fn every_part_of_a_request_counts() {
 #[test]
 fn spellings_of_one_request_match() {
     let same = [
-        Subject {
-            path: "/%74",
-            ..JSON
-        },
-        Subject {
-            query: Some(""),
-            ..JSON
-        },
-        Subject {
-            content_type: Some(b"Application/JSON; charset=utf-8"),
-            ..JSON
-        },
-        Subject {
-            content_encoding: Some(b"identity"),
-            ..JSON
-        },
+        Subject { path: "/%74", ..JSON },
+        Subject { query: Some(""), ..JSON },
+        Subject { content_type: Some(b"Application/JSON; charset=utf-8"), ..JSON },
+        Subject { content_encoding: Some(b"identity"), ..JSON },
     ];
     for subject in same {
         assert!(matches(&auto(), &JSON, &subject), "{subject:?}");
         assert!(matches(&raw(), &JSON, &subject), "{subject:?}");
     }
-    let pretty = Subject {
-        body: b"{ \"currency\": \"usd\",\n \"amount\": 7998.00 }",
-        ..JSON
-    };
+    let pretty = Subject { body: b"{ \"currency\": \"usd\",\n \"amount\": 7998.00 }", ..JSON };
     assert!(matches(&auto(), &JSON, &pretty));
 }
 
 // R36: FPR-06
 #[test]
 fn raw_mode_compares_bytes() {
-    let spaced = Subject {
-        body: br#"{"amount": 7998,"currency":"usd"}"#,
-        ..JSON
-    };
+    let spaced = Subject { body: br#"{"amount": 7998,"currency":"usd"}"#, ..JSON };
     assert!(matches(&raw(), &JSON, &JSON));
     assert!(!matches(&raw(), &JSON, &spaced));
 }
@@ -114,16 +69,8 @@ fn json_is_compared_by_its_value() {
     let cases = [
         (r#"{"a":10}"#, r#"{"a":10.0}"#, true),
         (r#"{"a":10}"#, r#"{"a":1e1}"#, true),
-        (
-            r#"{"a":0.1}"#,
-            r#"{"a":0.1000000000000000055511151231257827}"#,
-            false,
-        ),
-        (
-            r#"{"a":9007199254740993}"#,
-            r#"{"a":9007199254740992}"#,
-            false,
-        ),
+        (r#"{"a":0.1}"#, r#"{"a":0.1000000000000000055511151231257827}"#, false),
+        (r#"{"a":9007199254740993}"#, r#"{"a":9007199254740992}"#, false),
         (r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#, true),
         ("{\"a\":\"\u{e9}\"}", "{\"a\":\"e\u{301}\"}", false),
         ("[1,2]", "[2,1]", false),
@@ -135,10 +82,7 @@ fn json_is_compared_by_its_value() {
         ("{oops", "{oops ", false),
     ];
     for (one, two, is_same) in cases {
-        let [one, two] = [one, two].map(|body| Subject {
-            body: body.as_bytes(),
-            ..JSON
-        });
+        let [one, two] = [one, two].map(|body| Subject { body: body.as_bytes(), ..JSON });
         assert_eq!(matches(&auto(), &one, &two), is_same, "{one:?} {two:?}");
     }
 }
@@ -147,14 +91,8 @@ fn json_is_compared_by_its_value() {
 #[test]
 fn bytes_and_meaning_never_meet() {
     let meant = body::json::canonical(JSON.body, &[], &[]).unwrap();
-    let spelled = Subject {
-        body: &meant,
-        ..JSON
-    };
-    assert!(
-        !matches(&auto(), &JSON, &spelled),
-        "the canonical bytes, sent as a body"
-    );
+    let spelled = Subject { body: &meant, ..JSON };
+    assert!(!matches(&auto(), &JSON, &spelled), "the canonical bytes, sent as a body");
     let one = Fingerprint::of(&auto(), &JSON);
     assert!(one.canonical != one.raw && Fingerprint::of(&raw(), &JSON).canonical == one.raw);
     let odd = Fingerprint::of(&auto(), &Subject { body: b"{", ..JSON });
@@ -164,18 +102,13 @@ fn bytes_and_meaning_never_meet() {
 // R41: FPR-27
 #[test]
 fn pointers_choose_what_counts_in_json_and_nowhere_else() {
-    let rules = FingerprintRules {
-        exclude: vec!["/ts".parse().unwrap()],
-        ..auto()
-    };
+    let rules = FingerprintRules { exclude: vec!["/ts".parse().unwrap()], ..auto() };
     let [one, two] =
         [br#"{"amount":1,"ts":1}"#, br#"{"amount":1,"ts":2}"#].map(|body| Subject { body, ..JSON });
     assert!(matches(&rules, &one, &two));
     assert!(!matches(&auto(), &one, &two));
-    let [one, two] = [one, two].map(|subject| Subject {
-        content_type: Some(b"text/plain"),
-        ..subject
-    });
+    let [one, two] =
+        [one, two].map(|subject| Subject { content_type: Some(b"text/plain"), ..subject });
     assert!(!matches(&rules, &one, &two));
 }
 
@@ -191,11 +124,7 @@ fn multipart_is_compared_by_parts() {
     let of = |content_type: &str, body: &str| {
         Fingerprint::of(
             &auto(),
-            &Subject {
-                content_type: Some(content_type.as_bytes()),
-                body: body.as_bytes(),
-                ..JSON
-            },
+            &Subject { content_type: Some(content_type.as_bytes()), body: body.as_bytes(), ..JSON },
         )
     };
     assert!(of(&one.0, &one.1).matches(&of(&two.0, &two.1)));
@@ -206,11 +135,8 @@ fn multipart_is_compared_by_parts() {
 // R44: FPR-25
 #[test]
 fn forms_are_compared_by_fields() {
-    let form = |body| Subject {
-        content_type: Some(b"application/x-www-form-urlencoded"),
-        body,
-        ..JSON
-    };
+    let form =
+        |body| Subject { content_type: Some(b"application/x-www-form-urlencoded"), body, ..JSON };
     assert!(matches(
         &auto(),
         &form(b"amount=1000&currency=usd"),
@@ -223,14 +149,8 @@ fn forms_are_compared_by_fields() {
 // R34: FPR-34
 #[test]
 fn a_body_with_a_content_coding_is_compared_as_bytes() {
-    let coded = Subject {
-        content_encoding: Some(b"br"),
-        ..JSON
-    };
-    let spaced = Subject {
-        body: br#"{"amount":7998, "currency":"usd"}"#,
-        ..coded
-    };
+    let coded = Subject { content_encoding: Some(b"br"), ..JSON };
+    let spaced = Subject { body: br#"{"amount":7998, "currency":"usd"}"#, ..coded };
     assert!(matches(&auto(), &coded, &coded));
     assert!(!matches(&auto(), &coded, &spaced));
 }
@@ -238,19 +158,10 @@ fn a_body_with_a_content_coding_is_compared_as_bytes() {
 // R46: FPR-29
 #[test]
 fn without_fingerprints_everything_matches() {
-    let none = FingerprintRules {
-        mode: FingerprintMode::None,
-        ..auto()
-    };
-    let other = Subject {
-        body: b"[]",
-        ..JSON
-    };
+    let none = FingerprintRules { mode: FingerprintMode::None, ..auto() };
+    let other = Subject { body: b"[]", ..JSON };
     assert!(matches(&none, &JSON, &other));
-    let [stored, asked] = [
-        Fingerprint::of(&none, &JSON),
-        Fingerprint::of(&auto(), &other),
-    ];
+    let [stored, asked] = [Fingerprint::of(&none, &JSON), Fingerprint::of(&auto(), &other)];
     assert!(stored.matches(&asked) && asked.matches(&stored));
     assert_eq!(stored.version, Fingerprint::NONE);
     assert_ne!(
@@ -263,14 +174,8 @@ fn without_fingerprints_everything_matches() {
 // R35
 #[test]
 fn another_version_is_compared_by_its_bytes() {
-    let old = |subject| Fingerprint {
-        version: 77,
-        ..Fingerprint::of(&auto(), subject)
-    };
-    let spaced = Subject {
-        body: br#"{"amount": 7998,"currency":"usd"}"#,
-        ..JSON
-    };
+    let old = |subject| Fingerprint { version: 77, ..Fingerprint::of(&auto(), subject) };
+    let spaced = Subject { body: br#"{"amount": 7998,"currency":"usd"}"#, ..JSON };
     assert!(old(&JSON).matches(&Fingerprint::of(&auto(), &JSON)));
     assert!(!old(&JSON).matches(&Fingerprint::of(&auto(), &spaced)));
     assert!(!Fingerprint::of(&auto(), &spaced).matches(&old(&JSON)));
@@ -286,17 +191,11 @@ fn all_bits_of_a_digest_are_compared() {
         asked.canonical[at] ^= 1;
         assert!(!stored.matches(&asked), "{at}");
         assert!(
-            stored.matches(&Fingerprint {
-                raw: stored.raw,
-                ..asked
-            }),
+            stored.matches(&Fingerprint { raw: stored.raw, ..asked }),
             "an equal raw digest is enough"
         );
         assert!(
-            stored.matches(&Fingerprint {
-                canonical: stored.canonical,
-                ..asked
-            }),
+            stored.matches(&Fingerprint { canonical: stored.canonical, ..asked }),
             "so is a canonical one"
         );
     }
@@ -313,12 +212,7 @@ fn a_known_raw_digest_is_not_computed_again() {
 // R47
 #[test]
 fn debug_shows_nothing_of_the_request() {
-    let secret = Subject {
-        path: "/canary",
-        query: Some("canary"),
-        body: b"canary",
-        ..JSON
-    };
+    let secret = Subject { path: "/canary", query: Some("canary"), body: b"canary", ..JSON };
     let shown = format!("{secret:?} {:?}", Fingerprint::of(&auto(), &secret));
     assert!(!shown.contains("canary"), "{shown}");
 }
@@ -342,10 +236,7 @@ fn auto() -> FingerprintRules {
 }
 
 fn raw() -> FingerprintRules {
-    FingerprintRules {
-        mode: FingerprintMode::Raw,
-        ..auto()
-    }
+    FingerprintRules { mode: FingerprintMode::Raw, ..auto() }
 }
 
 fn matches(rules: &FingerprintRules, one: &Subject<'_>, two: &Subject<'_>) -> bool {

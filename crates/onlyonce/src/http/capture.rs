@@ -43,14 +43,9 @@ where
     move |attempt| {
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
-            head.extensions.insert(Attempt {
-                number: attempt,
-                id,
-            });
+            head.extensions.insert(Attempt { number: attempt, id });
             let answering = async {
-                let response = inner
-                    .call(Request::from_parts(head, body.into_body()))
-                    .await;
+                let response = inner.call(Request::from_parts(head, body.into_body())).await;
                 match response {
                     Ok(response) => capture(response, &policy).await,
                     Err(_) => no_answer(problem::failed(&policy)),
@@ -70,11 +65,7 @@ where
 /// Sent, and no whole answer.
 fn no_answer(told: record::Response) -> Worked<Response<Body>> {
     let fresh = problem::fresh(&told);
-    Worked {
-        verdict: Verdict::Unknown(Arc::new(told)),
-        fresh,
-        after: None,
-    }
+    Worked { verdict: Verdict::Unknown(Arc::new(told)), fresh, after: None }
 }
 
 async fn capture<A>(response: Response<A>, policy: &Policy) -> Worked<Response<Body>>
@@ -86,14 +77,7 @@ where
     let keeps = keeps(&head, policy);
     headers::for_first_caller(&mut head.headers);
     if is_event_stream(&head.headers) {
-        return streamed(
-            head,
-            BytesMut::new(),
-            Box::pin(body),
-            keeps,
-            NotKept::Streamed,
-            policy,
-        );
+        return streamed(head, BytesMut::new(), Box::pin(body), keeps, NotKept::Streamed, policy);
     }
     let mut body = Box::pin(body);
     let mut bytes = BytesMut::new();
@@ -118,11 +102,7 @@ pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     if head.extensions.get::<NotSent>().is_some() {
         return Keeps::Release;
     }
-    match head
-        .headers
-        .get(IDEMPOTENCY_STORE)
-        .map(HeaderValue::as_bytes)
-    {
+    match head.headers.get(IDEMPOTENCY_STORE).map(HeaderValue::as_bytes) {
         Some(b"store") => Keeps::Store,
         Some(b"release") => Keeps::Release,
         Some(b"unknown") => Keeps::Unknown,
@@ -131,12 +111,8 @@ pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let media = value
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default();
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = value.and_then(|value| value.split(';').next()).unwrap_or_default();
     media.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
@@ -155,11 +131,7 @@ fn whole(
         },
     };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
-    Worked {
-        verdict: verdict(keeps, kept),
-        fresh,
-        after: None,
-    }
+    Worked { verdict: verdict(keeps, kept), fresh, after: None }
 }
 
 fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
@@ -183,21 +155,14 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    let kept = record::Response {
-        status: head.status,
-        headers: HeaderMap::new(),
-        body: Kept::No(why),
-    };
+    let kept =
+        record::Response { status: head.status, headers: HeaderMap::new(), body: Kept::No(why) };
     let (feed, fed) = mpsc::channel(FRAMES_MAX);
     let idle = policy.upstream_timeout;
     let drains = why == NotKept::TooLarge;
     let after = Box::pin(pump(begun.freeze(), rest, feed, idle, drains));
     let fresh = Response::from_parts(head, Body::fed(fed));
-    Worked {
-        verdict: verdict(keeps, kept),
-        fresh,
-        after: Some(after),
-    }
+    Worked { verdict: verdict(keeps, kept), fresh, after: Some(after) }
 }
 
 type Feed = mpsc::Sender<Fed>;

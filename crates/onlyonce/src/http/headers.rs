@@ -18,10 +18,7 @@ pub fn kept(headers: &HeaderMap) -> HeaderMap {
 
 /// Trailers likewise; they carry a gRPC status.
 pub(super) fn kept_trailers(trailers: &HeaderMap) -> HeaderMap {
-    trailers
-        .iter()
-        .map(|(name, value)| (name.clone(), copied(value)))
-        .collect()
+    trailers.iter().map(|(name, value)| (name.clone(), copied(value))).collect()
 }
 
 /// What the inner service sees: the number of the attempt, and no wish for a coding that another
@@ -45,22 +42,14 @@ fn copied(value: &HeaderValue) -> HeaderValue {
 
 /// Fields that `Connection` names belong to one hop.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers
-        .get_all(header::CONNECTION)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect()
+    let values =
+        headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
 fn is_never_kept(name: &HeaderName) -> bool {
     let name = name.as_str();
-    NEVER_KEPT.contains(&name)
-        || NEVER_KEPT_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+    NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Of one hop, of one caller, or of one moment.

@@ -70,17 +70,9 @@ impl OnceLayer {
     /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
     pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
         let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
-        self.once
-            .inner
-            .learn_reconciler(&self.rules.policy.route, reconciler.clone());
-        let rules = Rules {
-            reconciler: Some(reconciler),
-            ..(*self.rules).clone()
-        };
-        Self {
-            rules: Arc::new(rules),
-            ..self
-        }
+        self.once.inner.learn_reconciler(&self.rules.policy.route, reconciler.clone());
+        let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules), ..self }
     }
 
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
@@ -101,11 +93,7 @@ impl<S> Layer<S> for OnceLayer {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded {
-            once: self.once.clone(),
-            rules: self.rules.clone(),
-            inner,
-        }
+        Guarded { once: self.once.clone(), rules: self.rules.clone(), inner }
     }
 }
 
@@ -130,9 +118,7 @@ impl Rules {
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rules")
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
+        f.debug_struct("Rules").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
@@ -166,11 +152,7 @@ where
         // The clone is not ready yet, this one is: use this one.
         let unready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, unready);
-        let story = Story {
-            once: self.once.clone(),
-            rules: self.rules.clone(),
-            inner,
-        };
+        let story = Story { once: self.once.clone(), rules: self.rules.clone(), inner };
         Box::pin(story.tell(request))
     }
 }

@@ -22,17 +22,11 @@ pub(super) async fn look_up(once: &Once, rules: &Rules, head: &Parts) -> Respons
 async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     let policy = &rules.policy;
     let key = key::find(&policy.key_from, head, None, None, &policy.key_rules);
-    let key = key
-        .map_err(|error| Problem::key_invalid(&error))?
-        .ok_or_else(Problem::key_missing)?;
+    let key =
+        key.map_err(|error| Problem::key_invalid(&error))?.ok_or_else(Problem::key_missing)?;
     let who = rules.identify(head)?;
     let id = request::id(once, policy, head, &who, &key);
-    let seen = once
-        .inner
-        .store
-        .load(id)
-        .await
-        .map_err(|_| Problem::store_unavailable())?;
+    let seen = once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
     shown(&seen).ok_or_else(Problem::not_found)
 }
 
@@ -51,10 +45,7 @@ fn shown(seen: &Seen) -> Option<Response<Body>> {
     let mut response = Response::new(Body::from(bytes::Bytes::from(document.to_string())));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
 }

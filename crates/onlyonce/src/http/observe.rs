@@ -50,10 +50,7 @@ where
         };
         let (tell, told) = oneshot::channel();
         self.watch(Arc::new(ask), told);
-        let response = self
-            .inner
-            .call(Request::from_parts(head, body.into_body()))
-            .await?;
+        let response = self.inner.call(Request::from_parts(head, body.into_body())).await?;
         let (head, body) = response.into_parts();
         // The watcher may have ended already.
         let _ = tell.send((keeps(&head, &self.rules.policy), head.status));
@@ -62,10 +59,7 @@ where
 
     /// Only a body whose length is told, and small enough, can be watched without changing anything.
     fn can_observe(&self, head: &Parts) -> bool {
-        let length = head
-            .headers
-            .get(header::CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok());
+        let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let bytes: Option<usize> = length.and_then(|value| value.parse().ok());
         bytes.is_some_and(|bytes| bytes <= self.rules.policy.request_bytes_max)
     }
@@ -78,10 +72,7 @@ where
         let key = key_of_body(early, policy, head, body, &fingerprint).ok()??;
         let who = self.rules.identify(head).ok()?;
         let ask = self.ask(policy, head, &key, &who, fingerprint);
-        Some(Ask {
-            id: namespaced(ask.id),
-            ..ask
-        })
+        Some(Ask { id: namespaced(ask.id), ..ask })
     }
 
     /// Claims, and settles with what the request came to.
@@ -92,11 +83,7 @@ where
                 |_| Verdict::Unknown(Arc::new(nothing(http::StatusCode::BAD_GATEWAY))),
                 |(keeps, status)| verdict(keeps, status),
             );
-            Worked {
-                verdict,
-                fresh: (),
-                after: None,
-            }
+            Worked { verdict, fresh: (), after: None }
         };
         tokio::spawn(async move {
             let ended = once.perform(ask.clone(), work).await;
@@ -114,11 +101,7 @@ fn verdict(keeps: Keeps, status: http::StatusCode) -> Verdict {
 }
 
 fn nothing(status: http::StatusCode) -> record::Response {
-    record::Response {
-        status,
-        headers: HeaderMap::new(),
-        body: Kept::No(NotKept::Secret),
-    }
+    record::Response { status, headers: HeaderMap::new(), body: Kept::No(NotKept::Secret) }
 }
 
 fn namespaced(id: OperationId) -> OperationId {

@@ -61,10 +61,7 @@ impl Problem {
     }
 
     fn after(self, seconds: u32) -> Self {
-        Self {
-            retry_after_s: Some(seconds),
-            ..self
-        }
+        Self { retry_after_s: Some(seconds), ..self }
     }
 
     pub(crate) fn key_missing() -> Self {
@@ -99,10 +96,7 @@ impl Problem {
             "",
             Retry::Never,
         );
-        Self {
-            detail: format!("{why} Nothing was executed."),
-            ..problem
-        }
+        Self { detail: format!("{why} Nothing was executed."), ..problem }
     }
 
     pub(crate) fn anonymous() -> Self {
@@ -184,19 +178,13 @@ impl Problem {
 
     pub(crate) fn request_too_slow() -> Self {
         let problem = Self::request_incomplete();
-        Self {
-            status: StatusCode::REQUEST_TIMEOUT,
-            ..problem
-        }
+        Self { status: StatusCode::REQUEST_TIMEOUT, ..problem }
     }
 
     /// For a retry.
     fn held() -> Self {
-        Self {
-            status: StatusCode::CONFLICT,
-            ..Self::outcome_unknown(StatusCode::CONFLICT)
-        }
-        .after(UNKNOWN_RETRY_AFTER_S)
+        Self { status: StatusCode::CONFLICT, ..Self::outcome_unknown(StatusCode::CONFLICT) }
+            .after(UNKNOWN_RETRY_AFTER_S)
     }
 
     /// For the first caller.
@@ -230,10 +218,7 @@ impl Problem {
             "The request was executed, and its answer was not kept. Do not send it again; look at what it made.",
             Retry::Never,
         );
-        Self {
-            original_status: Some(original.as_u16()),
-            ..problem
-        }
+        Self { original_status: Some(original.as_u16()), ..problem }
     }
 
     fn body(&self) -> Bytes {
@@ -287,15 +272,8 @@ impl Problem {
     /// As a route stores it.
     fn record(self, policy: &Policy) -> record::Response {
         let problem = self.shaped(policy.errors);
-        let body = Kept::Bytes {
-            body: problem.body(),
-            trailers: None,
-        };
-        record::Response {
-            status: problem.status,
-            headers: problem.headers(),
-            body,
-        }
+        let body = Kept::Bytes { body: problem.body(), trailers: None };
+        record::Response { status: problem.status, headers: problem.headers(), body }
     }
 
     fn shaped(self, errors: Errors) -> Self {
@@ -303,11 +281,7 @@ impl Problem {
             Errors::Problem => self.status,
             Errors::Stripe => stripe::status(&self),
         };
-        Self {
-            status,
-            errors,
-            ..self
-        }
+        Self { status, errors, ..self }
     }
 }
 
@@ -321,11 +295,7 @@ pub(crate) fn refused(refusal: &Refusal, policy: &Policy, key: &str) -> Response
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
     };
-    Problem {
-        key: key.to_owned(),
-        ..problem
-    }
-    .response(policy)
+    Problem { key: key.to_owned(), ..problem }.response(policy)
 }
 
 /// The stored answer, or word that it was not kept.
@@ -334,9 +304,7 @@ fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
         return Problem::response_unavailable(stored.status).response(policy);
     }
     let mut response = fresh(stored);
-    response
-        .headers_mut()
-        .insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
@@ -370,11 +338,7 @@ pub(crate) fn given_up() -> record::Response {
 fn closed(problem: Problem) -> Problem {
     let detail = "The request was sent on and may have been executed; its outcome stays unknown. \
                   Do not send it again before you have looked at what it did.";
-    Problem {
-        retry: Retry::Never,
-        detail: detail.to_owned(),
-        ..problem
-    }
+    Problem { retry: Retry::Never, detail: detail.to_owned(), ..problem }
 }
 
 /// The inner service answered, and the store did not take the answer in time.
@@ -441,66 +405,27 @@ pub const SENTENCES: [(&str, &str); 16] = [
         "idempotency_operation_not_found",
         "Nothing is known of an operation of the caller with this key.",
     ),
-    (
-        "idempotency_key_missing",
-        "This operation needs a key; make one per operation.",
-    ),
-    (
-        "idempotency_key_invalid",
-        "The key is malformed, empty, doubled or too long.",
-    ),
-    (
-        "idempotency_key_reused",
-        "The key belongs to another request; use a new one for this.",
-    ),
-    (
-        "idempotency_in_progress",
-        "The first request with this key is still at work; ask again.",
-    ),
+    ("idempotency_key_missing", "This operation needs a key; make one per operation."),
+    ("idempotency_key_invalid", "The key is malformed, empty, doubled or too long."),
+    ("idempotency_key_reused", "The key belongs to another request; use a new one for this."),
+    ("idempotency_in_progress", "The first request with this key is still at work; ask again."),
     (
         "idempotency_outcome_unknown",
         "It may have been executed and nobody knows; it is not run again.",
     ),
-    (
-        "idempotency_response_unavailable",
-        "It was executed, and its answer was not kept.",
-    ),
+    ("idempotency_response_unavailable", "It was executed, and its answer was not kept."),
     (
         "idempotency_store_unavailable",
         "The record of the key cannot be reached; nothing was executed.",
     ),
-    (
-        "principal_unclear",
-        "Who is asking cannot be told, so the key belongs to nobody.",
-    ),
-    (
-        "principal_missing",
-        "A key needs a caller to belong to; send credentials.",
-    ),
-    (
-        "request_too_large",
-        "The body is larger than the operation takes; the key is free.",
-    ),
-    (
-        "request_incomplete",
-        "The body ended early or came too slowly; the key is free.",
-    ),
-    (
-        "overloaded",
-        "Too much is under way; nothing was executed, try again.",
-    ),
-    (
-        "upstream_unreachable",
-        "The request never reached the service; nothing was executed.",
-    ),
-    (
-        "upstream_failed",
-        "The service did not answer a request that had no key.",
-    ),
-    (
-        "upstream_timeout",
-        "The service did not answer in time a request that had no key.",
-    ),
+    ("principal_unclear", "Who is asking cannot be told, so the key belongs to nobody."),
+    ("principal_missing", "A key needs a caller to belong to; send credentials."),
+    ("request_too_large", "The body is larger than the operation takes; the key is free."),
+    ("request_incomplete", "The body ended early or came too slowly; the key is free."),
+    ("overloaded", "Too much is under way; nothing was executed, try again."),
+    ("upstream_unreachable", "The request never reached the service; nothing was executed."),
+    ("upstream_failed", "The service did not answer a request that had no key."),
+    ("upstream_timeout", "The service did not answer in time a request that had no key."),
 ];
 
 /// Where a service tells what it promises about keys.

@@ -66,20 +66,11 @@ where
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok(Whole {
-        bytes: bytes.freeze(),
-        trailers,
-        _room: room,
-    })
+    Ok(Whole { bytes: bytes.freeze(), trailers, _room: room })
 }
 
 fn declared_bytes(head: &Parts) -> Option<u64> {
-    head.headers
-        .get(header::CONTENT_LENGTH)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
+    head.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn append(
@@ -121,10 +112,7 @@ pub(super) fn id(
     who: &Principal,
     key: &Key,
 ) -> OperationId {
-    let host = head
-        .uri
-        .host()
-        .or_else(|| head.headers.get(header::HOST)?.to_str().ok());
+    let host = head.uri.host().or_else(|| head.headers.get(header::HOST)?.to_str().ok());
     let scope = Scope {
         principal: who,
         host: host.unwrap_or_default(),

@@ -103,10 +103,7 @@ where
 
     fn asking(&self, head: &Parts) -> Option<Asking> {
         let reconciler = self.rules.reconciler.clone()?;
-        Some(Asking {
-            reconciler,
-            headers: head.headers.clone(),
-        })
+        Some(Asking { reconciler, headers: head.headers.clone() })
     }
 
     pub(super) fn ask(
@@ -162,13 +159,8 @@ pub(super) fn key_of_body(
     if let Early::Key(key) = early {
         return Ok(Some(key));
     }
-    match key::find(
-        &policy.key_from,
-        head,
-        Some(&body.bytes),
-        Some(fingerprint),
-        &policy.key_rules,
-    ) {
+    match key::find(&policy.key_from, head, Some(&body.bytes), Some(fingerprint), &policy.key_rules)
+    {
         Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
         Ok(key) => Ok(key),
         Err(error) => Err(Problem::key_invalid(&error)),

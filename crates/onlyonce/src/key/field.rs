@@ -17,9 +17,7 @@ pub(super) fn decode(line: &[u8], syntax: KeySyntax) -> Result<Cow<'_, str>, Key
 }
 
 fn quoted(value: &[u8]) -> Result<String, KeyError> {
-    let item: Item = Parser::new(value)
-        .parse()
-        .map_err(|_| KeyError::NotQuoted)?;
+    let item: Item = Parser::new(value).parse().map_err(|_| KeyError::NotQuoted)?;
     match item.bare_item {
         BareItem::String(text) => Ok(text.into()),
         _ => Err(KeyError::NotQuoted),

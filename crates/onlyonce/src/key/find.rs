@@ -57,11 +57,7 @@ fn in_source(
 ) -> Result<Option<Key>, KeyError> {
     let text = match source {
         KeySource::Header(name) => {
-            let lines = head
-                .headers
-                .get_all(name)
-                .iter()
-                .map(|value| value.as_bytes());
+            let lines = head.headers.get_all(name).iter().map(|value| value.as_bytes());
             return Key::from_field_lines(lines, rules);
         }
         KeySource::Json(pointer) => in_json(head, body, pointer)?,
@@ -121,9 +117,7 @@ fn only(
         return Err(KeyError::Several);
     }
     let bytes = value.map_err(|_| KeyError::Unreadable)?;
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| KeyError::NotPrintable)
+    String::from_utf8(bytes).map(Some).map_err(|_| KeyError::NotPrintable)
 }
 
 /// The body, if there is any, unless it has a content coding.

@@ -26,22 +26,14 @@ pub struct KeyRules {
 
 impl KeyRules {
     /// What broken clients are known to send instead of a key of their own.
-    pub const CONSTANTS: [&str; 4] = [
-        "00000000-0000-0000-0000-000000000000",
-        "null",
-        "undefined",
-        "test",
-    ];
+    pub const CONSTANTS: [&str; 4] =
+        ["00000000-0000-0000-0000-000000000000", "null", "undefined", "test"];
 
     pub(super) fn check(&self, text: &str) -> Result<(), KeyError> {
         self.check_length(text.len())?;
         check_characters(text)?;
         self.format.check(text)?;
-        match self
-            .denied
-            .iter()
-            .any(|denied| denied.eq_ignore_ascii_case(text))
-        {
+        match self.denied.iter().any(|denied| denied.eq_ignore_ascii_case(text)) {
             true => Err(KeyError::Denied),
             false => Ok(()),
         }
@@ -117,10 +109,7 @@ fn check_characters(text: &str) -> Result<(), KeyError> {
 
 fn is_uuid(text: &str) -> bool {
     let groups = text.split('-').map(str::len);
-    groups.eq([8, 4, 4, 4, 12])
-        && text
-            .bytes()
-            .all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+    groups.eq([8, 4, 4, 4, 12]) && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
 }
 
 const KEY_BYTES_MAX: usize = 255;

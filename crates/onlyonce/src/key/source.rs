@@ -51,9 +51,7 @@ impl FromStr for KeySource {
     fn from_str(text: &str) -> Result<Self, KeySourceError> {
         let (place, name) = text.split_once(':').unwrap_or((text, ""));
         match place {
-            "header" => Ok(Self::Header(
-                name.parse().map_err(|_| KeySourceError::HeaderName)?,
-            )),
+            "header" => Ok(Self::Header(name.parse().map_err(|_| KeySourceError::HeaderName)?)),
             "json" => Ok(Self::Json(name.parse()?)),
             "query" => named(name).map(Self::Query),
             "form" => named(name).map(Self::Form),

@@ -35,10 +35,7 @@ fn field_values_that_carry_none() {
         (b" \t ", KeyError::Empty),
         (b"\"\"", KeyError::Empty),
         (b"\"   \"", KeyError::Empty),
-        (
-            b"\"a12345678901234\", \"b12345678901234\"",
-            KeyError::NotQuoted,
-        ),
+        (b"\"a12345678901234\", \"b12345678901234\"", KeyError::NotQuoted),
         (b"\"a\",\"a\"", KeyError::NotQuoted),
         (b"abc,def", KeyError::Several),
         (b"abc, abc", KeyError::Several),
@@ -65,15 +62,10 @@ fn field_values_that_carry_none() {
 // R2, R9: SYN-03, SYN-25
 #[test]
 fn strict_syntax_takes_quoted_strings_only() {
-    let rules = KeyRules {
-        syntax: KeySyntax::Strict,
-        ..KeyRules::default()
-    };
+    let rules = KeyRules { syntax: KeySyntax::Strict, ..KeyRules::default() };
     let strict = |line: &str| Key::from_field_lines([line.as_bytes()], &rules);
     assert!(strict("\"k1\"").is_ok_and(|key| key.is_some()));
-    for line in [
-        UUID, "k1", "'k1'", "1", "1.5", "?1", ":YQ==:", "@1", "%\"k1\"", "(\"k1\")",
-    ] {
+    for line in [UUID, "k1", "'k1'", "1", "1.5", "?1", ":YQ==:", "@1", "%\"k1\"", "(\"k1\")"] {
         assert_eq!(strict(line), Err(KeyError::NotQuoted), "{line}");
     }
     assert_eq!(strict(""), Err(KeyError::Empty));
@@ -83,52 +75,29 @@ fn strict_syntax_takes_quoted_strings_only() {
 #[test]
 fn two_lines_are_refused_even_if_they_are_equal() {
     let rules = KeyRules::default();
-    assert_eq!(
-        Key::from_field_lines([&b"k1"[..], b"k1"], &rules),
-        Err(KeyError::Several)
-    );
-    assert_eq!(
-        Key::from_field_lines([&b""[..], b""], &rules),
-        Err(KeyError::Several)
-    );
+    assert_eq!(Key::from_field_lines([&b"k1"[..], b"k1"], &rules), Err(KeyError::Several));
+    assert_eq!(Key::from_field_lines([&b""[..], b""], &rules), Err(KeyError::Several));
     assert_eq!(Key::from_field_lines([], &rules), Ok(None));
 }
 
 // R11, R12: SYN-17, SYN-18, SYN-19, SYN-34. threat G4
 #[test]
 fn length_is_counted_after_decoding_and_bounded() {
-    let length = |length| KeyError::Length {
-        length,
-        min: 1,
-        max: 255,
-    };
+    let length = |length| KeyError::Length { length, min: 1, max: 255 };
     assert!(lenient(&[b'k'; 255]).is_ok());
     assert_eq!(lenient(&[b'k'; 256]), Err(length(256)));
     let escaped = format!("\"{}{}\"", "\\\"".repeat(10), "k".repeat(245));
     assert_eq!(lenient(escaped.as_bytes()).unwrap().as_str().len(), 255);
     assert_eq!(lenient(&vec![b'k'; 1 << 20]), Err(length(1 << 20)));
-    let rules = KeyRules {
-        length: (16, 255),
-        ..KeyRules::default()
-    };
+    let rules = KeyRules { length: (16, 255), ..KeyRules::default() };
     let short = Key::from_field_lines([&b"\"abcd\""[..]], &rules);
-    assert_eq!(
-        short,
-        Err(KeyError::Length {
-            length: 4,
-            min: 16,
-            max: 255
-        })
-    );
+    assert_eq!(short, Err(KeyError::Length { length: 4, min: 16, max: 255 }));
 }
 
 // R13: SYN-33
 #[test]
 fn a_route_may_ask_for_uuids() {
-    let rules = KeyRules {
-        format: KeyFormat::Uuid,
-        ..KeyRules::default()
-    };
+    let rules = KeyRules { format: KeyFormat::Uuid, ..KeyRules::default() };
     let upper = UUID.to_uppercase();
     for text in [UUID, &upper] {
         assert_eq!(Key::from_text(text, &rules).unwrap().as_str(), text);
@@ -142,32 +111,17 @@ fn a_route_may_ask_for_uuids() {
     ] {
         let error = Key::from_text(text, &rules).unwrap_err();
         assert_eq!(error, KeyError::Format(KeyFormat::Uuid), "{text}");
-        assert!(
-            error.to_string().contains("uuid"),
-            "the answer names the format"
-        );
+        assert!(error.to_string().contains("uuid"), "the answer names the format");
     }
 }
 
 // R14
 #[test]
 fn constants_can_be_refused() {
-    let rules = KeyRules {
-        denied: KeyRules::CONSTANTS.map(Into::into).to_vec(),
-        ..KeyRules::default()
-    };
-    for text in [
-        "null",
-        "NULL",
-        "undefined",
-        "test",
-        "00000000-0000-0000-0000-000000000000",
-    ] {
-        assert_eq!(
-            Key::from_text(text, &rules),
-            Err(KeyError::Denied),
-            "{text}"
-        );
+    let rules =
+        KeyRules { denied: KeyRules::CONSTANTS.map(Into::into).to_vec(), ..KeyRules::default() };
+    for text in ["null", "NULL", "undefined", "test", "00000000-0000-0000-0000-000000000000"] {
+        assert_eq!(Key::from_text(text, &rules), Err(KeyError::Denied), "{text}");
         assert!(
             Key::from_text(text, &KeyRules::default()).is_ok(),
             "nothing is refused by default"
@@ -201,20 +155,14 @@ fn text_is_taken_as_it_is() {
 // threat Q20
 #[test]
 fn no_key_is_shown_by_debug_or_by_errors() {
-    let rules = KeyRules {
-        length: (1, 5),
-        ..KeyRules::default()
-    };
+    let rules = KeyRules { length: (1, 5), ..KeyRules::default() };
     let shown = [
         format!("{:?}", Key::from_text("canar", &rules)),
         format!("{:?}", Key::from_text("canary", &rules)),
         Key::from_text("canary", &rules).unwrap_err().to_string(),
         lenient(b"canary,canary").unwrap_err().to_string(),
     ];
-    assert!(
-        shown.iter().all(|text| !text.contains("canar")),
-        "{shown:?}"
-    );
+    assert!(shown.iter().all(|text| !text.contains("canar")), "{shown:?}");
 }
 
 proptest! {

@@ -58,11 +58,7 @@ impl AnyStore {
 
     pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
         let asked_at = self.clock.boot();
-        let swap = bounded(
-            self.store
-                .swap(id, write.guard, write.next, Notes::default()),
-        )
-        .await?;
+        let swap = bounded(self.store.swap(id, write.guard, write.next, Notes::default())).await?;
         Ok(match swap {
             Swap::Done(revision) => Swap::Done(revision),
             Swap::Stale(seen) => Swap::Stale(Box::new(self.observed(*seen, asked_at))),

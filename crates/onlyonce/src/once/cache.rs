@@ -32,11 +32,7 @@ impl Cache {
     /// A cache of at most `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let entries = usize::try_from(bytes_max / ENTRY_BYTES).unwrap_or(usize::MAX);
-        Self(Bounded::with_weighter(
-            entries.min(ENTRIES_EXPECTED_MAX),
-            bytes_max,
-            Weight,
-        ))
+        Self(Bounded::with_weighter(entries.min(ENTRIES_EXPECTED_MAX), bytes_max, Weight))
     }
 
     /// The response of `id`, and the fingerprint of the request it belongs to.
@@ -53,12 +49,7 @@ impl Cache {
 
     /// Keeps a copy of `record`, read or written at `boot`, if it is completed.
     pub(crate) fn keep(&self, id: OperationId, record: &Record, boot: Duration) {
-        if let State::Completed {
-            expires_at,
-            response,
-            ..
-        } = &record.state
-        {
+        if let State::Completed { expires_at, response, .. } = &record.state {
             self.keep_response(id, record.fingerprint, response.clone(), *expires_at, boot);
         }
     }
@@ -72,15 +63,7 @@ impl Cache {
         expires_at: StoreTime,
         read_at: Duration,
     ) {
-        self.0.insert(
-            id,
-            Entry {
-                fingerprint,
-                response,
-                expires_at,
-                read_at,
-            },
-        );
+        self.0.insert(id, Entry { fingerprint, response, expires_at, read_at });
     }
 }
 
@@ -89,12 +72,8 @@ struct Weight;
 
 impl Weighter<OperationId, Entry> for Weight {
     fn weight(&self, _: &OperationId, entry: &Entry) -> u64 {
-        let headers: usize = entry
-            .response
-            .headers
-            .iter()
-            .map(|(n, v)| n.as_str().len() + v.len())
-            .sum();
+        let headers: usize =
+            entry.response.headers.iter().map(|(n, v)| n.as_str().len() + v.len()).sum();
         ENTRY_BYTES + (headers + entry.response.body_bytes()) as u64
     }
 }

@@ -53,15 +53,9 @@ impl Inner {
                 // The store has said what is there: nothing may run unguarded any more.
                 _ => self.no_answer(ask, NoAnswer::Unsure),
             })?;
-            let asked = Asked {
-                draft: &draft,
-                recovery: ask.policy.recovery,
-            };
+            let asked = Asked { draft: &draft, recovery: ask.policy.recovery };
             match decide(&seen, asked) {
-                Decision::Execute {
-                    attempt,
-                    taken_from,
-                } => {
+                Decision::Execute { attempt, taken_from } => {
                     return Ok(self.held(&draft, attempt, taken_from, claimed_at, place));
                 }
                 Decision::Take(write) => {
@@ -120,8 +114,7 @@ impl Inner {
     pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
         // The store has said what is there: nothing may run unguarded, written or not.
-        swap.map(drop)
-            .map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
+        swap.map(drop).map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
     }
 
     /// Takes over a record that is nobody's; `None` if someone else was first.
@@ -138,9 +131,7 @@ impl Inner {
         let (attempt, taken_from) = (next.attempt, next.taken_from);
         let place = self.place(draft, taken_from)?;
         match self.swap_until_known(ask, write).await {
-            Ok(Swap::Done(_)) => Ok(Some(
-                self.held(draft, attempt, taken_from, claimed_at, place),
-            )),
+            Ok(Swap::Done(_)) => Ok(Some(self.held(draft, attempt, taken_from, claimed_at, place))),
             // An earlier copy took it, and it lapsed before we knew: nothing was sent, so it is given back.
             Ok(Swap::Stale(seen)) if is_of(&seen, draft) => Err(Refusal::InProgress),
             Ok(Swap::Stale(_)) => {
@@ -165,10 +156,7 @@ impl Inner {
         draft: &Draft,
         place: Place,
     ) -> Result<(Seen, Place), NoAnswer> {
-        let joined = self
-            .claims
-            .join(draft.id, || self.claim_until_known(draft))
-            .await;
+        let joined = self.claims.join(draft.id, || self.claim_until_known(draft)).await;
         match joined {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
             Joined::Led(Err(NoAnswer::Unsure)) => {
@@ -180,13 +168,7 @@ impl Inner {
                 place.known();
                 Err(no_answer)
             }
-            Joined::Followed(Ok(seen)) => Ok((
-                Seen {
-                    mine: false,
-                    ..seen
-                },
-                place,
-            )),
+            Joined::Followed(Ok(seen)) => Ok((Seen { mine: false, ..seen }, place)),
         }
     }
 
@@ -196,8 +178,7 @@ impl Inner {
     }
 
     async fn swap_until_known(&self, ask: &Ask, write: Write) -> Result<Swap, NoAnswer> {
-        self.until_known(|| self.store.swap(ask.id, write.clone()))
-            .await
+        self.until_known(|| self.store.swap(ask.id, write.clone())).await
     }
 
     async fn until_known<T, F>(&self, call: impl Fn() -> F) -> Result<T, NoAnswer>
@@ -228,9 +209,7 @@ impl Inner {
         claimed_at: Duration,
         place: Place,
     ) -> Claim {
-        let hold = self
-            .holds
-            .hold(draft.id, draft.token, draft.lease, taken_from, claimed_at);
+        let hold = self.holds.hold(draft.id, draft.token, draft.lease, taken_from, claimed_at);
         place.known();
         Claim { hold, attempt }
     }
@@ -272,8 +251,7 @@ impl Inner {
             return Ok(now);
         }
         let seen = self.store.load(ask.id).await;
-        seen.map(|seen| seen.now)
-            .map_err(|fault| self.no_answer(ask, NoAnswer::from(fault)))
+        seen.map(|seen| seen.now).map_err(|fault| self.no_answer(ask, NoAnswer::from(fault)))
     }
 }
 

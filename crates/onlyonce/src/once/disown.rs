@@ -33,11 +33,7 @@ pub(crate) struct Entry {
 impl Disowned {
     pub(crate) fn new(places: usize) -> Self {
         let places = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-        Self {
-            list: Mutex::default(),
-            places,
-            left: Notify::new(),
-        }
+        Self { list: Mutex::default(), places, left: Notify::new() }
     }
 
     /// A place for a claim that is about to be sent; `None` if there is none.
@@ -48,16 +44,8 @@ impl Disowned {
         not_after: StoreTime,
     ) -> Option<Place> {
         let permit = self.places.clone().try_acquire_owned().ok()?;
-        let entry = Entry {
-            id,
-            write,
-            not_after,
-            _place: permit,
-        };
-        Some(Place {
-            disowned: self.clone(),
-            entry: Some(entry),
-        })
+        let entry = Entry { id, write, not_after, _place: permit };
+        Some(Place { disowned: self.clone(), entry: Some(entry) })
     }
 
     pub(crate) fn push(&self, entry: Entry) {

@@ -77,18 +77,10 @@ impl<T: Clone + Send + Sync> Flights<T> {
         F: Future<Output = T>,
     {
         let Seat::Then(turned, answers) = seat else {
-            let _out = Out {
-                flights: self,
-                id,
-                waits: None,
-            };
+            let _out = Out { flights: self, id, waits: None };
             return call().await;
         };
-        let mut out = Out {
-            flights: self,
-            id,
-            waits: Some(turned),
-        };
+        let mut out = Out { flights: self, id, waits: Some(turned) };
         out.turn().await;
         let answer = call().await;
         answers.send_replace(Some(answer.clone()));

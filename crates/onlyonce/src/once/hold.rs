@@ -72,11 +72,7 @@ impl Holds {
             renewed_at: Mutex::new(claimed_at),
         });
         self.lock().held.insert(token, claimed.clone());
-        Hold {
-            holds: self.clone(),
-            claimed,
-            is_ended: false,
-        }
+        Hold { holds: self.clone(), claimed, is_ended: false }
     }
 
     /// One more operation is under way, from before its claim; `None` while draining.
@@ -153,12 +149,7 @@ impl Claimed {
     /// The result of a renewal that was sent at `sent_at`.
     pub(crate) fn beat(&self, beat: Beat, sent_at: Duration) {
         match beat {
-            Beat::Kept => {
-                *self
-                    .renewed_at
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) = sent_at
-            }
+            Beat::Kept => *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner) = sent_at,
             Beat::Lost => self.is_lost.store(true, Ordering::Release),
             Beat::Unsure => {}
         }
@@ -174,10 +165,7 @@ impl Claimed {
     }
 
     fn renewed_at(&self) -> Duration {
-        *self
-            .renewed_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether enough of the lease is left to begin, at `boot` on this node's clock.

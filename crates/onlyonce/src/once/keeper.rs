@@ -32,16 +32,12 @@ impl Keeper {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = watch::channel(());
         let keep = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let runtime = runtime.expect("a runtime that only has timers can be made");
             runtime.block_on(Rounds { once, stopped }.all());
             drop(end);
         };
-        let thread = std::thread::Builder::new()
-            .name("onlyonce-keeper".to_owned())
-            .spawn(keep);
+        let thread = std::thread::Builder::new().name("onlyonce-keeper".to_owned()).spawn(keep);
         thread.expect("the operating system gives a thread");
         Self { stop, ended }
     }
@@ -68,13 +64,7 @@ struct Rounds {
 
 impl Rounds {
     async fn all(self) {
-        tokio::join!(
-            self.renew(),
-            self.end(),
-            self.reap(),
-            self.sweep(),
-            self.reconcile()
-        );
+        tokio::join!(self.renew(), self.end(), self.reap(), self.sweep(), self.reconcile());
     }
 
     /// Whether the handle is gone.
@@ -128,10 +118,7 @@ impl Rounds {
     }
 
     async fn renew_batch(&self, batch: &[Arc<Claimed>], lease: Lease, sent_at: Duration) {
-        let held: Vec<_> = batch
-            .iter()
-            .map(|claimed| (claimed.id, claimed.token))
-            .collect();
+        let held: Vec<_> = batch.iter().map(|claimed| (claimed.id, claimed.token)).collect();
         let beats = self.once.store.renew(&held, lease).await;
         let unsure = beats.iter().filter(|beat| **beat == Beat::Unsure).count();
         self.once.counters.renewals_unsure.add(unsure);
@@ -167,13 +154,7 @@ impl Rounds {
     async fn end_orphans(&self, orphans: Vec<Orphan>) -> Vec<Orphan> {
         let mut left = Vec::new();
         for orphan in orphans {
-            if self
-                .once
-                .store
-                .swap(orphan.id, orphan.write.clone())
-                .await
-                .is_err()
-            {
+            if self.once.store.swap(orphan.id, orphan.write.clone()).await.is_err() {
                 left.push(orphan);
             }
         }
@@ -339,10 +320,7 @@ impl Rounds {
         let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
             return Ok(());
         };
-        let question = Question {
-            key: record.key.as_str(),
-            headers: None,
-        };
+        let question = Question { key: record.key.as_str(), headers: None };
         let finding = find(&*reconciler, question, &policy).await;
         let now = (!page.clock_held).then_some(page.now);
         if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
@@ -353,14 +331,7 @@ impl Rounds {
 
     async fn page(&self, kind: StateKind, after: Option<Cursor>) -> Result<Page, Fault> {
         let states = StateSet::of(&[kind]);
-        self.once
-            .store
-            .scan(Scan {
-                states,
-                after,
-                limit: PAGE_ROWS,
-            })
-            .await
+        self.once.store.scan(Scan { states, after, limit: PAGE_ROWS }).await
     }
 }
 

@@ -40,18 +40,12 @@ pub struct Limits {
 impl Limits {
     /// Operations under way.
     pub fn with_executing_max(self, executing_max: usize) -> Self {
-        Self {
-            executing_max,
-            ..self
-        }
+        Self { executing_max, ..self }
     }
 
     /// Request bodies held, in bytes.
     pub fn with_bodies_bytes_max(self, bodies_bytes_max: usize) -> Self {
-        Self {
-            bodies_bytes_max,
-            ..self
-        }
+        Self { bodies_bytes_max, ..self }
     }
 
     /// Callers that wait: in all, for one key, and from one principal.
@@ -66,27 +60,17 @@ impl Limits {
 
     /// Answers that the store did not take yet, in bytes.
     pub fn with_unsettled_bytes_max(self, unsettled_bytes_max: usize) -> Self {
-        Self {
-            unsettled_bytes_max,
-            ..self
-        }
+        Self { unsettled_bytes_max, ..self }
     }
 
     /// Completed answers kept in memory, in bytes; 0 turns the cache off.
     pub fn with_cache_bytes_max(self, cache_bytes_max: u64) -> Self {
-        Self {
-            cache_bytes_max,
-            ..self
-        }
+        Self { cache_bytes_max, ..self }
     }
 
     /// How often expired records are deleted, and how many at a time.
     pub fn with_sweep(self, every: Duration, rows: usize) -> Self {
-        Self {
-            sweep_every: every,
-            sweep_rows: rows,
-            ..self
-        }
+        Self { sweep_every: every, sweep_rows: rows, ..self }
     }
 }
 
@@ -118,10 +102,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn new(limits: &Limits) -> Self {
         let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        Self {
-            executing: places(limits.executing_max),
-            bodies: places(limits.bodies_bytes_max),
-        }
+        Self { executing: places(limits.executing_max), bodies: places(limits.bodies_bytes_max) }
     }
 
     /// A place for one operation; `None` if there is none.
@@ -131,10 +112,7 @@ impl Room {
 
     /// Room for a body that is empty yet.
     pub(crate) fn body(&self) -> BodyRoom {
-        BodyRoom {
-            bodies: self.bodies.clone(),
-            held: None,
-        }
+        BodyRoom { bodies: self.bodies.clone(), held: None }
     }
 }
 

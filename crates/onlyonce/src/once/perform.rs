@@ -68,8 +68,7 @@ impl Inner {
     /// The answer of a completed operation, if this process has it at hand.
     pub(crate) fn cached<T>(&self, ask: &Ask) -> Option<Ended<T>> {
         let (fingerprint, response) =
-            self.cache
-                .find(ask.id, self.store.now()?, self.clock.boot())?;
+            self.cache.find(ask.id, self.store.now()?, self.clock.boot())?;
         Some(if fingerprint.matches(&ask.fingerprint) {
             Ended::Refused(Refusal::Replay(response))
         } else {
@@ -100,10 +99,7 @@ impl<T: Send + 'static> Task<T> {
         };
         let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
             Ok(claim) => claim,
-            Err(Refusal::StoreDown {
-                is_definite: true,
-                policy: StoreDown::Pass,
-            }) => {
+            Err(Refusal::StoreDown { is_definite: true, policy: StoreDown::Pass }) => {
                 return self.pass(work).await;
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),
@@ -151,11 +147,7 @@ impl<T: Send + 'static> Task<T> {
     /// Writes the outcome, then answers: the response is durable before its last byte leaves.
     async fn conclude(mut self, hold: Hold, worked: Worked<T>) {
         let once = self.once.clone();
-        let Worked {
-            verdict,
-            fresh,
-            after,
-        } = worked;
+        let Worked { verdict, fresh, after } = worked;
         let write = self.outcome(&hold, &verdict);
         // Read before the write, so that a copy of the answer never outlives the record.
         self.settling_at = once.store.now();
@@ -201,11 +193,8 @@ impl<T: Send + 'static> Task<T> {
     fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<T>) {
         match settled {
             Settled::Done(kept) => {
-                kept.into_iter()
-                    .for_each(|response| self.remember(response));
-                fresh
-                    .into_iter()
-                    .for_each(|fresh| self.tell(Ended::Fresh(fresh)));
+                kept.into_iter().for_each(|response| self.remember(response));
+                fresh.into_iter().for_each(|fresh| self.tell(Ended::Fresh(fresh)));
             }
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {

@@ -74,10 +74,7 @@ impl Inner {
         let (Some(asking), Some(record)) = (&ask.asking, &seen.record) else {
             return Err(unknown);
         };
-        let question = Question {
-            key: record.key.as_str(),
-            headers: Some(&asking.headers),
-        };
+        let question = Question { key: record.key.as_str(), headers: Some(&asking.headers) };
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
         let now = (!seen.clock_held).then_some(seen.now);
         match self.conclusion(ask.id, record, &ask.policy, now, finding) {
@@ -107,9 +104,7 @@ impl Inner {
             Finding::Absent if absent == Absent::Release => {
                 let now = now.filter(|now| since.plus(quiet) <= *now)?;
                 let is_second = self.absences.is_second(id, record.revision());
-                is_second
-                    .then(|| Write::release_for(record, now, false))
-                    .flatten()
+                is_second.then(|| Write::release_for(record, now, false)).flatten()
             }
             Finding::Absent | Finding::Unclear => None,
         }

@@ -85,13 +85,7 @@ impl Operation {
     pub fn new(namespace: &str, principal: Principal, key: &str) -> Result<Self, KeyError> {
         let policy = Policy::default().with_route(namespace);
         let key = Key::from_text(key, &policy.key_rules)?;
-        Ok(Self {
-            namespace: namespace.into(),
-            principal,
-            key,
-            payload: Bytes::new(),
-            policy,
-        })
+        Ok(Self { namespace: namespace.into(), principal, key, payload: Bytes::new(), policy })
     }
 
     /// What the operation is about: the same key with another payload is [`Outcome::Reused`].
@@ -102,10 +96,7 @@ impl Operation {
     pub fn with_payload(self, payload: &impl Serialize) -> Result<Self, OnceError> {
         let payload =
             serde_json::to_vec(payload).map_err(|error| OnceError::Value(error.into()))?;
-        Ok(Self {
-            payload: payload.into(),
-            ..self
-        })
+        Ok(Self { payload: payload.into(), ..self })
     }
 
     /// Other rules than [`Policy::default`]: times, bounds and recovery.
@@ -114,9 +105,7 @@ impl Operation {
     }
 
     fn ask(self, once: &Once) -> Result<Ask, OnceError> {
-        self.policy
-            .check()
-            .map_err(|error| OnceError::Policy(error.into()))?;
+        self.policy.check().map_err(|error| OnceError::Policy(error.into()))?;
         let (policy, counters) = once.inner.learn(self.policy);
         let subject = Subject {
             method: "",
@@ -170,10 +159,7 @@ impl Attempt {
         hash.update(b"onlyonce derived key 1");
         hash.update(self.id.as_bytes());
         hash.update(step.as_bytes());
-        hash.finalize()[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -259,11 +245,7 @@ where
     T: Serialize,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    let caught = timeout(
-        policy.upstream_timeout,
-        AssertUnwindSafe(work).catch_unwind(),
-    )
-    .await;
+    let caught = timeout(policy.upstream_timeout, AssertUnwindSafe(work).catch_unwind()).await;
     match caught {
         Ok(Ok(Ok(value))) => done(value, &policy),
         Ok(Ok(Err(Failure::NotDone(error)))) => not_done(error),
@@ -279,51 +261,28 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
         // The work is done: what cannot be kept is still done.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
-            return Worked {
-                verdict,
-                fresh: Err(OnceError::Value(error.into())),
-                after: None,
-            };
+            return Worked { verdict, fresh: Err(OnceError::Value(error.into())), after: None };
         }
     };
     let body = if json.len() > policy.response_bytes_max {
         Kept::No(NotKept::TooLarge)
     } else {
-        Kept::Bytes {
-            body: json.into(),
-            trailers: None,
-        }
+        Kept::Bytes { body: json.into(), trailers: None }
     };
-    Worked {
-        verdict: Verdict::Store(Arc::new(ran(body))),
-        fresh: Ok(value),
-        after: None,
-    }
+    Worked { verdict: Verdict::Store(Arc::new(ran(body))), fresh: Ok(value), after: None }
 }
 
 fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
-    Worked {
-        verdict: Verdict::NotExecuted,
-        fresh: Err(OnceError::NotDone(error)),
-        after: None,
-    }
+    Worked { verdict: Verdict::NotExecuted, fresh: Err(OnceError::NotDone(error)), after: None }
 }
 
 fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {
     let verdict = Verdict::Unknown(Arc::new(failed(policy)));
-    Worked {
-        verdict,
-        fresh: Err(OnceError::Unknown(error)),
-        after: None,
-    }
+    Worked { verdict, fresh: Err(OnceError::Unknown(error)), after: None }
 }
 
 fn ran(body: Kept) -> Response {
-    Response {
-        status: StatusCode::OK,
-        headers: HeaderMap::new(),
-        body,
-    }
+    Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
 }
 
 fn failed(policy: &Policy) -> Response {
@@ -333,14 +292,10 @@ fn failed(policy: &Policy) -> Response {
 fn outcome<T: DeserializeOwned>(ended: Ended<Ran<T>>) -> Result<Outcome<T>, OnceError> {
     match ended {
         Ended::Fresh(ran) => ran.map(Outcome::Fresh),
-        Ended::Unsettled => Err(OnceError::Unknown(
-            "the store did not take the outcome".into(),
-        )),
+        Ended::Unsettled => Err(OnceError::Unknown("the store did not take the outcome".into())),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),
         Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
-        Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress {
-            retry_after: RETRY_AFTER,
-        }),
+        Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
         Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
         Ended::Refused(Refusal::Overloaded) => Err(OnceError::Overloaded),
@@ -353,9 +308,7 @@ fn replayed<T: DeserializeOwned>(response: &Response) -> Result<Outcome<T>, Once
         Kept::No(_) => Err(OnceError::NotKept),
         Kept::Bytes { body, .. } => {
             let value = serde_json::from_slice(body);
-            value
-                .map(Outcome::Replayed)
-                .map_err(|error| OnceError::Value(error.into()))
+            value.map(Outcome::Replayed).map_err(|error| OnceError::Value(error.into()))
         }
     }
 }

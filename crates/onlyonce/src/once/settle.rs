@@ -54,10 +54,7 @@ impl Inner {
 
 /// Fenced off, unless an earlier copy of this owner's settle is what stands there.
 fn stale(claimed: &Claimed, seen: Box<Seen>) -> Settled {
-    let ours = seen
-        .record
-        .as_ref()
-        .filter(|record| record.token == claimed.token);
+    let ours = seen.record.as_ref().filter(|record| record.token == claimed.token);
     match ours.and_then(|record| record.response().cloned()) {
         Some(response) => Settled::Done(Some(response)),
         None => Settled::Fenced(seen),
@@ -110,10 +107,7 @@ pub(crate) struct Unsettled {
 
 impl UnsettledAnswers {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes_max,
-            queue: Mutex::default(),
-        }
+        Self { bytes_max, queue: Mutex::default() }
     }
 
     fn enter(self: &Arc<Self>, bytes: usize) -> Unsettled {
@@ -128,24 +122,15 @@ impl UnsettledAnswers {
             queue.bytes -= bytes;
             oldest.notify_one();
         }
-        Unsettled {
-            answers: self.clone(),
-            must_give_up,
-        }
+        Unsettled { answers: self.clone(), must_give_up }
     }
 }
 
 impl Drop for Unsettled {
     fn drop(&mut self) {
-        let mut queue = self
-            .answers
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let place = queue
-            .waiting
-            .iter()
-            .position(|(entry, _)| Arc::ptr_eq(entry, &self.must_give_up));
+        let mut queue = self.answers.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let place =
+            queue.waiting.iter().position(|(entry, _)| Arc::ptr_eq(entry, &self.must_give_up));
         if let Some((_, bytes)) = place.and_then(|place| queue.waiting.remove(place)) {
             queue.bytes -= bytes;
         }

@@ -101,42 +101,26 @@ pub(crate) struct Place {
 
 impl Waiters {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            counts: Arc::default(),
-            limits,
-        }
+        Self { counts: Arc::default(), limits }
     }
 
     /// How many wait now.
     pub(crate) fn len(&self) -> usize {
-        self.counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .in_all
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).in_all
     }
 
     fn enter(&self, ask: &Ask) -> Option<Place> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let per_key = counts.per_key.get(&ask.id).copied().unwrap_or(0);
-        let per_principal = counts
-            .per_principal
-            .get(&ask.principal)
-            .copied()
-            .unwrap_or(0);
+        let per_principal = counts.per_principal.get(&ask.principal).copied().unwrap_or(0);
         let has_room = counts.in_all < self.limits.waiters_max
             && per_key < self.limits.waiters_per_key_max
             && per_principal < self.limits.waiters_per_principal_max;
         has_room.then(|| {
             counts.in_all += 1;
             counts.per_key.insert(ask.id, per_key + 1);
-            counts
-                .per_principal
-                .insert(ask.principal, per_principal + 1);
-            Place {
-                counts: self.counts.clone(),
-                id: ask.id,
-                principal: ask.principal,
-            }
+            counts.per_principal.insert(ask.principal, per_principal + 1);
+            Place { counts: self.counts.clone(), id: ask.id, principal: ask.principal }
         })
     }
 }

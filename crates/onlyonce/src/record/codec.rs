@@ -156,11 +156,7 @@ fn write_state(writer: &mut Writer, state: &State) {
         State::Running { lease_until } => write_moment(writer, 1, *lease_until),
         State::Unknown { since } => write_moment(writer, 2, *since),
         State::Released { expires_at } => write_moment(writer, 3, *expires_at),
-        State::Completed {
-            expires_at,
-            settled_by,
-            response,
-        } => {
+        State::Completed { expires_at, settled_by, response } => {
             write_moment(writer, 4, *expires_at);
             writer.u8(settled_by_tag(*settled_by));
             write_head(writer, response);
@@ -193,11 +189,7 @@ fn read_completed(reader: &mut Reader<'_>, expires_at: StoreTime) -> Result<Stat
     if let Kept::Bytes { body, .. } = &mut response.body {
         *body = Bytes::copy_from_slice(reader.bytes()?);
     }
-    Ok(State::Completed {
-        expires_at,
-        settled_by,
-        response: Arc::new(response),
-    })
+    Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
 }
 
 /// The number that stands for `settled_by` in every store.
@@ -226,10 +218,7 @@ fn write_head(writer: &mut Writer, response: &Response) {
     writer.headers(&response.headers);
     match &response.body {
         Kept::Bytes { trailers: None, .. } => writer.u8(0),
-        Kept::Bytes {
-            trailers: Some(trailers),
-            ..
-        } => {
+        Kept::Bytes { trailers: Some(trailers), .. } => {
             writer.u8(1);
             writer.headers(trailers);
         }
@@ -245,25 +234,15 @@ fn read_head(reader: &mut Reader<'_>, body: Bytes) -> Result<Response, CodecErro
         StatusCode::from_u16(reader.u16()?).map_err(|_| CodecError::Damaged { what: "status" })?;
     let headers = reader.headers()?;
     let body = match reader.u8()? {
-        0 => Kept::Bytes {
-            body,
-            trailers: None,
-        },
-        1 => Kept::Bytes {
-            body,
-            trailers: Some(reader.headers()?),
-        },
+        0 => Kept::Bytes { body, trailers: None },
+        1 => Kept::Bytes { body, trailers: Some(reader.headers()?) },
         2 => Kept::No(NotKept::TooLarge),
         3 => Kept::No(NotKept::Streamed),
         4 => Kept::No(NotKept::Secret),
         5 => Kept::No(NotKept::Refused),
         _ => return Err(CodecError::Damaged { what: "body kind" }),
     };
-    Ok(Response {
-        status,
-        headers,
-        body,
-    })
+    Ok(Response { status, headers, body })
 }
 
 fn read_time(reader: &mut Reader<'_>) -> Result<StoreTime, CodecError> {

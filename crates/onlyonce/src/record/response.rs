@@ -17,11 +17,7 @@ pub struct Response {
 impl Response {
     /// The same outcome without what a retry would need to see it.
     pub fn without_body(&self, why: NotKept) -> Self {
-        Self {
-            status: self.status,
-            headers: HeaderMap::new(),
-            body: Kept::No(why),
-        }
+        Self { status: self.status, headers: HeaderMap::new(), body: Kept::No(why) }
     }
 
     /// Bytes of the body that is kept.

@@ -6,10 +6,7 @@ use crate::key::Key;
 /// The listed parts of a request's scope, in fixed order, then the key.
 pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> Vec<u8> {
     let mut encoded = Encoding::new(Kind::Request);
-    for part in ScopePart::ALL
-        .into_iter()
-        .filter(|part| parts.contains(part))
-    {
+    for part in ScopePart::ALL.into_iter().filter(|part| parts.contains(part)) {
         match part {
             ScopePart::Principal => encoded.add(Tag::Principal, scope.principal.as_bytes()),
             ScopePart::Host => encoded.add(Tag::Host, plain_host(scope.host).as_bytes()),

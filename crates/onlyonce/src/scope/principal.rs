@@ -33,12 +33,7 @@ impl Principal {
 
     /// Nobody in particular: all anonymous callers are one principal, and share their operations.
     pub fn anonymous() -> Self {
-        Self(
-            Sha256::new_with_prefix(DOMAIN)
-                .chain_update([ANONYMOUS])
-                .finalize()
-                .into(),
-        )
+        Self(Sha256::new_with_prefix(DOMAIN).chain_update([ANONYMOUS]).finalize().into())
     }
 
     /// The principal with this digest, as a store kept it.

@@ -9,33 +9,13 @@ use crate::key::KeyRules;
 #[test]
 fn one_key_is_another_operation_in_another_scope() {
     let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
-    let here = Scope {
-        principal: &ann,
-        host: "api.test",
-        method: "POST",
-        path: "/t/1",
-    };
+    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/t/1" };
     let others = [
-        Scope {
-            principal: &bob,
-            ..here
-        },
-        Scope {
-            host: "api2.test",
-            ..here
-        },
-        Scope {
-            method: "PATCH",
-            ..here
-        },
-        Scope {
-            path: "/t/2",
-            ..here
-        },
-        Scope {
-            path: "/t/1/",
-            ..here
-        },
+        Scope { principal: &bob, ..here },
+        Scope { host: "api2.test", ..here },
+        Scope { method: "PATCH", ..here },
+        Scope { path: "/t/2", ..here },
+        Scope { path: "/t/1/", ..here },
     ];
     for other in others {
         assert_ne!(id_in(&here), id_in(&other), "{other:?}");
@@ -46,17 +26,8 @@ fn one_key_is_another_operation_in_another_scope() {
 #[test]
 fn a_part_that_the_policy_leaves_out_does_not_separate() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope {
-        principal: &ann,
-        host: "api.test",
-        method: "POST",
-        path: "/a",
-    };
-    let there = Scope {
-        method: "PATCH",
-        path: "/b",
-        ..here
-    };
+    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/a" };
+    let there = Scope { method: "PATCH", path: "/b", ..here };
     let parts = [ScopePart::Principal, ScopePart::Host];
     assert_eq!(
         operation_id(None, &parts, &here, &key("k")),
@@ -67,36 +38,19 @@ fn a_part_that_the_policy_leaves_out_does_not_separate() {
 #[test]
 fn the_order_of_the_parts_means_nothing() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope {
-        principal: &ann,
-        host: "api.test",
-        method: "POST",
-        path: "/a",
-    };
+    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/a" };
     let mut reversed = ScopePart::ALL.to_vec();
     reversed.reverse();
     reversed.push(ScopePart::Host);
-    assert_eq!(
-        operation_id(None, &reversed, &here, &key("order-17")),
-        id_in(&here)
-    );
+    assert_eq!(operation_id(None, &reversed, &here, &key("order-17")), id_in(&here));
 }
 
 // R34: SCP-21. threat G12
 #[test]
 fn spellings_of_one_host_and_path_are_one_scope() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope {
-        principal: &ann,
-        host: "api.test",
-        method: "POST",
-        path: "/tA",
-    };
-    let same = Scope {
-        host: "API.Test:8080",
-        path: "/t%41",
-        ..here
-    };
+    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/tA" };
+    let same = Scope { host: "API.Test:8080", path: "/t%41", ..here };
     assert_eq!(id_in(&here), id_in(&same));
 }
 
@@ -125,10 +79,7 @@ fn a_secret_changes_every_id() {
     let [open, first, second] = [None, Some(&one), Some(&two)]
         .map(|secret| operation_id_of(secret, "jobs", &ann, &key("k")));
     assert!(open != first && first != second && open != second);
-    assert_eq!(
-        first,
-        operation_id_of(Some(&Secret::new("one")), "jobs", &ann, &key("k"))
-    );
+    assert_eq!(first, operation_id_of(Some(&Secret::new("one")), "jobs", &ann, &key("k")));
 }
 
 // R10
@@ -145,12 +96,7 @@ fn keys_that_differ_in_case_are_two_operations() {
 #[test]
 fn ids_stay_what_they_are_for_this_version() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope {
-        principal: &ann,
-        host: "api.test",
-        method: "POST",
-        path: "/charges",
-    };
+    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/charges" };
     assert_eq!(id_in(&here).to_string(), "2328979766b064adf11522200c4c446b");
     let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
     assert_eq!(keyed.to_string(), "9b027e120bad869672fd141ae83c6964");
@@ -173,20 +119,12 @@ fn tuple() -> impl Strategy<Value = Tuple> {
 }
 
 fn parts_of(mask: u8) -> Vec<ScopePart> {
-    (0..4)
-        .filter(|bit| mask & (1 << bit) != 0)
-        .map(|bit| ScopePart::ALL[bit])
-        .collect()
+    (0..4).filter(|bit| mask & (1 << bit) != 0).map(|bit| ScopePart::ALL[bit]).collect()
 }
 
 fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
     let principal = Principal::of("user", &[*who]);
-    let scope = Scope {
-        principal: &principal,
-        host,
-        method,
-        path,
-    };
+    let scope = Scope { principal: &principal, host, method, path };
     encoding::of_request(&parts_of(*mask), &scope, &key(text))
 }
 
@@ -194,13 +132,7 @@ fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
 fn counted((mask, who, host, method, path, text): &Tuple) -> impl PartialEq + use<> {
     let mask = *mask;
     let part = move |bit: u8, text: &str| (mask & (1 << bit) != 0).then(|| text.to_owned());
-    (
-        part(0, &who.to_string()),
-        part(1, host),
-        part(2, method),
-        part(3, path),
-        text.clone(),
-    )
+    (part(0, &who.to_string()), part(1, host), part(2, method), part(3, path), text.clone())
 }
 
 proptest! {

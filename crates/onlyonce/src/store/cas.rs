@@ -95,12 +95,7 @@ fn already(current: Option<&Record>, guard: &Guard, to: &Next) -> Option<Revisio
 fn token_after(guard: &Guard, to: &Next) -> Token {
     match (to, guard) {
         (Next::Running(attempt), _) => attempt.draft.token,
-        (
-            Next::Completed {
-                token: Some(token), ..
-            },
-            _,
-        ) => *token,
+        (Next::Completed { token: Some(token), .. }, _) => *token,
         (_, Guard::Owner { token, .. } | Guard::Unchanged(Revision { token, .. })) => *token,
     }
 }
@@ -123,16 +118,8 @@ fn is_outcome(record: &Record, to: &Next) -> bool {
             to.is_none_or(|to| to == *expires_at)
         }
         (
-            State::Completed {
-                settled_by,
-                response,
-                ..
-            },
-            Next::Completed {
-                settled_by: by,
-                response: to,
-                ..
-            },
+            State::Completed { settled_by, response, .. },
+            Next::Completed { settled_by: by, response: to, .. },
         ) => settled_by == by && response == to,
         _ => false,
     }
@@ -140,37 +127,22 @@ fn is_outcome(record: &Record, to: &Next) -> bool {
 
 fn deletion(guard: &Guard) -> Revision {
     match guard {
-        Guard::Owner { token, .. } => Revision {
-            token: *token,
-            count: u64::MAX,
-        },
-        Guard::Unchanged(revision) => Revision {
-            count: u64::MAX,
-            ..*revision
-        },
+        Guard::Owner { token, .. } => Revision { token: *token, count: u64::MAX },
+        Guard::Unchanged(revision) => Revision { count: u64::MAX, ..*revision },
     }
 }
 
 fn written(record: &Record, to: &Next, now: StoreTime) -> Effect {
     let state = match to {
         Next::Absent => {
-            return Effect::Delete(Revision {
-                count: u64::MAX,
-                ..record.revision()
-            });
+            return Effect::Delete(Revision { count: u64::MAX, ..record.revision() });
         }
         Next::Running(attempt) => return Effect::Write(Box::new(later_attempt(attempt, now))),
-        Next::Unknown { since } => State::Unknown {
-            since: since.unwrap_or(now),
-        },
-        Next::Released { expires_at } => State::Released {
-            expires_at: expires_at.unwrap_or(now.plus_ms(record.ttl_ms)),
-        },
-        Next::Completed {
-            settled_by,
-            response,
-            ..
-        } => State::Completed {
+        Next::Unknown { since } => State::Unknown { since: since.unwrap_or(now) },
+        Next::Released { expires_at } => {
+            State::Released { expires_at: expires_at.unwrap_or(now.plus_ms(record.ttl_ms)) }
+        }
+        Next::Completed { settled_by, response, .. } => State::Completed {
             expires_at: now.plus_ms(record.ttl_ms),
             settled_by: *settled_by,
             response: response.clone(),
@@ -178,26 +150,13 @@ fn written(record: &Record, to: &Next, now: StoreTime) -> Effect {
     };
     let revision = next_revision(record, to);
     let (token, count) = (revision.token, revision.count);
-    Effect::Write(Box::new(Record {
-        token,
-        count,
-        state,
-        ..record.clone()
-    }))
+    Effect::Write(Box::new(Record { token, count, state, ..record.clone() }))
 }
 
 fn next_revision(record: &Record, to: &Next) -> Revision {
     match to {
-        Next::Completed {
-            token: Some(token), ..
-        } => Revision {
-            token: *token,
-            count: 1,
-        },
-        _ => Revision {
-            token: record.token,
-            count: record.count + 1,
-        },
+        Next::Completed { token: Some(token), .. } => Revision { token: *token, count: 1 },
+        _ => Revision { token: record.token, count: record.count + 1 },
     }
 }
 
@@ -206,9 +165,7 @@ fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
         token: draft.token,
         count: 1,
         attempt: 1,
-        state: State::Running {
-            lease_until: now.plus_ms(draft.lease.as_ms()),
-        },
+        state: State::Running { lease_until: now.plus_ms(draft.lease.as_ms()) },
         taken_from: None,
         key: draft.key.clone(),
         fingerprint: draft.fingerprint,

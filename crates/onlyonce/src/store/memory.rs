@@ -45,11 +45,7 @@ impl MemoryStore {
 
     /// An empty store on `clock`.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self {
-            inner: Arc::default(),
-            clock: Arc::new(clock),
-            wakers: Wakers::default(),
-        }
+        Self { inner: Arc::default(), clock: Arc::new(clock), wakers: Wakers::default() }
     }
 
     fn lock(&self) -> (MutexGuard<'_, Inner>, StoreTime) {
@@ -76,12 +72,7 @@ impl std::fmt::Debug for MemoryStore {
 impl Inner {
     fn seen(&self, id: OperationId, mine: bool, now: StoreTime) -> Seen {
         let record = self.records.get(&id).cloned();
-        Seen {
-            record,
-            mine,
-            now,
-            clock_held: self.clock_held,
-        }
+        Seen { record, mine, now, clock_held: self.clock_held }
     }
 }
 
@@ -152,45 +143,25 @@ impl Maintain for MemoryStore {
             .records
             .range((after, Bound::Unbounded))
             .filter(|(_, record)| query.states.contains(record.state.kind()));
-        let records: Vec<_> = matching
-            .take(query.limit)
-            .map(|(id, r)| (*id, r.clone()))
-            .collect();
+        let records: Vec<_> = matching.take(query.limit).map(|(id, r)| (*id, r.clone())).collect();
         let last = records.last().filter(|_| records.len() == query.limit);
         let next = last.map(|(id, _)| Cursor(u128::from_be_bytes(*id.as_bytes())));
-        Ok(Page {
-            next,
-            records,
-            now,
-            clock_held: inner.clock_held,
-        })
+        Ok(Page { next, records, now, clock_held: inner.clock_held })
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
         let (mut inner, now) = self.lock();
         if inner.clock_held {
-            return Ok(Swept {
-                deleted: 0,
-                more: false,
-            });
+            return Ok(Swept { deleted: 0, more: false });
         }
-        let expired = inner
-            .records
-            .iter()
-            .filter(|(_, record)| record.is_expired(now));
-        let mut ids: Vec<_> = expired
-            .map(|(id, _)| *id)
-            .take(limit.saturating_add(1))
-            .collect();
+        let expired = inner.records.iter().filter(|(_, record)| record.is_expired(now));
+        let mut ids: Vec<_> = expired.map(|(id, _)| *id).take(limit.saturating_add(1)).collect();
         let more = ids.len() > limit;
         ids.truncate(limit);
         for id in &ids {
             inner.records.remove(id);
         }
-        Ok(Swept {
-            deleted: ids.len(),
-            more,
-        })
+        Ok(Swept { deleted: ids.len(), more })
     }
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
@@ -203,9 +174,6 @@ impl Maintain for MemoryStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            body_bytes_max: usize::MAX,
-            embedded: true,
-        }
+        Limits { body_bytes_max: usize::MAX, embedded: true }
     }
 }

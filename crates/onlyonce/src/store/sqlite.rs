@@ -101,10 +101,7 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// The system's clock, and a queue of 8,192.
     pub fn new() -> Self {
-        Self {
-            clock: Arc::new(SystemClock),
-            queue_max: QUEUE_MAX,
-        }
+        Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX }
     }
 
     /// Where the store's time comes from. Another clock than the system's is for tests.
@@ -132,9 +129,7 @@ impl Default for SqliteOptions {
 impl std::fmt::Debug for SqliteOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("SqliteOptions");
-        shown
-            .field("queue_max", &self.queue_max)
-            .finish_non_exhaustive()
+        shown.field("queue_max", &self.queue_max).finish_non_exhaustive()
     }
 }
 
@@ -156,10 +151,7 @@ impl SqliteStore {
         options: SqliteOptions,
     ) -> Result<Self, OpenError> {
         let (threads, shared) = Threads::start(path.as_ref(), options).await?;
-        Ok(Self {
-            shared,
-            threads: Arc::new(threads),
-        })
+        Ok(Self { shared, threads: Arc::new(threads) })
     }
 
     /// Finishes what was asked, takes nothing more, and lets go of the file. The other clones are closed too.
@@ -178,18 +170,14 @@ impl SqliteStore {
         self.shared.demand_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.jobs.push(job(reply))?;
-        answer
-            .await
-            .unwrap_or(Err(Fault::Unsure(StoreError::Closed)))
+        answer.await.unwrap_or(Err(Fault::Unsure(StoreError::Closed)))
     }
 
     async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> Read) -> Result<T, Fault> {
         self.shared.demand_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.reads.push(read(reply))?;
-        answer
-            .await
-            .unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
+        answer.await.unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
     }
 
     /// What a claim finds without the writer: a completed record that outlives the draft.
@@ -215,9 +203,7 @@ impl std::fmt::Debug for SqliteStore {
         let mut shown = f.debug_struct("SqliteStore");
         shown.field("status", &self.shared.status());
         shown.field("records", &view.index.len());
-        shown
-            .field("index_bytes", &view.index.bytes())
-            .finish_non_exhaustive()
+        shown.field("index_bytes", &view.index.bytes()).finish_non_exhaustive()
     }
 }
 
@@ -227,8 +213,7 @@ impl Store for SqliteStore {
         if let Some(seen) = self.replayed(&draft).await? {
             return Ok(seen);
         }
-        self.submit(|reply| Job::Claim(Box::new(draft), reply))
-            .await
+        self.submit(|reply| Job::Claim(Box::new(draft), reply)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
@@ -246,8 +231,7 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        self.submit(|reply| Job::Renew(held.to_vec(), lease, reply))
-            .await
+        self.submit(|reply| Job::Renew(held.to_vec(), lease, reply)).await
     }
 }
 
@@ -265,11 +249,7 @@ impl Maintain for SqliteStore {
         };
         if page.records.len() < query.limit && page.next.is_some() {
             let limit = query.limit - page.records.len();
-            let rest = Scan {
-                after: page.next,
-                limit,
-                ..query
-            };
+            let rest = Scan { after: page.next, limit, ..query };
             let mut rest = self.read(|reply| Read::Page(rest, reply)).await?;
             page.records.append(&mut rest.records);
             page.next = rest.next;
@@ -286,10 +266,7 @@ impl Maintain for SqliteStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            body_bytes_max: trouble::BODY_BYTES_MAX,
-            embedded: true,
-        }
+        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true }
     }
 }
 

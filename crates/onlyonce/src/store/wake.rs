@@ -24,10 +24,7 @@ impl Wakers {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = waiting.entry(id).or_default();
         entry.count += 1;
-        let wait = Wait {
-            wakers: self.clone(),
-            id,
-        };
+        let wait = Wait { wakers: self.clone(), id };
         let listener = entry.event.listen();
         drop(waiting);
         wait.until(listener)

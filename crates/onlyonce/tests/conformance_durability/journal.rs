@@ -27,22 +27,13 @@ struct Inner {
 impl Journal {
     /// `writes_first`: before it answers. If not, what it answered may be in its own buffer only.
     pub(super) fn open(path: &Path, writes_first: bool) -> io::Result<Self> {
-        let options = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .clone();
+        let options = OpenOptions::new().read(true).append(true).create(true).clone();
         let mut file = options.open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let inner = Inner {
-            records: replayed(&bytes),
-            file: BufWriter::with_capacity(1 << 16, file),
-        };
-        Ok(Self {
-            inner: Mutex::new(inner),
-            writes_first,
-        })
+        let inner =
+            Inner { records: replayed(&bytes), file: BufWriter::with_capacity(1 << 16, file) };
+        Ok(Self { inner: Mutex::new(inner), writes_first })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

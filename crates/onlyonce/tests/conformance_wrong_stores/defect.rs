@@ -95,11 +95,7 @@ impl Defect {
 fn joined(headers: &HeaderMap) -> HeaderMap {
     let mut joined = HeaderMap::new();
     for name in headers.keys() {
-        let values: Vec<_> = headers
-            .get_all(name)
-            .iter()
-            .map(HeaderValue::as_bytes)
-            .collect();
+        let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
         joined.insert(
             name,
             HeaderValue::from_bytes(&values.join(&b", "[..])).expect("joined values are a value"),

@@ -38,20 +38,17 @@ impl Factory for WrongStores {
         let mut disk = store.lock().0.clone();
         disk.absent.clear();
         match self.0 {
-            Some(Defect::CrashLosesUnknown) => disk
-                .records
-                .retain(|_, record| !matches!(record.state, State::Unknown { .. })),
-            Some(Defect::CrashLosesRunning) => disk
-                .records
-                .retain(|_, record| !matches!(record.state, State::Running { .. })),
+            Some(Defect::CrashLosesUnknown) => {
+                disk.records.retain(|_, record| !matches!(record.state, State::Unknown { .. }))
+            }
+            Some(Defect::CrashLosesRunning) => {
+                disk.records.retain(|_, record| !matches!(record.state, State::Running { .. }))
+            }
             Some(Defect::CrashRevivesDeleted) => disk.records.extend(disk.deleted.clone()),
             Some(Defect::CrashTrustsTheClock) => disk.clock_held = false,
             _ => {}
         }
-        Some(Wrong {
-            disk: Arc::new(Mutex::new(disk)),
-            ..store
-        })
+        Some(Wrong { disk: Arc::new(Mutex::new(disk)), ..store })
     }
 
     async fn damage(&self, store: Wrong, id: OperationId) -> Option<Wrong> {
@@ -61,10 +58,7 @@ impl Factory for WrongStores {
         if self.0 != Some(Defect::DamagedIsAbsent) {
             disk.damaged.insert(id);
         }
-        Some(Wrong {
-            disk: Arc::new(Mutex::new(disk)),
-            ..store
-        })
+        Some(Wrong { disk: Arc::new(Mutex::new(disk)), ..store })
     }
 }
 
@@ -121,12 +115,7 @@ impl Wrong {
     }
 
     fn wake(&self, id: OperationId) {
-        let watcher = self
-            .watchers
-            .lock()
-            .expect("no writer panics")
-            .get(&id)
-            .cloned();
+        let watcher = self.watchers.lock().expect("no writer panics").get(&id).cloned();
         if let Some(watcher) = watcher {
             match self.defect {
                 Some(Defect::WatchWakesOne) => watcher.notify_one(),
@@ -221,10 +210,7 @@ impl Store for Wrong {
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
         let (mut disk, now) = self.lock();
-        let mut held: Vec<_> = held
-            .iter()
-            .map(|(id, token)| (self.place(*id), *token))
-            .collect();
+        let mut held: Vec<_> = held.iter().map(|(id, token)| (self.place(*id), *token)).collect();
         if self.is(Defect::BeatsComeSorted) {
             held.sort_by_key(|(id, _)| *id);
         }
@@ -263,11 +249,8 @@ impl Maintain for Wrong {
         };
         let number = |id: &OperationId| u128::from_be_bytes(*id.as_bytes());
         let mut rows = disk.records.iter().filter(|(id, r)| wanted(number(id), r));
-        let records: Vec<_> = rows
-            .by_ref()
-            .take(query.limit)
-            .map(|(id, r)| (*id, r.clone()))
-            .collect();
+        let records: Vec<_> =
+            rows.by_ref().take(query.limit).map(|(id, r)| (*id, r.clone())).collect();
         let boundary = match self.defect {
             Some(Defect::ScanSkipsARow) => rows.next().map(|(id, _)| *id),
             _ => records.last().map(|(id, _)| *id),
@@ -314,9 +297,6 @@ impl Maintain for Wrong {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            body_bytes_max: usize::MAX,
-            embedded: true,
-        }
+        Limits { body_bytes_max: usize::MAX, embedded: true }
     }
 }

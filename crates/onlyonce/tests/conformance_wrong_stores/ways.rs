@@ -55,14 +55,12 @@ impl Wrong {
     pub(super) fn guard(&self, guard: Guard, current: Option<&Record>) -> Guard {
         let Some(record) = current else { return guard };
         match (self.defect, guard) {
-            (Some(Defect::OwnerNeedsNoToken), Guard::Owner { states, .. }) => Guard::Owner {
-                token: record.token,
-                states,
-            },
-            (Some(Defect::OwnerNeedsNoState), Guard::Owner { token, .. }) => Guard::Owner {
-                token,
-                states: StateSet::of(&StateKind::ALL),
-            },
+            (Some(Defect::OwnerNeedsNoToken), Guard::Owner { states, .. }) => {
+                Guard::Owner { token: record.token, states }
+            }
+            (Some(Defect::OwnerNeedsNoState), Guard::Owner { token, .. }) => {
+                Guard::Owner { token, states: StateSet::of(&StateKind::ALL) }
+            }
             (Some(Defect::RevisionIsTheCount), Guard::Unchanged(revision))
                 if revision.count == record.count =>
             {

@@ -79,11 +79,7 @@ impl Steps {
     }
 
     pub(crate) fn pass(&self, point: Point) -> Pass {
-        Pass {
-            steps: self.clone(),
-            point,
-            stands: false,
-        }
+        Pass { steps: self.clone(), point, stands: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, Standing> {
@@ -132,10 +128,7 @@ pub(crate) struct Halting {
 
 impl Halting {
     pub(crate) fn new(first: &'static str, rest: &'static str, stop: Pass) -> Self {
-        Self {
-            frames: vec![rest, first],
-            stop: Some(stop),
-        }
+        Self { frames: vec![rest, first], stop: Some(stop) }
     }
 }
 

@@ -34,10 +34,7 @@ impl Handler {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        Self {
-            calls: Arc::default(),
-            answer: Arc::new(move |request| Box::pin(answer(request))),
-        }
+        Self { calls: Arc::default(), answer: Arc::new(move |request| Box::pin(answer(request))) }
     }
 
     /// Answers at once, each time with another number.
@@ -158,11 +155,7 @@ impl Got {
     pub(crate) async fn whole(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
         let body = body.collect().await.expect("the whole body").to_bytes();
-        Self {
-            status: head.status.as_u16(),
-            headers: head.headers,
-            body,
-        }
+        Self { status: head.status.as_u16(), headers: head.headers, body }
     }
 
     pub(crate) fn is_replay(&self) -> bool {

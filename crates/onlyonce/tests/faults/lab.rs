@@ -71,19 +71,10 @@ impl Lab {
         policy: Policy,
         limits: Limits,
     ) -> Self {
-        let settings = Once::settings(store.clone())
-            .with_clock(clock.clone())
-            .with_limits(limits);
+        let settings = Once::settings(store.clone()).with_clock(clock.clone()).with_limits(limits);
         let once = settings.start();
         let app = handler.guarded(&once, policy);
-        Self {
-            memory,
-            store,
-            clock,
-            handler,
-            once,
-            app,
-        }
+        Self { memory, store, clock, handler, once, app }
     }
 
     pub(crate) async fn send(&self, key: &str) -> Got {
@@ -94,10 +85,8 @@ impl Lab {
     pub(crate) async fn begin(&self, key: &str) -> tokio::task::JoinHandle<Got> {
         let before = self.handler.executed();
         let first = send_apart(&self.app, key);
-        super::until("the handler to be called", || async {
-            self.handler.executed() > before
-        })
-        .await;
+        super::until("the handler to be called", || async { self.handler.executed() > before })
+            .await;
         first
     }
 
@@ -124,9 +113,7 @@ impl Lab {
         super::until("the record to be marked unknown", || async {
             let (id, record) = super::records(&self.memory).await.pop().expect("a record");
             let write = Write::reap(record.revision());
-            let swap = self
-                .memory
-                .swap(id, write.guard, write.next, Notes::default());
+            let swap = self.memory.swap(id, write.guard, write.next, Notes::default());
             matches!(swap.await, Ok(Swap::Done(_)))
         })
         .await;

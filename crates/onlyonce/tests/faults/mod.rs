@@ -38,11 +38,7 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 /// Every record of `store`.
 pub(crate) async fn records(store: &impl Maintain) -> Vec<(OperationId, Record)> {
     let states = StateSet::of(&StateKind::ALL);
-    let all = Scan {
-        states,
-        after: None,
-        limit: usize::MAX,
-    };
+    let all = Scan { states, after: None, limit: usize::MAX };
     store.scan(all).await.expect("the store answers").records
 }
 

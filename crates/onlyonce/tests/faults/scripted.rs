@@ -69,10 +69,7 @@ struct Script {
 
 impl<S> Scripted<S> {
     pub(crate) fn new(inner: S) -> Self {
-        Self {
-            inner,
-            script: Arc::default(),
-        }
+        Self { inner, script: Arc::default() }
     }
 
     /// The same records under a script of their own: another node's way to the store.
@@ -114,8 +111,7 @@ impl<S> Scripted<S> {
         let mut script = self.script();
         *script.made.entry(call).or_default() += 1;
         let next = script.next.get_mut(&call).and_then(VecDeque::pop_front);
-        next.or_else(|| script.always.get(&call).cloned())
-            .unwrap_or(Act::Do)
+        next.or_else(|| script.always.get(&call).cloned()).unwrap_or(Act::Do)
     }
 
     async fn run<T>(

@@ -137,12 +137,7 @@ async fn nothing_passes_while_the_store_gives_no_sign_of_life_at_all() {
 // threat J14: the store has said that it may have been executed
 #[tokio::test]
 async fn nothing_passes_that_the_store_knows_to_be_unknown() {
-    let recoveries = [
-        Recovery::Fail,
-        Recovery::Redrive {
-            within: Duration::from_secs(60 * 60),
-        },
-    ];
+    let recoveries = [Recovery::Fail, Recovery::Redrive { within: Duration::from_secs(60 * 60) }];
     for recovery in recoveries {
         let (lab, gate) = gated(passing().with_recovery(recovery));
         let first = lab.begin(KEY).await;
@@ -215,19 +210,14 @@ async fn released_record(lab: &Lab) {
     let record = record(&lab.memory).await.expect("a record");
     let forced = Write::release_for(&record, StoreTime::from_ms(0), true);
     let write = forced.expect("it is unknown");
-    let swap = lab
-        .memory
-        .swap(draft.id, write.guard, write.next, Notes::default());
+    let swap = lab.memory.swap(draft.id, write.guard, write.next, Notes::default());
     swap.await.expect("released");
 }
 
 /// The answer to a request whose claim is never answered, without waiting for it in real time.
 async fn unanswered(lab: &Lab) -> Got {
     let call = send_apart(&lab.app, KEY);
-    until("the claim to be sent", || async {
-        lab.store.made(Call::Claim) >= 2
-    })
-    .await;
+    until("the claim to be sent", || async { lab.store.made(Call::Claim) >= 2 }).await;
     lab.clock.pass(CLAIM_WAIT);
     soon("the caller", call).await.expect("the caller lives")
 }

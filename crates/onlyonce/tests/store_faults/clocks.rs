@@ -38,10 +38,7 @@ async fn a_store_clock_that_jumps_by_a_day_lets_nothing_be_swept() {
     lab.clock.jump(DAY);
     until("the store to be told", || is_held(&lab)).await;
     let sweeps = lab.store.made(Call::Scan);
-    until("more rounds", || async {
-        lab.store.made(Call::Scan) > sweeps + 3
-    })
-    .await;
+    until("more rounds", || async { lab.store.made(Call::Scan) > sweeps + 3 }).await;
     assert_eq!(records(&lab.memory).await.len(), 1);
     assert_eq!(lab.once.counts().swept, 0);
     lab.memory.hold_clock(false).await.expect("confirmed");
@@ -57,14 +54,10 @@ async fn a_store_clock_that_jumps_by_a_day_lets_no_lease_lapse() {
     lab.clock.jump(DAY);
     until("the store to be told", || is_held(&lab)).await;
     let scans = lab.store.made(Call::Scan);
-    until("the reaper to look for two leases", || async {
-        lab.store.made(Call::Scan) > scans + 6
-    })
-    .await;
+    until("the reaper to look for two leases", || async { lab.store.made(Call::Scan) > scans + 6 })
+        .await;
     assert_eq!(lab.once.counts().reaped, 0);
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    lab.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
 }
@@ -81,9 +74,7 @@ async fn a_store_clock_that_jumps_by_a_day_releases_no_unknown_outcome() {
     let first = lab.begin(KEY).await;
     until_state(&lab.memory, Some(StateKind::Unknown)).await;
     lab.clock.jump(DAY);
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     assert_eq!(lab.executed(), 1);
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
@@ -101,10 +92,7 @@ async fn a_node_that_stood_still_before_it_read_an_answer_does_not_blame_the_sto
     paused.assert_problem(503, "overloaded");
     assert!(lab.send("order-3").await.is_fresh());
     let scans = lab.store.made(Call::Scan);
-    until("the reaper to look again", || async {
-        lab.store.made(Call::Scan) > scans + 3
-    })
-    .await;
+    until("the reaper to look again", || async { lab.store.made(Call::Scan) > scans + 3 }).await;
     assert!(!is_held(&lab).await);
 }
 
@@ -115,9 +103,7 @@ async fn is_held(lab: &Lab) -> bool {
 
 /// Keeps answers for an hour, and has a lease that is short enough to wait for.
 fn hourly() -> Policy {
-    Policy::default()
-        .with_ttl(Duration::from_secs(60 * 60))
-        .with_lease(Duration::from_millis(200))
+    Policy::default().with_ttl(Duration::from_secs(60 * 60)).with_lease(Duration::from_millis(200))
 }
 
 const KEY: &str = "order-4711";

@@ -18,11 +18,7 @@ use crate::faults::{record, soon, until_state};
 #[tokio::test]
 async fn a_handler_that_panics_leaves_an_unknown_outcome() {
     stays_unknown(Handler::new(|_| async { panic!("in the future") }), 502).await;
-    stays_unknown(
-        Handler::new(|_| -> std::future::Ready<_> { panic!("in the call") }),
-        502,
-    )
-    .await;
+    stays_unknown(Handler::new(|_| -> std::future::Ready<_> { panic!("in the call") }), 502).await;
 }
 
 // R87
@@ -91,9 +87,7 @@ async fn stays_unknown(handler: Handler, status: u16) {
         }
     };
     soon("the place", has_place).await;
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
 }
 
 const KEY: &str = "order-4711";

@@ -18,14 +18,8 @@ async fn an_operation_of_ten_leases_stays_owned() {
     let other = owner.another(Handler::counting(), policy());
     let first = owner.begin(KEY).await;
     let ten_leases = 10 * RENEWALS_PER_LEASE;
-    until("ten leases to pass", || async {
-        owner.store.made(Call::Renew) >= ten_leases
-    })
-    .await;
-    other
-        .send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    until("ten leases to pass", || async { owner.store.made(Call::Renew) >= ten_leases }).await;
+    other.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
     assert_eq!(owner.once.counts().reaped + other.once.counts().reaped, 0);
@@ -50,10 +44,8 @@ async fn a_runtime_that_is_blocked_for_two_leases_does_not_lose_the_lease() {
 #[tokio::test]
 async fn a_short_lease_is_renewed_although_a_longer_one_was_known_first() {
     let (owner, gate) = gated(Policy::default());
-    until("the keeper to sleep by the longer one", || async {
-        owner.store.made(Call::Scan) >= 1
-    })
-    .await;
+    until("the keeper to sleep by the longer one", || async { owner.store.made(Call::Scan) >= 1 })
+        .await;
     let other = owner.another(Handler::counting(), policy());
     let short = owner.handler.guarded(&owner.once, policy());
     let first = send_apart(&short, KEY);
@@ -104,13 +96,8 @@ async fn an_owner_that_lost_its_lease_after_it_sent_goes_on_and_settles() {
     let first = lab.begin(KEY).await;
     lab.reap().await;
     let renewals = lab.store.made(Call::Renew);
-    until("the loss to be noticed", || async {
-        lab.store.made(Call::Renew) > renewals
-    })
-    .await;
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    until("the loss to be noticed", || async { lab.store.made(Call::Renew) > renewals }).await;
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     gate.open();
     let first = soon("the owner", first).await.expect("alive");
     assert!(first.is_fresh());
@@ -125,14 +112,9 @@ async fn an_owner_that_was_reaped_while_it_worked_settles_with_the_true_answer()
     lab.store.always(Call::Renew, Act::LoseCall);
     let first = lab.begin(KEY).await;
     until_state(&lab.memory, Some(StateKind::Unknown)).await;
-    until("the reaper to count it", || async {
-        lab.once.counts().reaped == 1
-    })
-    .await;
+    until("the reaper to count it", || async { lab.once.counts().reaped == 1 }).await;
     assert!(lab.once.counts().renewals_unsure > 0);
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     gate.open();
     let first = soon("the owner", first).await.expect("alive");
     assert!(first.is_fresh());
@@ -185,9 +167,7 @@ async fn of_many_nodes_that_take_over_at_once_one_wins() {
     zombie.store.always(Call::Renew, Act::LoseCall);
     let heirs_gate = Gate::default();
     let handler = Handler::gated(&heirs_gate);
-    let heirs: Vec<_> = (0..8)
-        .map(|_| zombie.another(handler.clone(), redriving()))
-        .collect();
+    let heirs: Vec<_> = (0..8).map(|_| zombie.another(handler.clone(), redriving())).collect();
     let _first = zombie.begin(KEY).await;
     until_state(&zombie.memory, Some(StateKind::Unknown)).await;
     let asked = heirs.iter().map(|heir| send_apart(&heir.app, KEY));

@@ -23,17 +23,11 @@ async fn a_reconciler_that_panics_in_the_background_does_not_end_the_keeper() {
     let first = send_apart(&app, KEY);
     until("the handler to be called", || async { lab.executed() == 1 }).await;
     lab.reap().await;
-    until("the question", || async {
-        asked.0.load(Ordering::SeqCst) > 0
-    })
-    .await;
+    until("the question", || async { asked.0.load(Ordering::SeqCst) > 0 }).await;
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
     let scans = lab.store.made(Call::Scan);
-    until("the keeper to go on", || async {
-        lab.store.made(Call::Scan) > scans + 3
-    })
-    .await;
+    until("the keeper to go on", || async { lab.store.made(Call::Scan) > scans + 3 }).await;
 }
 
 // threat B6
@@ -88,13 +82,9 @@ impl Reconciler for Ignorant {
 }
 
 fn reconciled(lab: &Lab, reconciler: impl Reconciler) -> App {
-    let recovery = Recovery::Reconcile {
-        absent: Absent::Release,
-        quiet: Duration::from_secs(60 * 60),
-    };
-    let policy = Policy::default()
-        .with_recovery(recovery)
-        .with_lease(Duration::from_millis(200));
+    let recovery =
+        Recovery::Reconcile { absent: Absent::Release, quiet: Duration::from_secs(60 * 60) };
+    let policy = Policy::default().with_recovery(recovery).with_lease(Duration::from_millis(200));
     let layer = layer(&lab.once, policy).with_reconciler(reconciler);
     layer.layer(lab.handler.clone())
 }

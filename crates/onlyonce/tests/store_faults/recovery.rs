@@ -53,9 +53,7 @@ async fn recovery_release_runs_a_retry_again() {
 #[tokio::test]
 async fn recovery_release_waits_until_a_dead_owner_can_no_longer_be_sending() {
     let lab = left_by_the_dead(policy(Recovery::Release)).await;
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     assert_eq!(lab.executed(), 1);
     lab.clock.pass(QUIET);
     let second = lab.send(KEY).await;
@@ -85,9 +83,7 @@ async fn recovery_redrive_holds_once_its_time_is_over() {
     let lab = Lab::with(fails_once(), policy(Recovery::Redrive { within }));
     lab.send(KEY).await;
     lab.clock.pass(within);
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     assert_eq!(lab.executed(), 1);
 }
 
@@ -98,13 +94,9 @@ async fn an_outcome_held_for_too_long_is_closed_and_never_run_again() {
     held.hold_max = Duration::from_secs(120);
     let sweeping = limits().with_sweep(Duration::from_millis(5), 100);
     let lab = Lab::bounded(fails_once(), held, sweeping);
-    lab.send(KEY)
-        .await
-        .assert_problem(502, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(502, "idempotency_outcome_unknown");
     lab.clock.pass(Duration::from_secs(100));
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     lab.clock.pass(Duration::from_secs(21));
     until_state(&lab.memory, Some(StateKind::Completed)).await;
     let retry = lab.send(KEY).await;

@@ -30,13 +30,8 @@ async fn an_answer_is_given_only_when_a_retry_would_get_it_too() {
     let gate = crate::faults::app::Gate::default();
     lab.store.next(Call::Settle, 1, Act::Wait(gate.clone()));
     let first = lab.begin(KEY).await;
-    until("the outcome to be on its way", || async {
-        lab.store.made(Call::Settle) == 1
-    })
-    .await;
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    until("the outcome to be on its way", || async { lab.store.made(Call::Settle) == 1 }).await;
+    lab.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     assert!(!first.is_finished());
     gate.open();
     let first = soon("the owner", first).await.expect("alive");
@@ -51,9 +46,7 @@ async fn an_outcome_that_the_store_takes_late_is_unknown_to_its_caller_and_repla
     let first = soon("the first caller", lab.send(KEY)).await;
     first.assert_problem(502, "idempotency_outcome_unknown");
     assert_eq!(first.member("retry"), "same-key");
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    lab.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     lab.store.always(Call::Settle, Act::Do);
     let retry = retry_until_ended(&lab.app, KEY).await;
     assert!(retry.is_replay());
@@ -94,14 +87,8 @@ async fn past_the_bound_of_answers_that_wait_the_oldest_becomes_unknown() {
     let lab = Lab::bounded(Handler::counting(), Policy::default(), limits);
     lab.store.always(Call::Settle, Act::LoseCall);
     let oldest = lab.begin("order-1").await;
-    until("the oldest to wait", || async {
-        lab.store.made(Call::Settle) >= 2
-    })
-    .await;
-    let later = [
-        send_apart(&lab.app, "order-2"),
-        send_apart(&lab.app, "order-3"),
-    ];
+    until("the oldest to wait", || async { lab.store.made(Call::Settle) >= 2 }).await;
+    let later = [send_apart(&lab.app, "order-2"), send_apart(&lab.app, "order-3")];
     let oldest = soon("the oldest", oldest).await.expect("alive");
     oldest.assert_problem(502, "idempotency_outcome_unknown");
     assert_eq!(lab.once.counts().unsettled, 1);
@@ -109,9 +96,7 @@ async fn past_the_bound_of_answers_that_wait_the_oldest_becomes_unknown() {
     for call in later {
         assert!(soon("a later one", call).await.expect("alive").is_fresh());
     }
-    lab.send("order-1")
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    lab.send("order-1").await.assert_problem(409, "idempotency_outcome_unknown");
     assert!(lab.send("order-2").await.is_replay());
     assert!(lab.send("order-3").await.is_replay());
     assert_eq!(lab.executed(), 3);
@@ -122,10 +107,7 @@ async fn past_the_bound_of_answers_that_wait_the_oldest_becomes_unknown() {
 #[tokio::test]
 async fn a_release_that_the_store_does_not_take_does_not_hold_up_its_caller() {
     let handler = Handler::new(|_| async {
-        Ok(crate::faults::app::answered(
-            http::StatusCode::TOO_MANY_REQUESTS,
-            "slow down",
-        ))
+        Ok(crate::faults::app::answered(http::StatusCode::TOO_MANY_REQUESTS, "slow down"))
     });
     let lab = Lab::with(handler, Policy::default().with_lease(LEASE));
     lab.store.always(Call::Release, Act::LoseCall);

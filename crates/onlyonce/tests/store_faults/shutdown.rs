@@ -21,12 +21,7 @@ async fn a_shutdown_waits_for_what_is_under_way_and_begins_nothing_new() {
     assert!(soon("the first", first).await.expect("alive").is_fresh());
     let left = soon("the shutdown", shutdown).await.expect("alive");
     assert_eq!((left.unknown, left.disowned), (0, 0));
-    assert!(
-        lab.another(Handler::counting(), Policy::default())
-            .send("order-1")
-            .await
-            .is_replay()
-    );
+    assert!(lab.another(Handler::counting(), Policy::default()).send("order-1").await.is_replay());
 }
 
 // threat A13, R87
@@ -38,16 +33,10 @@ async fn what_has_not_ended_at_the_bound_is_unknown_and_never_released() {
     assert_eq!(left.unknown, 1);
     assert_eq!(state(&lab.memory).await, Some(StateKind::Unknown));
     let later = lab.another(Handler::counting(), Policy::default());
-    later
-        .send(KEY)
-        .await
-        .assert_problem(409, "idempotency_outcome_unknown");
+    later.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
     gate.open();
     assert!(soon("the first", first).await.expect("alive").is_fresh());
-    assert!(
-        later.send(KEY).await.is_replay(),
-        "its owner knew the answer"
-    );
+    assert!(later.send(KEY).await.is_replay(), "its owner knew the answer");
     assert_eq!((lab.executed(), later.executed()), (1, 0));
 }
 
@@ -93,10 +82,7 @@ async fn a_shutdown_keeps_to_its_bound_although_a_dead_tasks_claim_cannot_be_end
     dying.spawn(async move { send(&app, charge(KEY)).await });
     until("the handler to be called", || async { lab.executed() == 1 }).await;
     dying.shutdown_background();
-    until("the keeper to try", || async {
-        lab.store.made(Call::MarkUnknown) >= 2
-    })
-    .await;
+    until("the keeper to try", || async { lab.store.made(Call::MarkUnknown) >= 2 }).await;
     let left = soon("the shutdown", lab.once.clone().shutdown(SHORT)).await;
     assert_eq!(left.unknown, 1);
     lab.store.always(Call::MarkUnknown, Act::Do);
@@ -111,18 +97,12 @@ async fn a_shutdown_waits_for_a_claim_that_is_on_its_way() {
     let gate = Gate::default();
     lab.store.next(Call::Claim, 1, Act::Wait(gate.clone()));
     let late = send_apart(&lab.app, KEY);
-    until("the claim to be sent", || async {
-        lab.store.made(Call::Claim) == 2
-    })
-    .await;
+    until("the claim to be sent", || async { lab.store.made(Call::Claim) == 2 }).await;
     let shutdown = draining(&lab).await;
     gate.open();
     let left = soon("the shutdown", shutdown).await.expect("alive");
     assert_eq!((left.unknown, left.disowned), (0, 0));
-    soon("the late one", late)
-        .await
-        .expect("alive")
-        .assert_problem(503, "overloaded");
+    soon("the late one", late).await.expect("alive").assert_problem(503, "overloaded");
     let later = lab.another(Handler::counting(), Policy::default());
     assert!(later.send(KEY).await.is_fresh(), "the key is free");
     assert_eq!(lab.executed(), 1);
@@ -134,41 +114,21 @@ async fn a_shutdown_waits_for_a_claim_that_is_on_its_way() {
 async fn an_operation_outlives_every_handle_of_its_engine() {
     let gate = Gate::default();
     let lab = Lab::with(Handler::gated(&gate), Policy::default().with_lease(LEASE));
-    let (claim, other) = (
-        Gate::default(),
-        lab.another(Handler::counting(), Policy::default().with_lease(LEASE)),
-    );
+    let (claim, other) =
+        (Gate::default(), lab.another(Handler::counting(), Policy::default().with_lease(LEASE)));
     lab.store.next(Call::Claim, 1, Act::Wait(claim.clone()));
     let first = send_apart(&lab.app, KEY);
-    until("the claim to be sent", || async {
-        lab.store.made(Call::Claim) == 1
-    })
-    .await;
+    until("the claim to be sent", || async { lab.store.made(Call::Claim) == 1 }).await;
     first.abort();
     let _ = first.await;
-    let Lab {
-        store,
-        handler,
-        once,
-        app,
-        ..
-    } = lab;
+    let Lab { store, handler, once, app, .. } = lab;
     drop((once, app));
     // A keeper that would end now has the time to.
     tokio::time::sleep(LEASE / 5).await;
     claim.open();
-    until("the handler to be called", || async {
-        handler.executed() == 1
-    })
-    .await;
-    until("two leases to pass", || async {
-        store.made(Call::Renew) >= 6
-    })
-    .await;
-    other
-        .send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    until("the handler to be called", || async { handler.executed() == 1 }).await;
+    until("two leases to pass", || async { store.made(Call::Renew) >= 6 }).await;
+    other.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     gate.open();
     assert!(retry_until_ended(&other.app, KEY).await.is_replay());
     assert_eq!((handler.executed(), other.executed()), (1, 0));
@@ -182,11 +142,7 @@ async fn draining(lab: &Lab) -> tokio::task::JoinHandle<Left> {
     let shutdown = tokio::spawn(shutdown);
     let claims = lab.store.made(Call::Claim);
     lab.send("new").await.assert_problem(503, "overloaded");
-    assert_eq!(
-        lab.store.made(Call::Claim),
-        claims,
-        "nothing new is claimed"
-    );
+    assert_eq!(lab.store.made(Call::Claim), claims, "nothing new is claimed");
     assert!(!shutdown.is_finished());
     shutdown
 }

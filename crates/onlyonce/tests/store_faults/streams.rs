@@ -33,10 +33,8 @@ async fn a_large_answer_reaches_its_first_caller_whole_and_is_never_executed_aga
 async fn a_reader_that_was_too_slow_never_takes_a_part_for_the_whole() {
     let (lab, made) = large(Duration::from_millis(200));
     let response = lab.app.clone().call(charge(KEY)).await.expect("an answer");
-    until("the rest to be read for nobody", || async {
-        made.load(Ordering::SeqCst) == FRAMES
-    })
-    .await;
+    until("the rest to be read for nobody", || async { made.load(Ordering::SeqCst) == FRAMES })
+        .await;
     let read = response.into_body().collect().await;
     assert!(read.is_err(), "a part of the answer");
     let retry = lab.send(KEY).await;
@@ -53,10 +51,7 @@ async fn a_stream_that_panics_never_ends_as_if_it_were_whole() {
         });
         Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
     });
-    let lab = Lab::with(
-        handler,
-        Policy::default().with_response_bytes_max(FRAME.len()),
-    );
+    let lab = Lab::with(handler, Policy::default().with_response_bytes_max(FRAME.len()));
     let response = lab.app.clone().call(charge(KEY)).await.expect("an answer");
     assert!(response.into_body().collect().await.is_err());
     assert_eq!(lab.executed(), 1);
@@ -76,9 +71,7 @@ fn large(idle: Duration) -> (Lab, Arc<AtomicUsize>) {
             Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
         }
     });
-    let policy = Policy::default()
-        .with_response_bytes_max(FRAME.len())
-        .with_upstream_timeout(idle);
+    let policy = Policy::default().with_response_bytes_max(FRAME.len()).with_upstream_timeout(idle);
     (Lab::bounded(handler, policy, limits()), made)
 }
 

@@ -123,9 +123,7 @@ async fn a_waiter_that_leaves_gives_its_place_back_and_changes_nothing() {
 async fn a_wait_that_ends_is_told_that_the_first_is_still_at_work() {
     let (lab, gate) = gated(Policy::default().with_in_flight(InFlight::Wait(LATENCY)));
     let first = lab.begin(KEY).await;
-    lab.send(KEY)
-        .await
-        .assert_problem(409, "idempotency_in_progress");
+    lab.send(KEY).await.assert_problem(409, "idempotency_in_progress");
     assert_eq!(lab.once.waiting(), 0);
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());

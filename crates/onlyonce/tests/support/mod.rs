@@ -68,14 +68,8 @@ impl Guarded {
             let answering = answer(count.fetch_add(1, Ordering::SeqCst) + 1);
             Box::pin(async { answering.await.into_response() })
         };
-        let app = Router::new()
-            .fallback(handler)
-            .layer(once.layer(caller, policy));
-        Self {
-            app,
-            once,
-            executions,
-        }
+        let app = Router::new().fallback(handler).layer(once.layer(caller, policy));
+        Self { app, once, executions }
     }
 
     /// Answers 201 with a body that names the execution.
@@ -134,18 +128,11 @@ impl Answer {
         let collected = body.collect().await.unwrap();
         let trailers = collected.trailers().cloned();
         let body = collected.to_bytes();
-        Self {
-            status: head.status,
-            headers: head.headers,
-            body,
-            trailers,
-        }
+        Self { status: head.status, headers: head.headers, body, trailers }
     }
 
     pub(crate) fn is_replay(&self) -> bool {
-        self.headers
-            .get("idempotent-replayed")
-            .is_some_and(|value| value == "true")
+        self.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
@@ -157,10 +144,7 @@ impl Answer {
         let document = self.json();
         assert_eq!(self.headers["content-type"], "application/problem+json");
         assert_eq!(self.headers["cache-control"], "no-store");
-        assert_eq!(
-            self.headers["link"],
-            "</.well-known/idempotency>; rel=\"describedby\""
-        );
+        assert_eq!(self.headers["link"], "</.well-known/idempotency>; rel=\"describedby\"");
         assert_eq!(document["status"], self.status.as_u16());
         for member in ["type", "title", "detail", "retry"] {
             assert!(document[member].is_string(), "{member} in {document}");

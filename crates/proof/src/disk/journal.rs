@@ -97,13 +97,7 @@ impl Journal {
         }
         let mut redos = Vec::new();
         let mut undone = 0;
-        for (at, entry) in self
-            .0
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, entry)| lost(entry))
-        {
+        for (at, entry) in self.0.iter().enumerate().rev().filter(|(_, entry)| lost(entry)) {
             if !entry.is_path() {
                 redos.extend(self.undo_bytes(at, entry, folders)?);
             } else if folder_losses > 0 {
@@ -125,9 +119,7 @@ impl Journal {
         for at in 0..self.0.len() {
             let (before, entry) = self.0.split_at_mut(at);
             let (what, inode) = (entry[0].what, entry[0].inode);
-            let pending = before
-                .iter_mut()
-                .filter(|entry| entry.fate == Fate::Pending);
+            let pending = before.iter_mut().filter(|entry| entry.fate == Fate::Pending);
             match what {
                 What::FolderSynced => pending
                     .filter(|entry| entry.is_path())
@@ -168,11 +160,7 @@ impl Journal {
             let until = (piece.end - entry.offset) as usize;
             file.write_all_at(&old[from..until], piece.start)?;
         }
-        file.set_len(if later.is_empty() {
-            entry.size_before
-        } else {
-            size
-        })?;
+        file.set_len(if later.is_empty() { entry.size_before } else { size })?;
         Ok((entry.fate == Fate::Pending).then_some(redo))
     }
 }
@@ -226,9 +214,7 @@ impl Entry {
         let paths = String::from_utf8_lossy(&self.bytes);
         let paths: Vec<_> = paths.split('\n').map(PathBuf::from).collect();
         let [one, two, three] = paths.as_slice() else {
-            return Err(io::Error::other(
-                "an entry of the journal has no three paths",
-            ));
+            return Err(io::Error::other("an entry of the journal has no three paths"));
         };
         match self.what {
             What::Created => if_there(fs::remove_file(one)),

@@ -100,16 +100,10 @@ pub const ADMIN: Section = Section {
 };
 
 /// `[policy]`.
-pub const POLICY: Section = Section {
-    place: "under [policy] or a [[route]]",
-    names: &[RULES],
-};
+pub const POLICY: Section = Section { place: "under [policy] or a [[route]]", names: &[RULES] };
 
 /// `[[route]]`.
-pub const ROUTE: Section = Section {
-    place: "under a [[route]]",
-    names: &[MATCH, RULES],
-};
+pub const ROUTE: Section = Section { place: "under a [[route]]", names: &[MATCH, RULES] };
 
 /// `reconcile = { … }`.
 pub const RECONCILE: Section = Section {
@@ -152,10 +146,7 @@ pub const RECONCILE: Section = Section {
 pub(super) const ALL: [&Section; 5] = [&TOP, &ADMIN, &POLICY, &ROUTE_ONLY, &RECONCILE];
 
 /// `[[route]]` without what `[policy]` has as well.
-const ROUTE_ONLY: Section = Section {
-    place: ROUTE.place,
-    names: &[MATCH],
-};
+const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
 
 const MATCH: &[Name] = &[
     Name::new(
@@ -203,12 +194,7 @@ const RULES: &[Name] = &[
         "[1, 255]",
         "how many characters a key has; at most 255",
     ),
-    Name::new(
-        "key_format",
-        "\"any\" or \"uuid\"",
-        "\"any\"",
-        "what a key must look like",
-    ),
+    Name::new("key_format", "\"any\" or \"uuid\"", "\"any\"", "what a key must look like"),
     Name::new(
         "scope",
         "a list of \"principal\", \"host\", \"method\" or \"path\"",
@@ -257,12 +243,7 @@ const RULES: &[Name] = &[
         "\"reject\"",
         "what a duplicate gets while the first still runs: 409 at once, or the first's answer if it comes in time",
     ),
-    Name::new(
-        "wait",
-        "a duration, such as \"5s\"",
-        "\"5s\"",
-        "how long it waits",
-    ),
+    Name::new("wait", "a duration, such as \"5s\"", "\"5s\"", "how long it waits"),
     Name::new(
         "mismatch",
         "422 or 409",

@@ -52,19 +52,10 @@ fn the_top_of_the_file_is_taken_over() {
     assert_eq!(config.upstream.as_ref().unwrap().scheme(), "h2c");
     assert_eq!(config.store, StoreUrl::Memory);
     assert!(config.secret.is_some());
-    assert_eq!(
-        (config.sweep, config.sweep_rows),
-        (Duration::from_secs(60), 7)
-    );
-    assert_eq!(
-        (config.bodies_bytes_max, config.executing_max),
-        (1024, 1000)
-    );
+    assert_eq!((config.sweep, config.sweep_rows), (Duration::from_secs(60), 7));
+    assert_eq!((config.bodies_bytes_max, config.executing_max), (1024, 1000));
     let admin = config.admin.unwrap();
-    assert_eq!(
-        admin.token.unwrap().reveal(),
-        "0123456789abcdef0123456789abcdef"
-    );
+    assert_eq!(admin.token.unwrap().reveal(), "0123456789abcdef0123456789abcdef");
 }
 
 #[test]
@@ -87,10 +78,7 @@ fn a_value_stands_over_the_preset_and_the_preset_over_the_policy() {
     );
     let of = |path| &config.route(&Method::POST, path).policy;
     let hours = |path| of(path).ttl.as_secs() / 3600;
-    assert_eq!(
-        ["/plain", "/preset", "/own", "/other"].map(hours),
-        [2, 24, 3, 2]
-    );
+    assert_eq!(["/plain", "/preset", "/own", "/other"].map(hours), [2, 24, 3, 2]);
     assert_eq!(of("/plain").key, KeyNeed::Optional);
     assert_eq!(of("/preset").key, KeyNeed::Required);
     assert_eq!(of("/own").key_rules.length, (16, 255));
@@ -160,20 +148,11 @@ fn a_route_says_what_only_the_gateway_needs() {
         PrincipalSource::Cookie("sid".into()),
     ];
     assert_eq!(route.principal, PrincipalRule::Sources(sources));
-    assert_eq!(
-        (route.anonymous, route.forward_key),
-        (Anonymous::Reject, ForwardKey::Derive)
-    );
+    assert_eq!((route.anonymous, route.forward_key), (Anonymous::Reject, ForwardKey::Derive));
     assert_eq!(config.upstream_of(route).unwrap().authority(), "other");
-    assert_eq!(
-        config.upstream_of(&config.fallback).unwrap().authority(),
-        "main"
-    );
+    assert_eq!(config.upstream_of(&config.fallback).unwrap().authority(), "main");
     assert_eq!(route.policy.key_from.last(), Some(&KeySource::Fingerprint));
-    assert_eq!(
-        route.policy.in_flight,
-        InFlight::Wait(Duration::from_secs(2))
-    );
+    assert_eq!(route.policy.in_flight, InFlight::Wait(Duration::from_secs(2)));
     assert_eq!(route.policy.mode, Mode::Observe);
 }
 
@@ -193,21 +172,12 @@ fn each_recovery_has_its_details() {
         "#,
     );
     let (quiet, day) = (Duration::from_secs(90), Duration::from_secs(23 * 3600));
-    assert_eq!(
-        config.fallback.policy.recovery,
-        Recovery::Redrive { within: day }
-    );
+    assert_eq!(config.fallback.policy.recovery, Recovery::Redrive { within: day });
     let absent = Absent::Release;
-    assert_eq!(
-        config.routes[0].policy.recovery,
-        Recovery::Reconcile { absent, quiet }
-    );
+    assert_eq!(config.routes[0].policy.recovery, Recovery::Reconcile { absent, quiet });
     let rule = config.routes[0].reconcile.as_ref().unwrap();
     assert_eq!(rule.found.to_string(), "/0/id");
-    assert_eq!(
-        rule.auth.as_ref().unwrap(),
-        "0123456789abcdef0123456789abcdef"
-    );
+    assert_eq!(rule.auth.as_ref().unwrap(), "0123456789abcdef0123456789abcdef");
     assert_eq!(config.routes[1].policy.recovery, Recovery::Fail);
     assert!(config.routes[1].reconcile.is_none());
 }
@@ -227,10 +197,7 @@ fn nothing_confidential_is_shown() {
 #[test]
 fn what_is_probably_not_meant_is_a_warning() {
     let cases = [
-        (
-            "secret = \"short\"",
-            "1:10: warning: `secret`: it is shorter than 16 bytes",
-        ),
+        ("secret = \"short\"", "1:10: warning: `secret`: it is shorter than 16 bytes"),
         (
             "[[route]]\nmatch = \"* /{*r}\"\n[[route]]\nmatch = \"POST /a\"",
             "3:1: warning: this route is never reached: \"* /{*r}\" above",
@@ -252,10 +219,7 @@ fn what_is_probably_not_meant_is_a_warning() {
     for (text, warning) in cases {
         let warnings = good(text).warnings;
         let line = warnings[0].as_warning();
-        assert!(
-            line.starts_with(&format!("onlyonce.toml:{warning}")),
-            "{line}"
-        );
+        assert!(line.starts_with(&format!("onlyonce.toml:{warning}")), "{line}");
         assert_eq!(warnings.len(), 1, "{text}");
     }
 }
@@ -284,10 +248,7 @@ proptest! {
 
 fn names() -> Vec<&'static str> {
     let sections = [TOP, ADMIN, ROUTE, RECONCILE];
-    sections
-        .iter()
-        .flat_map(|section| section.names().map(|name| name.name))
-        .collect()
+    sections.iter().flat_map(|section| section.names().map(|name| name.name)).collect()
 }
 
 fn values() -> impl Strategy<Value = String> {

@@ -22,31 +22,19 @@ fn the_page_has_the_names_of_the_code() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let written = SECTIONS
         .iter()
-        .fold(page.clone(), |page, (title, section)| {
-            with_table(&page, title, section)
-        });
+        .fold(page.clone(), |page, (title, section)| with_table(&page, title, section));
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, &written).unwrap();
     } else {
-        assert!(
-            page == written,
-            "docs/configuration.md is stale; see the top of this file"
-        );
+        assert!(page == written, "docs/configuration.md is stale; see the top of this file");
     }
 }
 
 fn with_table(page: &str, title: &str, section: &Section) -> String {
     let begin = format!("<!-- names: {title} -->\n");
-    let (before, rest) = page
-        .split_once(&begin)
-        .expect("the page has a place for each list");
-    let (_, after) = rest
-        .split_once("<!-- end -->")
-        .expect("each place has an end");
-    format!(
-        "{before}{begin}{}<!-- end -->{after}",
-        table(title, section)
-    )
+    let (before, rest) = page.split_once(&begin).expect("the page has a place for each list");
+    let (_, after) = rest.split_once("<!-- end -->").expect("each place has an end");
+    format!("{before}{begin}{}<!-- end -->{after}", table(title, section))
 }
 
 fn table(title: &str, section: &Section) -> String {
@@ -61,12 +49,7 @@ fn table(title: &str, section: &Section) -> String {
             true => "*not built yet; refused*",
             false => name.values,
         };
-        writeln!(
-            text,
-            "| `{}` | {values} | {default} | {} |",
-            name.name, name.meaning
-        )
-        .unwrap();
+        writeln!(text, "| `{}` | {values} | {default} | {} |", name.name, name.meaning).unwrap();
     }
     text
 }
@@ -74,11 +57,8 @@ fn table(title: &str, section: &Section) -> String {
 #[test]
 fn the_examples_of_the_page_are_good() {
     let page = std::fs::read_to_string(PAGE).unwrap();
-    let examples: Vec<_> = page
-        .split("```toml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .collect();
+    let examples: Vec<_> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(!examples.is_empty());
     for example in examples {
         assert_eq!(good(&example.replace("env:ONLYONCE_", "env:")).warnings, []);
@@ -99,19 +79,13 @@ fn the_presets_of_the_page_are_those_of_the_code() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (_, table) = page.split_once("| preset | sets |").unwrap();
     for (preset, _) in Preset::ALL {
-        let row = table
-            .lines()
-            .find(|line| line.starts_with(&format!("| `{preset}` |")))
-            .unwrap();
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{preset}` |"))).unwrap();
         let sets: Vec<_> = row.split('`').skip(3).step_by(2).collect();
         let policy = |rules: &str| {
             let config = good(&format!("[[route]]\nmatch = \"POST /\"\n{rules}"));
             format!("{:?}", config.routes[0].policy)
         };
-        assert_eq!(
-            policy(&sets.join("\n")),
-            policy(&format!("preset = {preset:?}"))
-        );
+        assert_eq!(policy(&sets.join("\n")), policy(&format!("preset = {preset:?}")));
     }
 }
 
@@ -140,13 +114,9 @@ fn the_default_text_says_every_name() {
             let (said, name) = (Config::default_text(), name.name);
             let line = |line: &str| {
                 let line = line.trim_start_matches("# ");
-                [
-                    format!("{name} = "),
-                    format!("[{name}]"),
-                    format!("[[{name}]]"),
-                ]
-                .iter()
-                .any(|start| line.starts_with(start))
+                [format!("{name} = "), format!("[{name}]"), format!("[[{name}]]")]
+                    .iter()
+                    .any(|start| line.starts_with(start))
             };
             assert!(said.lines().any(line), "{name}");
         }
@@ -157,16 +127,11 @@ fn the_default_text_says_every_name() {
 #[test]
 fn every_word_that_is_offered_is_taken() {
     let rules = POLICY.names().map(|name| ("[policy]", name));
-    let route = ROUTE
-        .find("preset")
-        .map(|name| ("[[route]]\nmatch = \"POST /\"", name));
+    let route = ROUTE.find("preset").map(|name| ("[[route]]\nmatch = \"POST /\"", name));
     let mut words = 0;
     for (table, name) in rules.chain(route).filter(|(_, name)| !name.is_later()) {
         for word in words_of(name.values) {
-            let (name, details) = (
-                name.name,
-                "reconcile = { ask = \"GET /{key}\", found = \"\" }",
-            );
+            let (name, details) = (name.name, "reconcile = { ask = \"GET /{key}\", found = \"\" }");
             let text = match (name, word) {
                 ("scope", _) => format!("{table}\n{name} = [\"{word}\"]"),
                 (_, "reconcile") => format!("{table}\n{name} = \"{word}\"\n{details}"),

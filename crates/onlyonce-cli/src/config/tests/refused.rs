@@ -10,35 +10,17 @@ fn complaint(text: &str) -> String {
 #[test]
 fn an_unknown_name_is_told_with_its_place_and_the_nearest() {
     let cases = [
-        (
-            "lisen = \"x\"",
-            "1:1: unknown name `lisen`; did you mean `listen`?",
-        ),
-        (
-            "[policy]\n  ttll = \"1h\"",
-            "2:3: unknown name `ttll`; did you mean `ttl`?",
-        ),
+        ("lisen = \"x\"", "1:1: unknown name `lisen`; did you mean `listen`?"),
+        ("[policy]\n  ttll = \"1h\"", "2:3: unknown name `ttll`; did you mean `ttl`?"),
         (
             "[policy]\ntimeout = \"1h\"",
             "2:1: unknown name `timeout`; did you mean `upstream_timeout`?",
         ),
-        (
-            "[policy]\nmax_wait = \"1h\"",
-            "2:1: unknown name `max_wait`; did you mean `wait`?",
-        ),
-        (
-            "[[routes]]",
-            "1:3: unknown name `routes`; did you mean `route`?",
-        ),
-        (
-            "[admin]\ntokem = \"x\"",
-            "2:1: unknown name `tokem`; did you mean `token`?",
-        ),
+        ("[policy]\nmax_wait = \"1h\"", "2:1: unknown name `max_wait`; did you mean `wait`?"),
+        ("[[routes]]", "1:3: unknown name `routes`; did you mean `route`?"),
+        ("[admin]\ntokem = \"x\"", "2:1: unknown name `tokem`; did you mean `token`?"),
         ("flux_capacitor = 1", "1:1: unknown name `flux_capacitor`"),
-        (
-            "[policy]\nreconcile = { aks = 1 }",
-            "2:15: unknown name `aks`; did you mean `ask`?",
-        ),
+        ("[policy]\nreconcile = { aks = 1 }", "2:15: unknown name `aks`; did you mean `ask`?"),
     ];
     for (text, expected) in cases {
         assert_eq!(complaint(text), expected);
@@ -48,10 +30,7 @@ fn an_unknown_name_is_told_with_its_place_and_the_nearest() {
 #[test]
 fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
     let cases = [
-        (
-            "ttl = \"1h\"",
-            "1:1: `ttl` does not belong here, but under [policy] or a [[route]]",
-        ),
+        ("ttl = \"1h\"", "1:1: `ttl` does not belong here, but under [policy] or a [[route]]"),
         (
             "[policy]\nmatch = \"POST /\"",
             "2:1: `match` does not belong here, but under a [[route]]",
@@ -77,18 +56,12 @@ fn what_is_not_built_yet_is_refused_by_name() {
         assert_eq!(complaint(&format!("[{name}]")), expected);
     }
     let others = [
-        (
-            "filter = \"redis://x\"",
-            "`filter` is not built yet; remove it",
-        ),
+        ("filter = \"redis://x\"", "`filter` is not built yet; remove it"),
         (
             "store = \"postgres://me:pw@db\"",
             "`store`: postgres:// is not built yet; use sqlite:FILE",
         ),
-        (
-            "store = \"redis://db\"",
-            "`store`: redis:// is not built yet; use sqlite:FILE",
-        ),
+        ("store = \"redis://db\"", "`store`: redis:// is not built yet; use sqlite:FILE"),
         (
             "policy.principal = \"jwt:sub\"",
             "`principal`: jwt: is not built yet; use header:NAME or cookie:NAME",
@@ -111,10 +84,7 @@ fn what_is_not_built_yet_is_refused_by_name() {
 fn all_problems_are_told_at_once_in_the_order_of_the_file() {
     let text = "sweep = 5\n[policy]\nttl = \"1y\"\nkey = \"no\"\n[[route]]\nttl = true\n";
     let lines = complaint(text);
-    let places: Vec<_> = lines
-        .lines()
-        .map(|line| line.split(' ').next().unwrap())
-        .collect();
+    let places: Vec<_> = lines.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(places, ["1:9:", "3:7:", "4:7:", "5:1:", "6:7:"]);
 }
 
@@ -125,18 +95,9 @@ fn values_are_told_what_they_may_be() {
             "listen = \"localhost:80\"",
             "`listen` is an address and a port, such as \"127.0.0.1:8080\"",
         ),
-        (
-            "sweep = \"0s\"",
-            "`sweep` is a duration above zero, such as \"15m\"",
-        ),
-        (
-            "sweep_rows = 0",
-            "`sweep_rows` is a number from 1 to 10000000",
-        ),
-        (
-            "executing_max = -1",
-            "`executing_max` is a number from 1 to 10000000",
-        ),
+        ("sweep = \"0s\"", "`sweep` is a duration above zero, such as \"15m\""),
+        ("sweep_rows = 0", "`sweep_rows` is a number from 1 to 10000000"),
+        ("executing_max = -1", "`executing_max` is a number from 1 to 10000000"),
         (
             "bodies_bytes_max = \"0B\"",
             "`bodies_bytes_max` is a size above zero, such as \"256MiB\"",
@@ -145,14 +106,8 @@ fn values_are_told_what_they_may_be() {
             "secret = 5",
             "`secret` is a text, or \"env:NAME\" for what that variable holds; this is a number",
         ),
-        (
-            "[route]",
-            "`route` is a list of tables, each begun by [[route]]; this is a table",
-        ),
-        (
-            "route = [5]",
-            "`route` is a list of tables, each begun by [[route]]; this is a number",
-        ),
+        ("[route]", "`route` is a list of tables, each begun by [[route]]; this is a table"),
+        ("route = [5]", "`route` is a list of tables, each begun by [[route]]; this is a number"),
     ];
     for (text, expected) in cases {
         let complaint = complaint(text);
@@ -171,10 +126,7 @@ fn rules_are_told_what_they_may_be() {
             "policy.ttl = \"1 day\"",
             "`ttl`: a duration is a whole number and one of ms, s, m, h, d, such as \"90s\"",
         ),
-        (
-            "policy.lease = 30",
-            "`lease` is a duration, such as \"30s\"; this is a number",
-        ),
+        ("policy.lease = 30", "`lease` is a duration, such as \"30s\"; this is a number"),
         (
             "policy.request_bytes_max = \"1MB\"",
             "`request_bytes_max`: a size is a whole number and one of B, KiB, MiB, GiB, such as \"512KiB\"",
@@ -184,10 +136,7 @@ fn rules_are_told_what_they_may_be() {
             "policy.not_executed = [429, 200]",
             "`not_executed` is a list of statuses from 400 to 599, such as [401, 429]",
         ),
-        (
-            "policy.key_length = [1, 256]",
-            "`key_length`: a key has at most 255 characters",
-        ),
+        ("policy.key_length = [1, 256]", "`key_length`: a key has at most 255 characters"),
         (
             "policy.key_from = [\"json:id\"]",
             "`key_from`: the key source has an invalid pointer: a JSON pointer begins with a slash",
@@ -231,23 +180,14 @@ fn the_admin_listener_is_not_opened_to_everybody() {
 fn a_policy_that_contradicts_itself_is_refused() {
     let cases = [
         ("lease = \"0s\"", "lease must not be zero"),
-        (
-            "upstream_timeout = \"0ms\"",
-            "upstream_timeout must not be zero",
-        ),
+        ("upstream_timeout = \"0ms\"", "upstream_timeout must not be zero"),
         ("ttl = \"0d\"", "ttl must not be zero"),
         ("hold_max = \"23h\"", "hold_max is shorter than ttl"),
         ("key_length = [9, 8]", "key_length [9, 8] admits no key"),
         ("key_length = [0, 8]", "key_length [0, 8] admits no key"),
         ("key_from = []", "key_from names no place to find the key"),
-        (
-            "redrive_for = \"0s\"",
-            "`redrive_for` is a duration above zero, such as \"23h\"",
-        ),
-        (
-            "recovery = \"reconcile\"",
-            "`recovery` \"reconcile\" needs reconcile = ",
-        ),
+        ("redrive_for = \"0s\"", "`redrive_for` is a duration above zero, such as \"23h\""),
+        ("recovery = \"reconcile\"", "`recovery` \"reconcile\" needs reconcile = "),
         (
             "forward_key = \"strip\"\nrecovery = \"redrive\"",
             "`forward_key` \"strip\" with `recovery` \"redrive\"",
@@ -270,10 +210,7 @@ fn a_policy_that_contradicts_itself_is_refused() {
             let complaint = complaint(&format!("{table}\n{rules}"));
             let (place, message) = complaint.split_once(": ").unwrap();
             assert!(message.starts_with(expected), "{rules}: {complaint}");
-            assert_eq!(
-                place.split(':').next(),
-                Some(if table == "[policy]" { "2" } else { "3" })
-            );
+            assert_eq!(place.split(':').next(), Some(if table == "[policy]" { "2" } else { "3" }));
         }
     }
 }
@@ -297,15 +234,9 @@ fn a_route_has_a_match_that_agrees_with_its_methods() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let error = Config::load(Path::new("/does/not/exist.toml")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "/does/not/exist.toml: the file cannot be read"
-    );
+    assert_eq!(error.to_string(), "/does/not/exist.toml: the file cannot be read");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("long.toml");
     std::fs::write(&file, vec![b'#'; 1 + FILE_BYTES_MAX as usize]).unwrap();
-    assert!(matches!(
-        Config::load(&file),
-        Err(ConfigError::TooLong { .. })
-    ));
+    assert!(matches!(Config::load(&file), Err(ConfigError::TooLong { .. })));
 }

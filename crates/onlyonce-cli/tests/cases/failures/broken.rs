@@ -89,39 +89,23 @@ async fn fail_17(on: Kind) {
         }
     });
     let settled = settled.await;
-    assert_eq!(
-        (settled.status, settled.all("idempotent-replayed")),
-        (201, vec!["true"])
-    );
+    assert_eq!((settled.status, settled.all("idempotent-replayed")), (201, vec!["true"]));
     assert_eq!(settled.body, "[{\"id\":\"ch_1\"}]");
     assert_eq!(settled.all("location"), ["/charges/ch_1"]);
     let again = t.send(&ask).await;
     assert_eq!((again.status, again.body), (settled.status, settled.body));
     assert_eq!(t.n(), 1);
     let seen = t.u.seen();
-    let asked = seen
-        .iter()
-        .find(|seen| seen.method == "GET")
-        .expect("it was asked");
+    let asked = seen.iter().find(|seen| seen.method == "GET").expect("it was asked");
     assert_eq!(asked.target, format!("/charges?key={K1}"));
-    assert_eq!(
-        asked.header("authorization"),
-        Some("Bearer tok_TA"),
-        "on the caller's behalf"
-    );
+    assert_eq!(asked.header("authorization"), Some("Bearer tok_TA"), "on the caller's behalf");
     assert_eq!(asked.header("idempotency-key"), None);
 }
 
 async fn what_is_not_found_stays_held(on: Kind) {
     let empty = Reply::status(200).body("[]");
     let no_id = Reply::status(200).body("[{\"id\":\"\"}]");
-    for answer in [
-        empty,
-        no_id,
-        Reply::status(404),
-        Reply::status(500),
-        Reply::reset(),
-    ] {
+    for answer in [empty, no_id, Reply::status(404), Reply::status(500), Reply::reset()] {
         let t = breaking(on, &[Set::Reconcile], Reply::reset()).await;
         t.u.plan("/charges", [answer]);
         assert_unknown(&t.post(K1, B1).await, 502);
@@ -138,23 +122,14 @@ async fn fails_for_good(on: Kind, broken: Reply, status: u16, profile: Profile<'
     let problem = assert_unknown(&first, status);
     assert_eq!(problem["retry"], "never");
     let again = t.post(K1, B1).await.replays(&first);
-    assert_eq!(
-        again.problem(status, "idempotency_outcome_unknown"),
-        problem
-    );
+    assert_eq!(again.problem(status, "idempotency_outcome_unknown"), problem);
     assert_eq!(t.n(), 1);
 }
 
 async fn fail_18(on: Kind) {
     fails_for_good(on, Reply::reset(), 502, &[Set::Recovery("fail")]).await;
     let late = Reply::created().behind(&Gate::new());
-    fails_for_good(
-        on,
-        late,
-        504,
-        &[Set::Recovery("fail"), Set::UpstreamTimeoutMs(500)],
-    )
-    .await;
+    fails_for_good(on, late, 504, &[Set::Recovery("fail"), Set::UpstreamTimeoutMs(500)]).await;
 }
 
 async fn fail_19(on: Kind) {

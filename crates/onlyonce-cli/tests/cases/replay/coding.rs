@@ -27,13 +27,7 @@ fn decoded(answer: &Answer, accepts_gzip: bool) -> Vec<u8> {
     match answer.all("content-encoding")[..] {
         [] | ["identity"] => answer.body.to_vec(),
         ["gzip"] if accepts_gzip => {
-            assert!(
-                answer
-                    .all("vary")
-                    .concat()
-                    .to_lowercase()
-                    .contains("accept-encoding")
-            );
+            assert!(answer.all("vary").concat().to_lowercase().contains("accept-encoding"));
             gunzip(&answer.body)
         }
         _ => panic!("an unwanted coding in {answer:?}"),
@@ -47,10 +41,7 @@ async fn rep_14(on: Kind) {
     let again = t.send(&Ask::post(B1).key(K1)).await;
     assert_eq!(again.all("idempotent-replayed"), ["true"]);
     assert_eq!(decoded(&again, false), TEXT.as_bytes());
-    assert_eq!(
-        decoded(&t.send(&accepting("gzip;q=0")).await, false),
-        TEXT.as_bytes()
-    );
+    assert_eq!(decoded(&t.send(&accepting("gzip;q=0")).await, false), TEXT.as_bytes());
     assert_eq!(t.n(), 1);
 }
 

@@ -12,14 +12,11 @@ async fn rep_23(on: Kind) {
     let message = b"\0\0\0\0\x02\x08\x01";
     for (status, text) in [("0", ""), ("9", "balance too low")] {
         let t = on.start(D).await;
-        let reply = Reply::status(200)
-            .header("Content-Type", "application/grpc")
-            .body(&message[..]);
+        let reply =
+            Reply::status(200).header("Content-Type", "application/grpc").body(&message[..]);
         t.u.plan(
             "/pay.Pay/Charge",
-            [reply
-                .trailer("grpc-status", status)
-                .trailer("grpc-message", text)],
+            [reply.trailer("grpc-status", status).trailer("grpc-message", text)],
         );
         let call = Ask::post(&message[..])
             .to("/pay.Pay/Charge")

@@ -14,19 +14,10 @@ async fn begun(on: Kind) -> (Subject, Gate, Connection) {
     let gate = Gate::new();
     t.u.plan("/t", [Reply::events(&gate)]);
     let mut connection = t.connect().await;
-    connection
-        .0
-        .write(&Ask::post(B1).key(K1).bytes())
-        .await
-        .unwrap();
+    connection.0.write(&Ask::post(B1).key(K1).bytes()).await.unwrap();
     let (_, status, headers) = within("the head", connection.head()).await.unwrap();
-    assert_eq!(
-        (status, &headers["content-type"]),
-        (200, &"text/event-stream".parse().unwrap())
-    );
-    let event = within("the first event", connection.0.chunk())
-        .await
-        .unwrap();
+    assert_eq!((status, &headers["content-type"]), (200, &"text/event-stream".parse().unwrap()));
+    let event = within("the first event", connection.0.chunk()).await.unwrap();
     assert_eq!(event.unwrap(), EVENT);
     (t, gate, connection)
 }

@@ -22,15 +22,11 @@ impl Reconciler for Asker {
         question: Question<'a>,
     ) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
         let mut request = Request::get(format!("/charges?key={}", question.key));
-        let credential = question
-            .headers
-            .and_then(|headers| headers.get("authorization"));
+        let credential = question.headers.and_then(|headers| headers.get("authorization"));
         if let Some(credential) = credential {
             request = request.header("authorization", credential);
         }
-        let request = request
-            .header("host", self.0.to_string())
-            .body(Body::empty());
+        let request = request.header("host", self.0.to_string()).body(Body::empty());
         Box::pin(self.finding(request.expect("the key is that of a request")))
     }
 }
@@ -51,10 +47,7 @@ impl Asker {
             true => Finding::Found(Arc::new(Response {
                 status: head.status,
                 headers: head.headers,
-                body: Kept::Bytes {
-                    body,
-                    trailers: None,
-                },
+                body: Kept::Bytes { body, trailers: None },
             })),
         }
     }

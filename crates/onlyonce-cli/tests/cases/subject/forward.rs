@@ -28,10 +28,8 @@ pub(super) async fn forward(upstream: SocketAddr, mut request: Request) -> Respo
     let Ok(stream) = TcpStream::connect(upstream).await else {
         return not_sent();
     };
-    let is_grpc = request
-        .headers()
-        .get("content-type")
-        .is_some_and(|media| media == "application/grpc");
+    let is_grpc =
+        request.headers().get("content-type").is_some_and(|media| media == "application/grpc");
     remove_hop_by_hop(request.headers_mut());
     let mut response = match is_grpc {
         true => over_http2(stream, upstream, request).await,
@@ -45,9 +43,7 @@ pub(super) async fn forward(upstream: SocketAddr, mut request: Request) -> Respo
 fn not_sent() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from(1));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(1));
     response.extensions_mut().insert(NotSent);
     response
 }
@@ -87,13 +83,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in named {
         headers.remove(name);
     }
-    for name in [
-        "connection",
-        "keep-alive",
-        "transfer-encoding",
-        "upgrade",
-        "expect",
-    ] {
+    for name in ["connection", "keep-alive", "transfer-encoding", "upgrade", "expect"] {
         headers.remove(name);
     }
 }

@@ -29,12 +29,7 @@ impl Process {
         );
         std::fs::write(folder.join(CONFIG), config).unwrap();
         let (child, [address, admin]) = spawn(folder).await;
-        Self {
-            address,
-            admin,
-            folder: folder.to_owned(),
-            child,
-        }
+        Self { address, admin, folder: folder.to_owned(), child }
     }
 
     /// SIGKILL, and waits for the end.
@@ -51,10 +46,7 @@ async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
         .args(["serve", "--config", CONFIG])
         .current_dir(folder)
-        .env(
-            "ONLYONCE_SECRET",
-            "a secret of the test, and long enough for one",
-        )
+        .env("ONLYONCE_SECRET", "a secret of the test, and long enough for one")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log(folder))
@@ -63,9 +55,7 @@ async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
         .unwrap();
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
-    within("the gateway's first line", stdout.read_line(&mut line))
-        .await
-        .unwrap();
+    within("the gateway's first line", stdout.read_line(&mut line)).await.unwrap();
     let addresses = ["listening on", "admin"].map(|what| named(&line, what));
     let [Some(address), Some(admin)] = addresses else {
         panic!("the gateway is not ready: {line:?}; {}", logs(folder));
@@ -88,11 +78,7 @@ async fn keep(mut stdout: BufReader<ChildStdout>, log: File) {
 }
 
 fn log(folder: &Path) -> File {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join(LOG))
-        .unwrap()
+    OpenOptions::new().create(true).append(true).open(folder.join(LOG)).unwrap()
 }
 
 pub(super) fn logs(folder: &Path) -> String {

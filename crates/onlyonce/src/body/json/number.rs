@@ -43,10 +43,7 @@ fn write(
     fraction: &[u8],
     exponent: &[u8],
 ) -> Result<(), Odd> {
-    let (whole, fraction) = (
-        without_leading_zeros(whole),
-        without_trailing_zeros(fraction),
-    );
+    let (whole, fraction) = (without_leading_zeros(whole), without_trailing_zeros(fraction));
     out.push(b'#');
     if whole.is_empty() && fraction.is_empty() {
         out.push(b'0');
@@ -79,10 +76,7 @@ fn write_digits(out: &mut Vec<u8>, whole: &[u8], fraction: &[u8]) -> i64 {
 fn power_of(exponent: &[u8], places: usize) -> Result<i64, Odd> {
     let exponent = match exponent {
         [] => 0,
-        _ => str::from_utf8(exponent)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or(Odd)?,
+        _ => str::from_utf8(exponent).ok().and_then(|text| text.parse().ok()).ok_or(Odd)?,
     };
     i64::checked_sub(exponent, places as i64).ok_or(Odd)
 }

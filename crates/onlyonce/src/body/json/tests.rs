@@ -16,10 +16,7 @@ fn spellings_of_one_value_are_equal() {
         (r#"{"a":10}"#, r#"{"a":1e1}"#),
         (r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#),
         (r#"{"\u0061":1}"#, r#"{"a":1}"#),
-        (
-            r#""\/\b\f\n\r\t\"\\""#,
-            r#""/\u0008\u000C\u000a\u000d\u0009\u0022\u005c""#,
-        ),
+        (r#""\/\b\f\n\r\t\"\\""#, r#""/\u0008\u000C\u000a\u000d\u0009\u0022\u005c""#),
         (r#""\ud83d\ude00""#, r#""😀""#),
         ("[ ]", "[]"),
         ("{ }", "{}"),
@@ -33,9 +30,7 @@ fn spellings_of_one_value_are_equal() {
 #[test]
 fn numbers_are_equal_as_exact_decimals() {
     let spellings: [&[&str]; 8] = [
-        &[
-            "1", "1.0", "10e-1", "0.1e1", "1E0", "1e+00", "0.001e3", "1000e-3",
-        ],
+        &["1", "1.0", "10e-1", "0.1e1", "1E0", "1e+00", "0.001e3", "1000e-3"],
         &["0", "-0", "0.0", "-0.000e5", "0e99999999999999999999"],
         &["-1.5", "-15e-1", "-0.15E+1"],
         &["1e400", "10e399", "0.1e401"],
@@ -46,12 +41,7 @@ fn numbers_are_equal_as_exact_decimals() {
     ];
     for same in spellings {
         for other in same {
-            assert_eq!(
-                form(same[0]).unwrap(),
-                form(other).unwrap(),
-                "{} {other}",
-                same[0]
-            );
+            assert_eq!(form(same[0]).unwrap(), form(other).unwrap(), "{} {other}", same[0]);
         }
     }
 }
@@ -180,10 +170,7 @@ fn exponents_beyond_64_bits_are_odd() {
     ] {
         assert_eq!(form(text), Err(Odd), "{text}");
     }
-    assert_ne!(
-        form("1e9223372036854775807").unwrap(),
-        form("1e-9223372036854775808").unwrap()
-    );
+    assert_ne!(form("1e9223372036854775807").unwrap(), form("1e-9223372036854775808").unwrap());
 }
 
 // R39
@@ -201,14 +188,8 @@ fn nesting_has_a_limit() {
 fn excluded_values_do_not_count_and_may_be_absent() {
     let form = |text| selected(text, &[], &["/ts", "/meta/trace", "/items/0"]).unwrap();
     let plain = form(r#"{"amount":1,"meta":{},"items":[]}"#);
-    assert_eq!(
-        plain,
-        form(r#"{"ts":2,"amount":1,"items":[7],"meta":{"trace":{"x":[1]}}}"#)
-    );
-    assert_eq!(
-        plain,
-        form(r#"{"meta":{},"items":[8],"ts":null,"amount":1.0}"#)
-    );
+    assert_eq!(plain, form(r#"{"ts":2,"amount":1,"items":[7],"meta":{"trace":{"x":[1]}}}"#));
+    assert_eq!(plain, form(r#"{"meta":{},"items":[8],"ts":null,"amount":1.0}"#));
     assert_ne!(plain, form(r#"{"amount":2,"meta":{},"items":[]}"#));
     assert_ne!(plain, form(r#"{"amount":1,"meta":{"ts":1},"items":[]}"#));
     assert_ne!(plain, form(r#"{"amount":1,"meta":{},"items":[7,8]}"#));
@@ -230,10 +211,7 @@ fn only_included_values_count_and_absent_is_not_null() {
     assert_ne!(plain, form(r#"{"amount":2}"#));
     assert_ne!(plain, form(r#"{"amount":1,"to":{"iban":null}}"#));
     assert_ne!(plain, form(r#"{}"#));
-    assert_ne!(
-        form(r#"{"amount":1,"to":{"iban":2}}"#),
-        form(r#"{"amount":2,"to":{"iban":1}}"#)
-    );
+    assert_ne!(form(r#"{"amount":1,"to":{"iban":2}}"#), form(r#"{"amount":2,"to":{"iban":1}}"#));
 }
 
 // R41
@@ -250,16 +228,9 @@ fn what_is_included_and_excluded_is_excluded() {
 #[test]
 fn the_order_of_the_pointers_means_nothing() {
     let text = r#"{"a":1,"b":2}"#;
-    assert_eq!(
-        selected(text, &["/a", "/b"], &[]),
-        selected(text, &["/b", "/a", "/b"], &[])
-    );
+    assert_eq!(selected(text, &["/a", "/b"], &[]), selected(text, &["/b", "/a", "/b"], &[]));
     assert_ne!(selected(text, &["/a"], &[]), selected(text, &["/b"], &[]));
-    assert_ne!(
-        selected(text, &[""], &[]),
-        form(text),
-        "a selection is never taken for a document"
-    );
+    assert_ne!(selected(text, &[""], &[]), form(text), "a selection is never taken for a document");
 }
 
 // R17
@@ -268,10 +239,7 @@ fn a_pointer_finds_text_as_it_was_meant_and_numbers_as_they_were_written() {
     let body = br#"{"s":"\u0061b","n":[1.0,-2e3],"":true,"o":{},"z":null}"#;
     let at = |pointer: &str| find(body, &pointer.parse().unwrap()).unwrap();
     let text = |text: &str| Some(Found::Text(text.into()));
-    assert_eq!(
-        [at("/s"), at("/n/0"), at("/n/1")],
-        [text("ab"), text("1.0"), text("-2e3")]
-    );
+    assert_eq!([at("/s"), at("/n/0"), at("/n/1")], [text("ab"), text("1.0"), text("-2e3")]);
     for pointer in ["/", "/o", "/z", "/n", ""] {
         assert_eq!(at(pointer), Some(Found::NotText), "{pointer}");
     }
@@ -329,11 +297,7 @@ fn form(text: &str) -> Result<Vec<u8>, Odd> {
 }
 
 fn selected(text: &str, include: &[&str], exclude: &[&str]) -> Result<Vec<u8>, Odd> {
-    let [include, exclude] = [include, exclude].map(|texts| {
-        texts
-            .iter()
-            .map(|text| text.parse().unwrap())
-            .collect::<Vec<Pointer>>()
-    });
+    let [include, exclude] = [include, exclude]
+        .map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Pointer>>());
     canonical(text.as_bytes(), &include, &exclude)
 }

@@ -26,10 +26,7 @@ impl Scanner<'_> {
     /// Copies everything up to the next quote, backslash or control character.
     fn plain_run(&mut self) -> Result<(), Odd> {
         let rest = &self.body[self.at..];
-        let end = rest
-            .iter()
-            .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
-            .ok_or(Odd)?;
+        let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).ok_or(Odd)?;
         self.out.extend_from_slice(&rest[..end]);
         self.at += end;
         Ok(())
@@ -46,8 +43,7 @@ impl Scanner<'_> {
             b'u' => self.unicode()?,
             _ => return Err(Odd),
         };
-        self.out
-            .extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        self.out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         Ok(())
     }
 
@@ -60,18 +56,12 @@ impl Scanner<'_> {
         self.expect(b'\\')?;
         self.expect(b'u')?;
         let units = [first, self.code_unit()?];
-        char::decode_utf16(units)
-            .next()
-            .and_then(Result::ok)
-            .ok_or(Odd)
+        char::decode_utf16(units).next().and_then(Result::ok).ok_or(Odd)
     }
 
     fn code_unit(&mut self) -> Result<u16, Odd> {
         let [one, two, three, four] = [self.take()?, self.take()?, self.take()?, self.take()?];
-        let bytes = [
-            hex::pair(one, two).ok_or(Odd)?,
-            hex::pair(three, four).ok_or(Odd)?,
-        ];
+        let bytes = [hex::pair(one, two).ok_or(Odd)?, hex::pair(three, four).ok_or(Odd)?];
         Ok(u16::from_be_bytes(bytes))
     }
 

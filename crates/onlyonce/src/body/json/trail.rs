@@ -24,17 +24,10 @@ struct Frame {
 
 impl<'p> Trail<'p> {
     pub(super) fn new(include: &'p [Pointer], exclude: &'p [Pointer]) -> Self {
-        let included = include
-            .iter()
-            .enumerate()
-            .map(|(at, pointer)| (pointer, Role::Include(at)));
+        let included = include.iter().enumerate().map(|(at, pointer)| (pointer, Role::Include(at)));
         let excluded = exclude.iter().map(|pointer| (pointer, Role::Exclude));
         let pointers: Vec<_> = included.chain(excluded).collect();
-        let mut trail = Self {
-            live: (0..pointers.len()).collect(),
-            pointers,
-            frames: Vec::new(),
-        };
+        let mut trail = Self { live: (0..pointers.len()).collect(), pointers, frames: Vec::new() };
         trail.push(0, false);
         trail
     }
@@ -84,19 +77,13 @@ impl<'p> Trail<'p> {
         self.frames.push(Frame { start, is_excluded });
         if self.ending().any(|role| matches!(role, Role::Exclude)) {
             self.frames.pop();
-            self.frames.push(Frame {
-                start,
-                is_excluded: true,
-            });
+            self.frames.push(Frame { start, is_excluded: true });
         }
     }
 
     fn ending(&self) -> impl Iterator<Item = Role> {
-        let live = self.live[self.here().start..]
-            .iter()
-            .map(|at| self.pointers[*at]);
-        live.filter(|(pointer, _)| pointer.token(self.depth()).is_none())
-            .map(|(_, role)| role)
+        let live = self.live[self.here().start..].iter().map(|at| self.pointers[*at]);
+        live.filter(|(pointer, _)| pointer.token(self.depth()).is_none()).map(|(_, role)| role)
     }
 
     fn here(&self) -> Frame {

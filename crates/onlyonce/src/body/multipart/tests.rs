@@ -8,14 +8,8 @@ use super::*;
 // R43: FPR-23
 #[test]
 fn the_boundary_does_not_count() {
-    let parts = [
-        text("a", "1"),
-        file("f", "x.bin", "image/png", "\0\r\n--\u{1}"),
-    ];
-    assert_eq!(
-        read(&render(&parts, "one"), "one"),
-        read(&render(&parts, "--two"), "--two")
-    );
+    let parts = [text("a", "1"), file("f", "x.bin", "image/png", "\0\r\n--\u{1}")];
+    assert_eq!(read(&render(&parts, "one"), "one"), read(&render(&parts, "--two"), "--two"));
 }
 
 // R43, threat G14
@@ -32,10 +26,8 @@ fn name_file_name_type_bytes_and_order_count() {
         vec![text("g", "2"), text("f", "1")],
         vec![],
     ];
-    let forms: Vec<_> = bodies
-        .iter()
-        .map(|parts| read(&render(parts, "b"), "b").unwrap())
-        .collect();
+    let forms: Vec<_> =
+        bodies.iter().map(|parts| read(&render(parts, "b"), "b").unwrap()).collect();
     for (at, form) in forms.iter().enumerate() {
         assert!(!forms[at + 1..].contains(form), "{at}");
     }
@@ -73,23 +65,14 @@ fn anything_odd_is_left_to_the_bytes() {
     for body in odd {
         assert_eq!(read(&body, "b"), Err(Odd), "{body:?}");
     }
-    assert_eq!(
-        canonical(render(&[text("a", "1")], "b").as_bytes(), None),
-        Err(Odd)
-    );
+    assert_eq!(canonical(render(&[text("a", "1")], "b").as_bytes(), None), Err(Odd));
 }
 
 // R17
 #[test]
 fn a_field_is_found_by_name_and_a_file_is_not() {
-    let body = render(
-        &[text("k", "1"), file("k", "x", "a/b", "2"), text("j", "3")],
-        "b",
-    );
-    assert_eq!(
-        values(body.as_bytes(), Some(b"b"), "k"),
-        Ok(vec![&b"1"[..]])
-    );
+    let body = render(&[text("k", "1"), file("k", "x", "a/b", "2"), text("j", "3")], "b");
+    assert_eq!(values(body.as_bytes(), Some(b"b"), "k"), Ok(vec![&b"1"[..]]));
 }
 
 proptest! {
@@ -119,47 +102,23 @@ struct Sent {
 fn sent() -> impl Strategy<Value = Vec<Sent>> {
     let file = proptest::option::of(("[ab;]{0,2}", "[ab/]{1,3}"));
     let part = ("[ab;= ]{0,2}", file, "(\r|\n|-|a|:){0,6}");
-    vec(
-        part.prop_map(|(name, file, content)| Sent {
-            name,
-            file,
-            content,
-        }),
-        0..4,
-    )
+    vec(part.prop_map(|(name, file, content)| Sent { name, file, content }), 0..4)
 }
 
 fn text(name: &str, content: &str) -> Sent {
-    Sent {
-        name: name.into(),
-        file: None,
-        content: content.into(),
-    }
+    Sent { name: name.into(), file: None, content: content.into() }
 }
 
 fn file(name: &str, filename: &str, media: &str, content: &str) -> Sent {
-    Sent {
-        file: Some((filename.into(), media.into())),
-        ..text(name, content)
-    }
+    Sent { file: Some((filename.into(), media.into())), ..text(name, content) }
 }
 
 fn render(parts: &[Sent], boundary: &str) -> String {
-    let parts: String = parts
-        .iter()
-        .map(|part| render_part(part, boundary))
-        .collect();
+    let parts: String = parts.iter().map(|part| render_part(part, boundary)).collect();
     format!("{parts}--{boundary}--\r\n")
 }
 
-fn render_part(
-    Sent {
-        name,
-        file,
-        content,
-    }: &Sent,
-    boundary: &str,
-) -> String {
+fn render_part(Sent { name, file, content }: &Sent, boundary: &str) -> String {
     let rest = match file {
         Some((filename, media)) => format!("; filename=\"{filename}\"\r\nContent-Type: {media}"),
         None => String::new(),

@@ -26,11 +26,7 @@ fn draft(token: Token) -> Draft {
         id: ID,
         token,
         key: KeyText::new("k"),
-        fingerprint: Fingerprint {
-            version: 1,
-            canonical: [1; 32],
-            raw: [1; 32],
-        },
+        fingerprint: Fingerprint { version: 1, canonical: [1; 32], raw: [1; 32] },
         principal: Principal::anonymous(),
         route: "r".into(),
         lease: Lease::new(Duration::from_millis(LEASE_MS as u64)),
@@ -41,15 +37,8 @@ fn draft(token: Token) -> Draft {
 }
 
 fn response() -> Arc<Response> {
-    let body = Kept::Bytes {
-        body: Bytes::from_static(b"{}"),
-        trailers: None,
-    };
-    Arc::new(Response {
-        status: StatusCode::CREATED,
-        headers: HeaderMap::new(),
-        body,
-    })
+    let body = Kept::Bytes { body: Bytes::from_static(b"{}"), trailers: None };
+    Arc::new(Response { status: StatusCode::CREATED, headers: HeaderMap::new(), body })
 }
 
 fn running() -> Record {
@@ -77,79 +66,39 @@ fn completed() -> Record {
 }
 
 fn seen(record: Record, now: StoreTime) -> Seen {
-    Seen {
-        record: Some(record),
-        mine: false,
-        now,
-        clock_held: false,
-    }
+    Seen { record: Some(record), mine: false, now, clock_held: false }
 }
 
 fn decided(seen: &Seen, recovery: Recovery) -> Decision {
-    decide(
-        seen,
-        Asked {
-            draft: &draft(SECOND),
-            recovery,
-        },
-    )
+    decide(seen, Asked { draft: &draft(SECOND), recovery })
 }
 
 fn decided_for_other_request(record: Record) -> Decision {
-    let fingerprint = Fingerprint {
-        version: 1,
-        canonical: [9; 32],
-        raw: [9; 32],
-    };
-    let draft = Draft {
-        fingerprint,
-        ..draft(SECOND)
-    };
-    decide(
-        &seen(record, NOW),
-        Asked {
-            draft: &draft,
-            recovery: Recovery::Hold,
-        },
-    )
+    let fingerprint = Fingerprint { version: 1, canonical: [9; 32], raw: [9; 32] };
+    let draft = Draft { fingerprint, ..draft(SECOND) };
+    decide(&seen(record, NOW), Asked { draft: &draft, recovery: Recovery::Hold })
 }
 
-const REDRIVE: Recovery = Recovery::Redrive {
-    within: Duration::from_secs(3600),
-};
+const REDRIVE: Recovery = Recovery::Redrive { within: Duration::from_secs(3600) };
 
 #[test]
 fn a_claim_of_ours_is_executed() {
-    let seen = Seen {
-        mine: true,
-        ..seen(running(), NOW)
-    };
-    let expected = Decision::Execute {
-        attempt: 1,
-        taken_from: None,
-    };
+    let seen = Seen { mine: true, ..seen(running(), NOW) };
+    let expected = Decision::Execute { attempt: 1, taken_from: None };
     assert_eq!(decided(&seen, Recovery::Hold), expected);
 }
 
 // R48, R53: a claim that did not land is never executed.
 #[test]
 fn a_claim_that_came_too_late_is_given_up() {
-    let seen = Seen {
-        record: None,
-        mine: false,
-        now: NOW,
-        clock_held: false,
-    };
+    let seen = Seen { record: None, mine: false, now: NOW, clock_held: false };
     assert_eq!(decided(&seen, Recovery::Hold), Decision::GiveUp);
 }
 
 #[test]
 fn a_claim_of_ours_that_lapsed_before_we_knew_is_given_up() {
     let lapsed = after(&running(), Write::reap(running().revision()), NOW);
-    let asked = Asked {
-        draft: &draft(FIRST),
-        recovery: REDRIVE,
-    };
+    let asked = Asked { draft: &draft(FIRST), recovery: REDRIVE };
     assert_eq!(decide(&seen(lapsed, NOW), asked), Decision::GiveUp);
 }
 
@@ -158,10 +107,7 @@ fn a_claim_of_ours_that_lapsed_before_we_knew_is_given_up() {
 fn a_second_request_is_refused_while_the_first_runs() {
     let late = NOW.plus_ms(LEASE_MS * 10);
     for recovery in [Recovery::Hold, Recovery::Fail, Recovery::Release, REDRIVE] {
-        assert_eq!(
-            decided(&seen(running(), late), recovery),
-            Decision::InProgress
-        );
+        assert_eq!(decided(&seen(running(), late), recovery), Decision::InProgress);
     }
 }
 
@@ -175,18 +121,12 @@ fn another_request_with_the_key_is_refused_in_every_live_state() {
 
 #[test]
 fn a_released_key_is_free_for_another_request() {
-    assert!(matches!(
-        decided_for_other_request(released()),
-        Decision::Take(_)
-    ));
+    assert!(matches!(decided_for_other_request(released()), Decision::Take(_)));
 }
 
 #[test]
 fn a_completed_record_is_replayed() {
-    assert_eq!(
-        decided(&seen(completed(), NOW), Recovery::Hold),
-        Decision::Replay(response())
-    );
+    assert_eq!(decided(&seen(completed(), NOW), Recovery::Hold), Decision::Replay(response()));
 }
 
 // R110; rule 2 of the states: expired is derived, never stored.
@@ -199,10 +139,7 @@ fn an_expired_record_is_taken_as_a_first_attempt_and_not_a_moment_before() {
         panic!()
     };
     let taken = after(&completed(), *write, expiry);
-    assert_eq!(
-        (taken.attempt, taken.taken_from, taken.first_claimed_at),
-        (1, None, expiry)
-    );
+    assert_eq!((taken.attempt, taken.taken_from, taken.first_claimed_at), (1, None, expiry));
 }
 
 // Rule 2: running and unknown never expire.
@@ -218,19 +155,13 @@ fn running_and_unknown_records_never_expire() {
 // Rule 7, threats B6 and I10: while the clock is held nothing expires.
 #[test]
 fn nothing_expires_while_the_clock_is_held() {
-    let held = Seen {
-        clock_held: true,
-        ..seen(completed(), StoreTime::MAX)
-    };
+    let held = Seen { clock_held: true, ..seen(completed(), StoreTime::MAX) };
     assert_eq!(decided(&held, Recovery::Hold), Decision::Replay(response()));
 }
 
 #[test]
 fn an_unknown_outcome_is_held() {
-    assert_eq!(
-        decided(&seen(unknown(), NOW), Recovery::Hold),
-        Decision::Unknown { since: NOW }
-    );
+    assert_eq!(decided(&seen(unknown(), NOW), Recovery::Hold), Decision::Unknown { since: NOW });
 }
 
 #[test]
@@ -242,39 +173,18 @@ fn an_unknown_outcome_is_failed_where_the_route_says_so() {
 #[test]
 fn a_redrive_counts_attempts_and_keeps_the_time_of_the_first_claim() {
     let later = NOW.plus_ms(1_000);
-    let Decision::Take(write) = decided(&seen(unknown(), later), REDRIVE) else {
-        panic!()
-    };
+    let Decision::Take(write) = decided(&seen(unknown(), later), REDRIVE) else { panic!() };
     let taken = after(&unknown(), *write, later);
-    assert_eq!(
-        (taken.attempt, taken.token, taken.first_claimed_at),
-        (2, SECOND, NOW)
-    );
+    assert_eq!((taken.attempt, taken.token, taken.first_claimed_at), (2, SECOND, NOW));
 }
 
 #[test]
 fn a_redrive_ends_with_its_window_and_needs_the_same_bytes() {
     let over = NOW.plus_ms(3_600_000);
-    assert_eq!(
-        decided(&seen(unknown(), over), REDRIVE),
-        Decision::Unknown { since: NOW }
-    );
-    let spelled = Fingerprint {
-        version: 1,
-        canonical: [1; 32],
-        raw: [7; 32],
-    };
-    let draft = Draft {
-        fingerprint: spelled,
-        ..draft(SECOND)
-    };
-    let decision = decide(
-        &seen(unknown(), NOW),
-        Asked {
-            draft: &draft,
-            recovery: REDRIVE,
-        },
-    );
+    assert_eq!(decided(&seen(unknown(), over), REDRIVE), Decision::Unknown { since: NOW });
+    let spelled = Fingerprint { version: 1, canonical: [1; 32], raw: [7; 32] };
+    let draft = Draft { fingerprint: spelled, ..draft(SECOND) };
+    let decision = decide(&seen(unknown(), NOW), Asked { draft: &draft, recovery: REDRIVE });
     assert_eq!(decision, Decision::Unknown { since: NOW });
 }
 
@@ -291,41 +201,25 @@ fn rule_1_a_write_of_another_needs_the_exact_revision_it_read() {
 }
 
 fn unknown_then_redriven() -> Record {
-    after(
-        &unknown(),
-        Write::redrive(&unknown(), NOW, draft(SECOND)),
-        NOW,
-    )
+    after(&unknown(), Write::redrive(&unknown(), NOW, draft(SECOND)), NOW)
 }
 
 // Rule 1, the interleaving: a zombie owner writes after its record was taken. threats B1, B2
 #[test]
 fn rule_1_an_owner_whose_record_was_taken_can_write_nothing() {
     let taken = unknown_then_redriven();
-    let writes = [
-        Write::settle(FIRST, response()),
-        Write::release(FIRST, None),
-        Write::mark_unknown(FIRST),
-    ];
+    let writes =
+        [Write::settle(FIRST, response()), Write::release(FIRST, None), Write::mark_unknown(FIRST)];
     for write in writes {
-        assert_eq!(
-            cas::swap(Some(&taken), &write.guard, &write.next, NOW),
-            Effect::Stale
-        );
+        assert_eq!(cas::swap(Some(&taken), &write.guard, &write.next, NOW), Effect::Stale);
     }
-    assert_eq!(
-        cas::renew(Some(&taken), FIRST, draft(FIRST).lease, NOW),
-        None
-    );
+    assert_eq!(cas::renew(Some(&taken), FIRST, draft(FIRST).lease, NOW), None);
 }
 
 // Rule 1: marking unknown and releasing an unknown keep the owner's token, settling for it does not.
 #[test]
 fn rule_1_others_take_a_new_token_except_to_mark_unknown_and_to_release() {
-    assert_eq!(
-        after(&running(), Write::reap(running().revision()), NOW).token,
-        FIRST
-    );
+    assert_eq!(after(&running(), Write::reap(running().revision()), NOW).token, FIRST);
     assert_eq!(released().token, FIRST);
     let write = Write::settle_for(&unknown(), SettledBy::Operator, response()).unwrap();
     assert_ne!(after(&unknown(), write, NOW).token, FIRST);
@@ -335,29 +229,17 @@ fn rule_1_others_take_a_new_token_except_to_mark_unknown_and_to_release() {
 #[test]
 fn rule_4_a_redrive_that_was_not_executed_returns_to_unknown_since_the_first_time() {
     let later = NOW.plus_ms(5_000);
-    let redriven = after(
-        &unknown(),
-        Write::redrive(&unknown(), NOW, draft(SECOND)),
-        later,
-    );
-    let back = after(
-        &redriven,
-        Write::release(SECOND, redriven.taken_from),
-        later.plus_ms(1),
-    );
+    let redriven = after(&unknown(), Write::redrive(&unknown(), NOW, draft(SECOND)), later);
+    let back = after(&redriven, Write::release(SECOND, redriven.taken_from), later.plus_ms(1));
     assert_eq!(back.state, State::Unknown { since: NOW });
     assert_eq!(back.attempt, 2);
 }
 
 #[test]
 fn rule_4_a_claim_of_a_released_record_that_was_not_executed_returns_to_released() {
-    let State::Released { expires_at } = released().state else {
-        panic!()
-    };
+    let State::Released { expires_at } = released().state else { panic!() };
     let later = NOW.plus_ms(5_000);
-    let Decision::Take(write) = decided(&seen(released(), later), Recovery::Hold) else {
-        panic!()
-    };
+    let Decision::Take(write) = decided(&seen(released(), later), Recovery::Hold) else { panic!() };
     let taken = after(&released(), *write, later);
     assert_eq!(taken.attempt, 2);
     let back = after(&taken, Write::release(SECOND, taken.taken_from), later);
@@ -385,10 +267,7 @@ fn rule_4_what_a_dead_owner_left_is_released_by_a_retry_only_after_the_quiet_tim
 #[test]
 fn rule_5_an_unknown_outcome_is_not_released_while_the_clock_is_held() {
     let quiet = NOW.plus_ms(QUIET_MS);
-    let held = Seen {
-        clock_held: true,
-        ..seen(unknown(), quiet)
-    };
+    let held = Seen { clock_held: true, ..seen(unknown(), quiet) };
     let decision = decided(&held, Recovery::Release);
     assert_eq!(decision, Decision::Unknown { since: NOW });
 }
@@ -397,10 +276,7 @@ fn rule_5_an_unknown_outcome_is_not_released_while_the_clock_is_held() {
 #[test]
 fn rule_5_releasing_an_unknown_waits_for_the_quiet_time_unless_forced() {
     let quiet = NOW.plus_ms(QUIET_MS);
-    assert_eq!(
-        Write::release_for(&unknown(), quiet.plus_ms(-1), false),
-        None
-    );
+    assert_eq!(Write::release_for(&unknown(), quiet.plus_ms(-1), false), None);
     assert!(Write::release_for(&unknown(), quiet, false).is_some());
     assert!(Write::release_for(&unknown(), NOW, true).is_some());
     assert_eq!(Write::release_for(&running(), quiet, true), None);
@@ -410,23 +286,14 @@ fn rule_5_releasing_an_unknown_waits_for_the_quiet_time_unless_forced() {
 fn rule_5_a_late_owner_settles_a_released_record_if_nobody_claimed_since() {
     let settled = after(&released(), Write::settle(FIRST, response()), NOW);
     assert_eq!(settled.response(), Some(&response()));
-    let reclaimed = after(
-        &released(),
-        Write::take(&released(), false, draft(SECOND)),
-        NOW,
-    );
+    let reclaimed = after(&released(), Write::take(&released(), false, draft(SECOND)), NOW);
     let write = Write::settle(FIRST, response());
-    assert_eq!(
-        cas::swap(Some(&reclaimed), &write.guard, &write.next, NOW),
-        Effect::Stale
-    );
+    assert_eq!(cas::swap(Some(&reclaimed), &write.guard, &write.next, NOW), Effect::Stale);
 }
 
 #[test]
 fn rule_5_a_released_record_is_kept_for_its_ttl_and_counts_attempts_on() {
-    let State::Released { expires_at } = released().state else {
-        panic!()
-    };
+    let State::Released { expires_at } = released().state else { panic!() };
     assert_eq!(expires_at, NOW.plus_ms(TTL_MS));
     let write = Write::take(&released(), false, draft(SECOND));
     assert_eq!(after(&released(), write, NOW).attempt, 2);
@@ -454,27 +321,11 @@ fn rule_7_a_lapse_needs_the_stores_clock_and_a_full_lease_of_our_own() {
         lapses.end();
         write
     };
-    assert_eq!(
-        look(&running(), over, boot),
-        None,
-        "seen for the first time"
-    );
-    assert_eq!(
-        look(&running(), over, boot + lease / 2),
-        None,
-        "half a lease"
-    );
+    assert_eq!(look(&running(), over, boot), None, "seen for the first time");
+    assert_eq!(look(&running(), over, boot + lease / 2), None, "half a lease");
     let renewed = cas::renew(Some(&running()), FIRST, draft(FIRST).lease, NOW).unwrap();
-    assert_eq!(
-        look(&renewed, over, boot + lease),
-        None,
-        "its revision changed"
-    );
-    assert_eq!(
-        look(&renewed, over.plus_ms(-1), boot + lease * 3),
-        None,
-        "the store's clock"
-    );
+    assert_eq!(look(&renewed, over, boot + lease), None, "its revision changed");
+    assert_eq!(look(&renewed, over.plus_ms(-1), boot + lease * 3), None, "the store's clock");
     let write = look(&renewed, over, boot + lease * 3).unwrap();
     assert_eq!(write.guard, Guard::Unchanged(renewed.revision()));
     assert_eq!(write.next, Next::Unknown { since: None });
@@ -491,15 +342,7 @@ fn rule_7_a_reaper_forgets_what_it_did_not_meet_and_what_it_saw_on_a_held_clock(
     lapses.begin();
     lapses.end();
     lapses.begin();
-    assert_eq!(
-        lapses.judge(ID, &running(), over, lease),
-        None,
-        "not met in between"
-    );
+    assert_eq!(lapses.judge(ID, &running(), over, lease), None, "not met in between");
     lapses.forget();
-    assert_eq!(
-        lapses.judge(ID, &running(), over, lease * 2),
-        None,
-        "forgotten"
-    );
+    assert_eq!(lapses.judge(ID, &running(), over, lease * 2), None, "forgotten");
 }

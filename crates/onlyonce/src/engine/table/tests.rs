@@ -6,10 +6,7 @@ use super::*;
 const CELLS: [(Event, [&str; 6]); 10] = [
     //                  absent     running      unknown      released     completed  expired
     (Event::Claim, ["running", "", "", "running", "", "running"]),
-    (
-        Event::Settle,
-        ["", "completed", "completed", "completed", "", ""],
-    ),
+    (Event::Settle, ["", "completed", "completed", "completed", "", ""]),
     (Event::Release, ["", "back", "back", "", "", ""]),
     (Event::MarkUnknown, ["", "unknown", "", "", "", ""]),
     (Event::Renew, ["", "running", "", "", "", ""]),
@@ -36,10 +33,7 @@ fn every_cell_is_as_the_design_says() {
 #[test]
 fn an_owners_guard_names_the_states_of_the_table() {
     use StateKind::{Released, Running, Unknown};
-    assert_eq!(
-        Event::Settle.states(),
-        StateSet::of(&[Running, Unknown, Released])
-    );
+    assert_eq!(Event::Settle.states(), StateSet::of(&[Running, Unknown, Released]));
     assert_eq!(Event::Release.states(), StateSet::of(&[Running, Unknown]));
     assert_eq!(Event::MarkUnknown.states(), StateSet::of(&[Running]));
     assert_eq!(Event::Renew.states(), StateSet::of(&[Running]));
@@ -58,26 +52,17 @@ fn nothing_may_happen_to_a_completed_record() {
 fn the_protocol_page_shows_this_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
-    let shown = page
-        .split_once(BEGIN)
-        .and_then(|(_, rest)| rest.split_once(END))
-        .map(|(t, _)| t.trim());
-    assert_eq!(
-        shown,
-        Some(markdown().trim()),
-        "put this into {path}:\n{}",
-        markdown()
-    );
+    let shown =
+        page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(t, _)| t.trim());
+    assert_eq!(shown, Some(markdown().trim()), "put this into {path}:\n{}", markdown());
 }
 
 const BEGIN: &str = "<!-- table: checked by a test -->";
 const END: &str = "<!-- end of table -->";
 
 fn markdown() -> String {
-    let mut lines = vec![row(
-        "event",
-        Phase::ALL.map(|phase| format!("*{phase:?}*").to_lowercase()),
-    )];
+    let mut lines =
+        vec![row("event", Phase::ALL.map(|phase| format!("*{phase:?}*").to_lowercase()))];
     lines.push("|---|---|---|---|---|---|---|".to_owned());
     for event in Event::ALL {
         let cells = Phase::ALL
@@ -93,11 +78,7 @@ fn row(head: &str, cells: [String; 6]) -> String {
 
 fn spaced(event: Event) -> String {
     let name = format!("{event:?}");
-    let words = name.chars().flat_map(|c| {
-        [
-            c.is_uppercase().then_some(' '),
-            Some(c.to_ascii_lowercase()),
-        ]
-    });
+    let words =
+        name.chars().flat_map(|c| [c.is_uppercase().then_some(' '), Some(c.to_ascii_lowercase())]);
     words.flatten().collect::<String>().trim().to_owned()
 }

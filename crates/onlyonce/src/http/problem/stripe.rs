@@ -16,11 +16,9 @@ pub(super) fn status(problem: &Problem) -> StatusCode {
 pub(super) fn document(problem: &Problem) -> Value {
     let (kind, code, message) = match problem.code {
         REUSED => ("idempotency_error", None, reused(&problem.key)),
-        IN_PROGRESS => (
-            "invalid_request_error",
-            Some("idempotency_key_in_use"),
-            problem.detail.clone(),
-        ),
+        IN_PROGRESS => {
+            ("invalid_request_error", Some("idempotency_key_in_use"), problem.detail.clone())
+        }
         code if problem.status.is_server_error() => {
             ("api_error", Some(code), problem.detail.clone())
         }

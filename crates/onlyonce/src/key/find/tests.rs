@@ -10,34 +10,18 @@ use crate::fingerprint::{FingerprintRules, Subject};
 fn a_header_is_found_whatever_the_case_of_its_name() {
     for name in ["idempotency-key", "IDEMPOTENCY-KEY", "Idempotency-Key"] {
         let head = head(Request::post("/t").header(name, "k1"));
-        assert_eq!(
-            text(find_in("header:Idempotency-Key", &head, "")),
-            Ok(Some("k1".into()))
-        );
+        assert_eq!(text(find_in("header:Idempotency-Key", &head, "")), Ok(Some("k1".into())));
     }
     let head = head(Request::post("/t").header("PayPal-Request-Id", "k1"));
-    assert_eq!(
-        text(find_in("header:paypal-request-id", &head, "")),
-        Ok(Some("k1".into()))
-    );
-    assert_eq!(
-        text(find_in("header:X-Idempotency-Key", &head, "")),
-        Ok(None)
-    );
+    assert_eq!(text(find_in("header:paypal-request-id", &head, "")), Ok(Some("k1".into())));
+    assert_eq!(text(find_in("header:X-Idempotency-Key", &head, "")), Ok(None));
 }
 
 // R7: SYN-13
 #[test]
 fn a_doubled_header_is_refused() {
-    let head = head(
-        Request::post("/t")
-            .header("webhook-id", "k1")
-            .header("webhook-id", "k1"),
-    );
-    assert_eq!(
-        text(find_in("header:webhook-id", &head, "")),
-        Err(KeyError::Several)
-    );
+    let head = head(Request::post("/t").header("webhook-id", "k1").header("webhook-id", "k1"));
+    assert_eq!(text(find_in("header:webhook-id", &head, "")), Err(KeyError::Several));
 }
 
 // R17: SYN-37
@@ -58,19 +42,11 @@ fn a_key_is_found_in_a_json_body() {
     ];
     for (body, expected) in cases {
         for head in [typed("application/json"), head(Request::post("/t"))] {
-            assert_eq!(
-                text(find_in("json:/t/ref", &head, body)),
-                expected,
-                "{body}"
-            );
+            assert_eq!(text(find_in("json:/t/ref", &head, body)), expected, "{body}");
         }
     }
     assert_eq!(
-        text(find_in(
-            "json:/t/ref",
-            &typed("text/plain"),
-            r#"{"t":{"ref":"po-1"}}"#
-        )),
+        text(find_in("json:/t/ref", &typed("text/plain"), r#"{"t":{"ref":"po-1"}}"#)),
         Ok(None)
     );
 }
@@ -93,25 +69,13 @@ fn a_key_is_found_in_a_query() {
 #[test]
 fn a_key_is_found_in_a_form() {
     let form = typed("application/x-www-form-urlencoded");
-    assert_eq!(
-        text(find_in("form:k", &form, "a=1&k=x")),
-        Ok(Some("x".into()))
-    );
-    assert_eq!(
-        text(find_in("form:k", &form, "k=x&k=y")),
-        Err(KeyError::Several)
-    );
-    assert_eq!(
-        text(find_in("form:k", &typed("application/json"), "k=x")),
-        Ok(None)
-    );
+    assert_eq!(text(find_in("form:k", &form, "a=1&k=x")), Ok(Some("x".into())));
+    assert_eq!(text(find_in("form:k", &form, "k=x&k=y")), Err(KeyError::Several));
+    assert_eq!(text(find_in("form:k", &typed("application/json"), "k=x")), Ok(None));
     let parts = typed("multipart/form-data; boundary=b");
     let body = "--b\r\nContent-Disposition: form-data; name=k\r\n\r\nx\r\n--b--";
     assert_eq!(text(find_in("form:k", &parts, body)), Ok(Some("x".into())));
-    assert_eq!(
-        text(find_in("form:k", &parts, "k=x")),
-        Err(KeyError::Unreadable)
-    );
+    assert_eq!(text(find_in("form:k", &parts, "k=x")), Err(KeyError::Unreadable));
 }
 
 // R17
@@ -122,19 +86,14 @@ fn a_body_with_a_content_coding_cannot_be_searched() {
             .header("content-type", "application/json")
             .header("content-encoding", "gzip"),
     );
-    assert_eq!(
-        text(find_in("json:/k", &head, "x")),
-        Err(KeyError::Unreadable)
-    );
+    assert_eq!(text(find_in("json:/k", &head, "x")), Err(KeyError::Unreadable));
 }
 
 // R18: SYN-38
 #[test]
 fn sources_that_have_a_key_must_agree() {
     let head = head(
-        Request::post("/t?k=k1")
-            .header("k", "\"k1\"")
-            .header("content-type", "application/json"),
+        Request::post("/t?k=k1").header("k", "\"k1\"").header("content-type", "application/json"),
     );
     let sources = ["header:k", "query:k", "json:/k"];
     let find = |body: &str| text(find_all(&sources, &head, body, None));
@@ -157,50 +116,27 @@ fn the_fingerprint_is_the_key_of_requests_that_have_no_other() {
     let fingerprint = Fingerprint::of(&FingerprintRules::default(), &subject);
     let sources = ["fingerprint", "header:k"];
     let bare = head(Request::post("/t"));
-    let key = find_all(&sources, &bare, "x", Some(&fingerprint))
-        .unwrap()
-        .unwrap();
+    let key = find_all(&sources, &bare, "x", Some(&fingerprint)).unwrap().unwrap();
     assert_eq!(key.as_str(), hex::encode(&fingerprint.canonical));
     let keyed = head(Request::post("/t").header("k", "k1"));
-    assert_eq!(
-        text(find_all(&sources, &keyed, "x", Some(&fingerprint))),
-        Ok(Some("k1".into()))
-    );
-    assert_eq!(
-        text(find_all(&["header:k"], &bare, "x", Some(&fingerprint))),
-        Ok(None)
-    );
+    assert_eq!(text(find_all(&sources, &keyed, "x", Some(&fingerprint))), Ok(Some("k1".into())));
+    assert_eq!(text(find_all(&["header:k"], &bare, "x", Some(&fingerprint))), Ok(None));
 }
 
 // R16, R17
 #[test]
 fn sources_are_read_and_written_back() {
-    for text in [
-        "header:idempotency-key",
-        "json:/a/b",
-        "json:",
-        "query:x",
-        "form:a:b",
-        "fingerprint",
-    ] {
+    for text in
+        ["header:idempotency-key", "json:/a/b", "json:", "query:x", "form:a:b", "fingerprint"]
+    {
         let source: KeySource = text.parse().unwrap();
         assert_eq!(source.to_string(), text);
-        assert_eq!(
-            source.needs_body(),
-            !text.starts_with("header") && !text.starts_with("query")
-        );
+        assert_eq!(source.needs_body(), !text.starts_with("header") && !text.starts_with("query"));
     }
     assert_eq!("header:Idempotency-Key".parse(), Ok(KeySource::default()));
-    for text in [
-        "",
-        "cookie:x",
-        "header:",
-        "header:a b",
-        "json:a",
-        "query:",
-        "form",
-        "fingerprint:x",
-    ] {
+    for text in
+        ["", "cookie:x", "header:", "header:a b", "json:a", "query:", "form", "fingerprint:x"]
+    {
         assert!(text.parse::<KeySource>().is_err(), "{text}");
     }
 }
@@ -215,17 +151,8 @@ fn find_all(
     body: &str,
     fingerprint: Option<&Fingerprint>,
 ) -> Result<Option<Key>, KeyError> {
-    let sources: Vec<KeySource> = sources
-        .iter()
-        .map(|source| source.parse().unwrap())
-        .collect();
-    find(
-        &sources,
-        head,
-        Some(body.as_bytes()),
-        fingerprint,
-        &KeyRules::default(),
-    )
+    let sources: Vec<KeySource> = sources.iter().map(|source| source.parse().unwrap()).collect();
+    find(&sources, head, Some(body.as_bytes()), fingerprint, &KeyRules::default())
 }
 
 fn text(found: Result<Option<Key>, KeyError>) -> Result<Option<String>, KeyError> {

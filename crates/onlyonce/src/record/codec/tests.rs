@@ -14,10 +14,7 @@ fn time() -> impl Strategy<Value = StoreTime> {
 }
 
 fn headers() -> impl Strategy<Value = HeaderMap> {
-    let header = (
-        "[a-z][a-z-]{0,20}",
-        prop::collection::vec(0x20..0x7fu8, 0..40),
-    );
+    let header = ("[a-z][a-z-]{0,20}", prop::collection::vec(0x20..0x7fu8, 0..40));
     prop::collection::vec(header, 0..6).prop_map(|pairs| {
         let mut map = HeaderMap::new();
         for (name, value) in pairs {

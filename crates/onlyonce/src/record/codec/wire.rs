@@ -64,18 +64,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn finish(self) -> Result<(), CodecError> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(CodecError::Damaged { what: "end" })
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(CodecError::Damaged { what: "end" }) }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], CodecError> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(CodecError::Damaged { what: "length" })?;
+        let (taken, rest) =
+            self.0.split_at_checked(length).ok_or(CodecError::Damaged { what: "length" })?;
         self.0 = rest;
         Ok(taken)
     }
@@ -118,9 +112,7 @@ impl<'a> Reader<'a> {
         let mut headers = HeaderMap::new();
         for _ in 0..self.u32()? {
             let (name, value) = self.header()?;
-            headers
-                .try_append(name, value)
-                .map_err(|_| CodecError::Damaged { what: "headers" })?;
+            headers.try_append(name, value).map_err(|_| CodecError::Damaged { what: "headers" })?;
         }
         Ok(headers)
     }
@@ -130,8 +122,6 @@ impl<'a> Reader<'a> {
         let name = HeaderName::from_bytes(self.take(length.into())?);
         let length = self.u32()?;
         let value = HeaderValue::from_bytes(self.take(length as usize)?);
-        name.ok()
-            .zip(value.ok())
-            .ok_or(CodecError::Damaged { what: "header" })
+        name.ok().zip(value.ok()).ok_or(CodecError::Damaged { what: "header" })
     }
 }

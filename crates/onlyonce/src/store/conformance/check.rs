@@ -62,7 +62,5 @@ pub(super) fn between(
     if earliest <= found && found <= latest {
         return Ok(());
     }
-    failed(format!(
-        "{what} is {found:?}, not in {earliest:?}..={latest:?}"
-    ))
+    failed(format!("{what} is {found:?}, not in {earliest:?}..={latest:?}"))
 }

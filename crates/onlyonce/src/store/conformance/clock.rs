@@ -33,10 +33,8 @@ struct Hands {
 impl ManualClock {
     /// Some day in 2026, an hour after the machine booted.
     pub fn new() -> Self {
-        let hands = Hands {
-            wall: StoreTime::from_ms(1_780_000_000_000),
-            boot: Duration::from_secs(3_600),
-        };
+        let hands =
+            Hands { wall: StoreTime::from_ms(1_780_000_000_000), boot: Duration::from_secs(3_600) };
         Self(Arc::new(Mutex::new(hands)))
     }
 

@@ -64,11 +64,7 @@ enum Call {
 impl<S> Faulty<S> {
     /// A store without mishaps, until they are planned.
     pub fn new(store: impl Into<Arc<S>>) -> Self {
-        Self {
-            inner: store.into(),
-            plan: Mutex::default(),
-            held: Mutex::default(),
-        }
+        Self { inner: store.into(), plan: Mutex::default(), held: Mutex::default() }
     }
 
     /// Befalls the next claim, swap or renewal that has no mishap planned yet.

@@ -27,10 +27,7 @@ impl<S: Store> Lab<S> {
 
     /// The same store through a line that loses, doubles and delays.
     pub(super) fn faulty(&self) -> Lab<Faulty<S>> {
-        Lab {
-            store: Arc::new(Faulty::new(self.store.clone())),
-            clock: self.clock.clone(),
-        }
+        Lab { store: Arc::new(Faulty::new(self.store.clone())), clock: self.clock.clone() }
     }
 
     /// The store after a crash; skips the case where the store is declared to forget.

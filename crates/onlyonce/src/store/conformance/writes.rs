@@ -24,10 +24,7 @@ pub(super) struct Write {
 /// What the owner of a draft writes.
 impl Write {
     pub(super) fn by_owner(draft: &Draft, states: &[StateKind], to: Next) -> Self {
-        let guard = Guard::Owner {
-            token: draft.token,
-            states: StateSet::of(states),
-        };
+        let guard = Guard::Owner { token: draft.token, states: StateSet::of(states) };
         let id = draft.id;
         Self { id, guard, to }
     }
@@ -119,11 +116,7 @@ pub(super) fn draft(number: u8) -> Draft {
         id: id(number),
         token: token(number),
         key: KeyText::new(format!("order \"{number}\" / 100%")),
-        fingerprint: Fingerprint {
-            version: 255,
-            canonical: [number; 32],
-            raw: [!number; 32],
-        },
+        fingerprint: Fingerprint { version: 255, canonical: [number; 32], raw: [!number; 32] },
         principal: Principal::from_bytes([number ^ 0x55; 32]),
         route: format!("POST /orders/{{id}}/é{number}").into(),
         lease: Lease::new(LEASE),
@@ -136,19 +129,13 @@ pub(super) fn draft(number: u8) -> Draft {
 /// The claim of the same operation by the owner of `token(by)`.
 pub(super) fn rival(draft: &Draft, by: u8) -> Draft {
     let token = token(by);
-    Draft {
-        token,
-        ..draft.clone()
-    }
+    Draft { token, ..draft.clone() }
 }
 
 /// The claim of operation `number` that expires as soon as it is completed and [`BRIEF`] have passed.
 pub(super) fn brief(number: u8) -> Draft {
     let ttl_ms = 1;
-    Draft {
-        ttl_ms,
-        ..draft(number)
-    }
+    Draft { ttl_ms, ..draft(number) }
 }
 
 /// Ids all over the range, the first and the last of it included.
@@ -173,19 +160,12 @@ pub(super) fn response(text: &'static str) -> Arc<Response> {
     Arc::new(Response {
         status: StatusCode::CREATED,
         headers,
-        body: Kept::Bytes {
-            body: text.into(),
-            trailers: None,
-        },
+        body: Kept::Bytes { body: text.into(), trailers: None },
     })
 }
 
 pub(super) fn completed(response: Arc<Response>) -> Next {
-    Next::Completed {
-        settled_by: SettledBy::Owner,
-        response,
-        token: None,
-    }
+    Next::Completed { settled_by: SettledBy::Owner, response, token: None }
 }
 
 /// The number of the lowest id.

@@ -135,11 +135,7 @@ impl<'a> Batch<'a> {
             let current = self.current_in_memory(id);
             let now = self.shared.time.now();
             let renewed = cas::renew(current.record.as_ref(), *token, lease, now);
-            beats.push(if renewed.is_some() {
-                Beat::Kept
-            } else {
-                Beat::Lost
-            });
+            beats.push(if renewed.is_some() { Beat::Kept } else { Beat::Lost });
             if let Some((record, place)) = renewed.zip(current.place) {
                 self.put(*id, place, record, false);
             }
@@ -167,11 +163,7 @@ impl<'a> Batch<'a> {
         }
         let time = &self.shared.time;
         let trusts_again = self.hold_clock == Some(false);
-        let highest = if trusts_again {
-            time.wall()
-        } else {
-            time.now()
-        };
+        let highest = if trusts_again { time.wall() } else { time.now() };
         self.meta.highest = highest.as_ms();
         self.meta.write(self.db)
     }
@@ -180,10 +172,7 @@ impl<'a> Batch<'a> {
     pub(super) fn current(&self, id: &OperationId) -> Result<Look, Trouble> {
         let look = self.current_in_memory(id);
         match look {
-            Look {
-                place: Some(place),
-                record: None,
-            } => self.read(id, place),
+            Look { place: Some(place), record: None } => self.read(id, place),
             look => Ok(look),
         }
     }
@@ -210,10 +199,9 @@ impl<'a> Batch<'a> {
     fn read(&self, id: &OperationId, place: Place) -> Result<Look, Trouble> {
         let found = rows::read(self.db, place, &self.interned.routes).map_err(Trouble::Whole)?;
         match found {
-            Found::Record(found, record) if found == *id => Ok(Look {
-                place: Some(place),
-                record: Some(*record),
-            }),
+            Found::Record(found, record) if found == *id => {
+                Ok(Look { place: Some(place), record: Some(*record) })
+            }
             Found::Damaged(damage) => Err(Trouble::Alone(Fault::NotDone(damage.into()))),
             _ => Err(Trouble::Alone(Fault::NotDone(
                 Damage::new(place, "it holds something else").into(),
@@ -240,20 +228,12 @@ impl<'a> Batch<'a> {
     }
 
     fn step(&self, sql: &str) -> Result<(), Trouble> {
-        let run = self
-            .db
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.execute([]));
+        let run = self.db.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
         run.map(drop).map_err(Trouble::Whole)
     }
 
     fn seen(&self, record: Option<Record>, mine: bool, now: StoreTime) -> Seen {
-        Seen {
-            record,
-            mine,
-            now,
-            clock_held: self.shared.time.is_held(),
-        }
+        Seen { record, mine, now, clock_held: self.shared.time.is_held() }
     }
 
     /// After the commit: memory becomes what the file is. Returns the file's word on itself.
@@ -281,13 +261,7 @@ impl<'a> Batch<'a> {
 fn apply(view: &mut View, id: OperationId, look: Look) {
     match look {
         Look { place: None, .. } => view.remove(&id),
-        Look {
-            place: Some(place),
-            record: Some(record),
-        } => view.put(id, place, record),
-        Look {
-            place: Some(place),
-            record: None,
-        } => drop(view.put_on_disk(id, place)),
+        Look { place: Some(place), record: Some(record) } => view.put(id, place, record),
+        Look { place: Some(place), record: None } => drop(view.put_on_disk(id, place)),
     }
 }

@@ -66,9 +66,8 @@ pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
 /// Whether the file is ours and whole, as far as its own word goes.
 fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
     let failed = |error| OpenError::engine(path, error);
-    let format: i64 = db
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed)?;
+    let format: i64 =
+        db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
     if format > schema::FORMAT {
         return Err(OpenError::Newer {
             path: path.to_owned(),
@@ -79,17 +78,13 @@ fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
     let meta = Meta::read(db).map_err(failed)?;
     let meta = meta.ok_or_else(|| OpenError::damaged(path, "its meta row is wrong"))?;
     if let Some(to) = &meta.moved_to {
-        return Err(OpenError::Moved {
-            path: path.to_owned(),
-            to: to.clone(),
-        });
+        return Err(OpenError::Moved { path: path.to_owned(), to: to.clone() });
     }
     let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
     match schema::differs(db, &classes).map_err(failed)? {
-        Some(table) => Err(OpenError::damaged(
-            path,
-            format!("{table} is not defined as it should be"),
-        )),
+        Some(table) => {
+            Err(OpenError::damaged(path, format!("{table} is not defined as it should be")))
+        }
         None => Ok(meta),
     }
 }
@@ -101,11 +96,7 @@ pub(super) fn take_leftovers(
     time: &Time,
 ) -> Result<(), OpenError> {
     let now = time.now();
-    let left: Vec<_> = opened
-        .view
-        .running()
-        .map(|live| (live.id, live.record.clone()))
-        .collect();
+    let left: Vec<_> = opened.view.running().map(|live| (live.id, live.record.clone())).collect();
     if left.is_empty() {
         return Ok(());
     }
@@ -149,14 +140,7 @@ fn scan(
     let routes = routes.ok_or_else(|| OpenError::damaged(path, "a route is missing"))?;
     let mut view = View::new(routes);
     for class in &mut meta.classes {
-        let scan = ClassScan {
-            db,
-            path,
-            time,
-            class: *class,
-            highest: i64::MIN,
-            live: Vec::new(),
-        };
+        let scan = ClassScan { db, path, time, class: *class, highest: i64::MIN, live: Vec::new() };
         *class = scan.run(&mut view)?;
     }
     Ok((meta, view))
@@ -180,10 +164,8 @@ impl ClassScan<'_> {
             self.load(view, place)?;
         }
         let sql = &Sql::of(self.class.class).last_response;
-        let last: i64 = self
-            .db
-            .query_row(sql, [], |row| row.get(0))
-            .map_err(|error| self.failed(error))?;
+        let last: i64 =
+            self.db.query_row(sql, [], |row| row.get(0)).map_err(|error| self.failed(error))?;
         self.class.next_response = last + 1;
         Ok(self.class)
     }
@@ -221,10 +203,7 @@ impl ClassScan<'_> {
         number: i64,
         row: &rusqlite::Row<'_>,
     ) -> Result<(), OpenError> {
-        let place = Place {
-            class: self.class.class,
-            row: number,
-        };
+        let place = Place { class: self.class.class, row: number };
         let Some(summary) = Summary::read(row) else {
             return Err(self.damaged(number));
         };
@@ -300,18 +279,12 @@ impl Summary {
         let time = |column: usize| row.get_ref(column).ok()?.as_i64().ok();
         let claimed = time(4).unwrap_or(i64::MIN);
         let later = match state {
-            COMPLETED => time(6)
-                .zip(time(7))
-                .map(|(expires, ttl)| expires.saturating_sub(ttl)),
+            COMPLETED => time(6).zip(time(7)).map(|(expires, ttl)| expires.saturating_sub(ttl)),
             UNKNOWN => time(5),
             _ => None,
         };
         let at = claimed.max(later.unwrap_or(i64::MIN));
-        Some(Self {
-            id: OperationId::from_bytes(id),
-            state,
-            at,
-        })
+        Some(Self { id: OperationId::from_bytes(id), state, at })
     }
 }
 
@@ -319,10 +292,7 @@ impl Summary {
 pub(super) fn seal(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
     meta.write(&db)?;
     // Best effort: an outside reader may hold the log, and what is in it is durable anyway.
-    if db
-        .wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)
-        .is_ok()
-    {
+    if db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE).is_ok() {
         connection::empty_log_at_close(&db, true)?;
     }
     db.flush_prepared_statement_cache();

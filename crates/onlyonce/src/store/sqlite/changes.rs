@@ -28,10 +28,7 @@ impl Batch<'_> {
         self.begin()?;
         let class = self.class(record.ttl_ms)?;
         let route = self.route(&record.route)?;
-        let place = Place {
-            class: class.class,
-            row: class.next,
-        };
+        let place = Place { class: class.class, row: class.next };
         rows::append(self.db, place, id, record, (route, class.next_response)).map_err(classify)?;
         self.counted(place.class, |class| class.next += 1);
         self.put(id, place, record.clone(), true);
@@ -54,10 +51,7 @@ impl Batch<'_> {
         }
         match &record.state {
             State::Completed { response, .. } => {
-                let row = self
-                    .meta
-                    .class(place.class)
-                    .map_or(1, |class| class.next_response);
+                let row = self.meta.class(place.class).map_or(1, |class| class.next_response);
                 rows::settle(self.db, place, id, &record, (response, row)).map_err(classify)?;
                 self.counted(place.class, |class| class.next_response += 1);
             }
@@ -69,13 +63,7 @@ impl Batch<'_> {
 
     pub(super) fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
         self.bury(id, old)?;
-        self.pending.insert(
-            id,
-            Pending {
-                look: Look::default(),
-                is_news: true,
-            },
-        );
+        self.pending.insert(id, Pending { look: Look::default(), is_news: true });
         Ok(())
     }
 
@@ -94,12 +82,7 @@ impl Batch<'_> {
         class: u8,
         record: Option<&Record>,
     ) -> Result<(), Trouble> {
-        let Some(Class {
-            next,
-            next_response,
-            ..
-        }) = self.meta.class(class).copied()
-        else {
+        let Some(Class { next, next_response, .. }) = self.meta.class(class).copied() else {
             return Ok(());
         };
         let place = Place { class, row: next };
@@ -108,36 +91,18 @@ impl Batch<'_> {
             rows::append(self.db, place, id, record, (route, next_response)).map_err(classify)?;
         }
         self.counted(class, |class| class.next += 1);
-        let look = Look {
-            place: Some(place),
-            record: record.cloned(),
-        };
-        self.pending.insert(
-            id,
-            Pending {
-                look,
-                is_news: false,
-            },
-        );
+        let look = Look { place: Some(place), record: record.cloned() };
+        self.pending.insert(id, Pending { look, is_news: false });
         Ok(())
     }
 
     /// Forgets the id in memory; its row is the caller's to remove.
     pub(super) fn forget(&mut self, id: OperationId) {
-        self.pending.insert(
-            id,
-            Pending {
-                look: Look::default(),
-                is_news: false,
-            },
-        );
+        self.pending.insert(id, Pending { look: Look::default(), is_news: false });
     }
 
     pub(super) fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
-        let look = Look {
-            place: Some(place),
-            record: Some(record),
-        };
+        let look = Look { place: Some(place), record: Some(record) };
         self.pending.insert(id, Pending { look, is_news });
     }
 

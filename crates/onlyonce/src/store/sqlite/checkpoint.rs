@@ -39,11 +39,7 @@ impl Log {
             counted.store(count, Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self {
-            pages,
-            due: START_PAGES,
-            under_way: false,
-        })
+        Ok(Self { pages, due: START_PAGES, under_way: false })
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -76,10 +72,7 @@ impl Log {
                 Ok(())
             }
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
-                self.due = self
-                    .pages
-                    .load(Ordering::Relaxed)
-                    .saturating_add(AGAIN_PAGES);
+                self.due = self.pages.load(Ordering::Relaxed).saturating_add(AGAIN_PAGES);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -128,11 +121,7 @@ mod tests {
     use super::*;
 
     fn log(pages: i32) -> Log {
-        Log {
-            pages: Arc::new(AtomicI32::new(pages)),
-            due: START_PAGES,
-            under_way: false,
-        }
+        Log { pages: Arc::new(AtomicI32::new(pages)), due: START_PAGES, under_way: false }
     }
 
     #[test]

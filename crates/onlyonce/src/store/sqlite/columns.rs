@@ -104,20 +104,10 @@ impl<'a> Columns<'a> {
 
     fn whole_crc(&self, route: &str) -> u32 {
         let mut fixed = Fixed::default();
-        for part in [
-            &self.id[..],
-            self.token,
-            self.canonical,
-            self.raw,
-            self.principal,
-        ] {
+        for part in [&self.id[..], self.token, self.canonical, self.raw, self.principal] {
             fixed.put(part);
         }
-        let response = if self.state == COMPLETED {
-            self.response
-        } else {
-            0
-        };
+        let response = if self.state == COMPLETED { self.response } else { 0 };
         let numbers = [
             self.state,
             self.at,
@@ -213,10 +203,7 @@ const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 14 * 8;
 
 impl Default for Fixed {
     fn default() -> Self {
-        Self {
-            bytes: [0; FIXED_BYTES],
-            used: 0,
-        }
+        Self { bytes: [0; FIXED_BYTES], used: 0 }
     }
 }
 
@@ -232,15 +219,9 @@ fn state_columns(state: &State) -> (i64, i64, i64) {
         State::Running { lease_until } => (RUNNING, lease_until.as_ms(), 0),
         State::Unknown { since } => (UNKNOWN, since.as_ms(), 0),
         State::Released { expires_at } => (RELEASED, expires_at.as_ms(), 0),
-        State::Completed {
-            expires_at,
-            settled_by,
-            ..
-        } => (
-            COMPLETED,
-            expires_at.as_ms(),
-            codec::settled_by_tag(*settled_by).into(),
-        ),
+        State::Completed { expires_at, settled_by, .. } => {
+            (COMPLETED, expires_at.as_ms(), codec::settled_by_tag(*settled_by).into())
+        }
     }
 }
 

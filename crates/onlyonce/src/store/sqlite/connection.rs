@@ -56,8 +56,7 @@ pub(super) fn create(
         .and_then(|()| fill(&db));
     made.map_err(|error| OpenError::engine(path, error))?;
     demand(&db, path, "journal_mode", "wal", "wal")?;
-    db.close()
-        .map_err(|(_, error)| OpenError::engine(path, error))
+    db.close().map_err(|(_, error)| OpenError::engine(path, error))
 }
 
 /// A number that changes when another connection writes the file.
@@ -71,10 +70,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
     if db.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
         let source = std::io::ErrorKind::PermissionDenied.into();
-        return Err(OpenError::NoPermission {
-            path: path.to_owned(),
-            source,
-        });
+        return Err(OpenError::NoPermission { path: path.to_owned(), source });
     }
     db.busy_timeout(BUSY_WAIT).map_err(failed)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -96,18 +92,11 @@ fn demand(
 ) -> Result<(), OpenError> {
     let failed = |error| OpenError::engine(path, error);
     db.pragma_update(None, pragma, value).map_err(failed)?;
-    let found = db
-        .pragma_query_value(None, pragma, |row| row.get(0).map(text))
-        .map_err(failed)?;
+    let found = db.pragma_query_value(None, pragma, |row| row.get(0).map(text)).map_err(failed)?;
     if found == wanted {
         return Ok(());
     }
-    Err(OpenError::NotDurable {
-        path: path.to_owned(),
-        pragma,
-        wanted,
-        found,
-    })
+    Err(OpenError::NotDurable { path: path.to_owned(), pragma, wanted, found })
 }
 
 fn text(value: rusqlite::types::Value) -> String {

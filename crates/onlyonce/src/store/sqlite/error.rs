@@ -146,10 +146,9 @@ impl OpenError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::NoPermission { path, source }
             }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull {
-                path,
-                source: Box::new(source),
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path, source: Box::new(source) }
+            }
             _ => Self::Io { path, source },
         }
     }
@@ -163,10 +162,7 @@ impl OpenError {
                 what: "its pages do not read".to_owned(),
                 source: Some(source),
             },
-            Some(ErrorCode::DiskFull) => Self::DiskFull {
-                path,
-                source: Box::new(source),
-            },
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path, source: Box::new(source) },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Busy { path, source }
             }
@@ -182,10 +178,6 @@ impl OpenError {
 
     /// What we found in `path` ourselves.
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged {
-            path: path.to_owned(),
-            what: what.into(),
-            source: None,
-        }
+        Self::Damaged { path: path.to_owned(), what: what.into(), source: None }
     }
 }

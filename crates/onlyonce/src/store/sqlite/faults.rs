@@ -30,8 +30,6 @@ impl Faults {
 }
 
 fn spend(left: &AtomicU8) -> Result<(), ()> {
-    let spent = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-        left.checked_sub(1)
-    });
+    let spent = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
     spent.map_or(Ok(()), |_| Err(()))
 }

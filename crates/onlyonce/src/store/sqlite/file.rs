@@ -21,9 +21,7 @@ impl Owned {
         let failed = |error| OpenError::io(&path, error);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        let lock = private(&mut options)
-            .open(beside(&path, "-lock"))
-            .map_err(failed)?;
+        let lock = private(&mut options).open(beside(&path, "-lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, lock }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path }),
@@ -42,9 +40,7 @@ impl Owned {
     /// Whether the file is there; refused if it is not and once was, or if it is not ours.
     pub(super) fn inspect(&self) -> Result<bool, OpenError> {
         match fs::metadata(&self.path) {
-            Ok(found) if found.len() == 0 => Err(OpenError::Empty {
-                path: self.path.clone(),
-            }),
+            Ok(found) if found.len() == 0 => Err(OpenError::Empty { path: self.path.clone() }),
             Ok(found) => self.inspect_header(found.len()).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.never_was().map(|()| false)
@@ -63,13 +59,9 @@ impl Owned {
         for left in ["-new", "-new-wal", "-new-shm", "-new-journal"] {
             remove_if_there(&beside(&self.path, left)).map_err(failed)?;
         }
-        private(OpenOptions::new().write(true).create_new(true))
-            .open(&new)
-            .map_err(failed)?;
+        private(OpenOptions::new().write(true).create_new(true)).open(&new).map_err(failed)?;
         fill(&new)?;
-        File::open(&new)
-            .and_then(|file| file.sync_all())
-            .map_err(failed)?;
+        File::open(&new).and_then(|file| file.sync_all()).map_err(failed)?;
         fs::rename(&new, &self.path).map_err(failed)?;
         sync_directory(&self.path).map_err(failed)
     }
@@ -86,9 +78,7 @@ impl Owned {
         if self.lock.metadata().map_err(failed)?.len() > 0 {
             return Ok(());
         }
-        (&self.lock)
-            .write_all(REMEMBERED.as_bytes())
-            .map_err(failed)?;
+        (&self.lock).write_all(REMEMBERED.as_bytes()).map_err(failed)?;
         self.lock.sync_all().map_err(failed)?;
         sync_directory(&self.path).map_err(failed)
     }
@@ -112,10 +102,7 @@ impl Owned {
 
     /// Which files these are now.
     pub(super) fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity {
-            file: inode(&self.path)?,
-            wal: inode(&self.wal())?,
-        })
+        Ok(Identity { file: inode(&self.path)?, wal: inode(&self.wal())? })
     }
 
     /// Whether the file is still the one that was opened, whatever became of its log.
@@ -124,16 +111,8 @@ impl Owned {
     }
 
     fn never_was(&self) -> Result<(), OpenError> {
-        let gone = |beside| {
-            Err(OpenError::Gone {
-                path: self.path.clone(),
-                beside,
-            })
-        };
-        let lock = self
-            .lock
-            .metadata()
-            .map_err(|error| OpenError::io(&self.path, error))?;
+        let gone = |beside| Err(OpenError::Gone { path: self.path.clone(), beside });
+        let lock = self.lock.metadata().map_err(|error| OpenError::io(&self.path, error))?;
         if self.wal().exists() {
             return gone(self.wal());
         }
@@ -157,9 +136,7 @@ impl Owned {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         if !header.starts_with(MAGIC) || i64::from(number(68)) != schema::APPLICATION_ID {
-            return Err(OpenError::NotOurs {
-                path: self.path.clone(),
-            });
+            return Err(OpenError::NotOurs { path: self.path.clone() });
         }
         let found = i64::from(number(60));
         if found > schema::FORMAT {
@@ -176,10 +153,7 @@ impl Owned {
     /// A file shorter than its header says has lost its end; with a log beside it, the log may have it.
     fn inspect_length(&self, length: u64, page: i64, pages: i64) -> Result<(), OpenError> {
         if page != schema::PAGE_BYTES {
-            return Err(OpenError::damaged(
-                &self.path,
-                "its header has another page size",
-            ));
+            return Err(OpenError::damaged(&self.path, "its header has another page size"));
         }
         let logged = fs::metadata(self.wal()).is_ok_and(|wal| wal.len() > 0);
         if !logged && length < (page * pages).unsigned_abs() {
@@ -229,13 +203,9 @@ fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     let Some(name) = path.file_name() else {
         return Err(OpenError::io(path, io::ErrorKind::InvalidInput.into()));
     };
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new(".")));
-    directory
-        .map(|found| found.join(name))
-        .map_err(|error| OpenError::io(path, error))
+    directory.map(|found| found.join(name)).map_err(|error| OpenError::io(path, error))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -26,10 +26,7 @@ impl BuildHasher for Keyed {
     type Hasher = IdHasher;
 
     fn build_hasher(&self) -> IdHasher {
-        IdHasher {
-            keyed: *self,
-            hash: 0,
-        }
+        IdHasher { keyed: *self, hash: 0 }
     }
 }
 

@@ -135,19 +135,11 @@ impl Shard {
     }
 
     fn after(&self, at: usize) -> usize {
-        if at + 1 == self.entries.len() {
-            0
-        } else {
-            at + 1
-        }
+        if at + 1 == self.entries.len() { 0 } else { at + 1 }
     }
 
     fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from {
-            to - from
-        } else {
-            to + self.entries.len() - from
-        }
+        if to >= from { to - from } else { to + self.entries.len() - from }
     }
 }
 
@@ -158,16 +150,10 @@ struct Entry {
 }
 
 impl Entry {
-    const FREE: Self = Self {
-        id: [0; 16],
-        slot: 0,
-    };
+    const FREE: Self = Self { id: [0; 16], slot: 0 };
 
     fn new(id: OperationId, slot: Slot) -> Self {
-        Self {
-            id: *id.as_bytes(),
-            slot: slot.to_bits(),
-        }
+        Self { id: *id.as_bytes(), slot: slot.to_bits() }
     }
 
     fn is_free(&self) -> bool {
@@ -209,10 +195,7 @@ mod tests {
 
     fn slot(row: i64) -> Slot {
         let place = Place { class: 27, row };
-        Slot {
-            kind: StateKind::Completed,
-            place,
-        }
+        Slot { kind: StateKind::Completed, place }
     }
 
     #[test]
@@ -240,11 +223,7 @@ mod tests {
         for n in 1..2_000_000 {
             index.insert(id(n), slot(n as i64));
             if n >= 100_000 && n % 10_000 == 0 {
-                assert!(
-                    index.bytes() <= index.len() * 40,
-                    "{} at {n}",
-                    index.bytes()
-                );
+                assert!(index.bytes() <= index.len() * 40, "{} at {n}", index.bytes());
             }
         }
     }

@@ -15,15 +15,8 @@ pub(super) struct Interned {
 
 impl Interned {
     pub(super) fn new(routes: Routes) -> Self {
-        let by_text = routes
-            .iter()
-            .map(|(route, row)| (route.clone(), row))
-            .collect();
-        Self {
-            routes,
-            by_text,
-            keyed: Keyed::new(),
-        }
+        let by_text = routes.iter().map(|(route, row)| (route.clone(), row)).collect();
+        Self { routes, by_text, keyed: Keyed::new() }
     }
 
     pub(super) fn get(&self, route: &str) -> Option<i64> {

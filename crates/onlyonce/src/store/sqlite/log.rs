@@ -63,11 +63,7 @@ impl Log {
         };
         log.add(&header[..24]);
         let whole = log.sums == (word(&header, 24), word(&header, 28));
-        Ok(if whole {
-            Begin::Log(log)
-        } else {
-            Begin::Damaged
-        })
+        Ok(if whole { Begin::Log(log) } else { Begin::Damaged })
     }
 
     /// Whether the next frame ends a transaction; `None` after the last of this life.

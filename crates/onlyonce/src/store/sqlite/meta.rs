@@ -34,13 +34,7 @@ pub(super) struct Class {
 
 impl Class {
     pub(super) fn empty(class: u8) -> Self {
-        Self {
-            class,
-            first: 1,
-            next: 1,
-            trusted: 1,
-            next_response: 1,
-        }
+        Self { class, first: 1, next: 1, trusted: 1, next_response: 1 }
     }
 }
 
@@ -145,36 +139,18 @@ impl Raw {
 }
 
 fn write_class(class: &Class) -> String {
-    let Class {
-        class,
-        first,
-        next,
-        trusted,
-        ..
-    } = class;
+    let Class { class, first, next, trusted, .. } = class;
     format!("class {class}: rows {first} to before {next}, trusted from {trusted}")
 }
 
 fn read_class(text: &str) -> Option<Class> {
-    let numbers = text
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|part| !part.is_empty());
-    let numbers: Vec<i64> = numbers
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
+    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    let numbers: Vec<i64> = numbers.map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [class, first, next, trusted] = *numbers else {
         return None;
     };
-    let class = u8::try_from(class)
-        .ok()
-        .filter(|class| *class <= CLASS_MAX)?;
-    Some(Class {
-        class,
-        first,
-        next,
-        trusted,
-        next_response: 1,
-    })
+    let class = u8::try_from(class).ok().filter(|class| *class <= CLASS_MAX)?;
+    Some(Class { class, first, next, trusted, next_response: 1 })
 }
 
 #[cfg(test)]
@@ -188,12 +164,7 @@ mod tests {
             clock_held: true,
             moved_to: Some("pg".to_owned()),
             classes: vec![
-                Class {
-                    first: 5,
-                    next: 9,
-                    trusted: 7,
-                    ..Class::empty(27)
-                },
+                Class { first: 5, next: 9, trusted: 7, ..Class::empty(27) },
                 Class::empty(63),
             ],
             ..Meta::new([7; 16])

@@ -22,9 +22,7 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     let found = view.page(query.states, after, limit);
     let last = found.last().map(|(slot, _)| *slot);
     let is_full = found.len() == limit;
-    let records = found
-        .into_iter()
-        .map(|(_, live)| (live.id, live.record.clone()));
+    let records = found.into_iter().map(|(_, live)| (live.id, live.record.clone()));
     let records: Vec<_> = records.collect();
     drop(view);
     let wants_completed = query.states.contains(StateKind::Completed);
@@ -33,12 +31,7 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
         _ if wants_completed => Some(COMPLETED_FIRST),
         _ => None,
     };
-    Some(Page {
-        records,
-        next,
-        now: shared.time.now(),
-        clock_held: shared.time.is_held(),
-    })
+    Some(Page { records, next, now: shared.time.now(), clock_held: shared.time.is_held() })
 }
 
 /// A page of completed records. Rows that do not read are left out: their own look-up says so.
@@ -49,25 +42,14 @@ pub(super) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Pag
     for class in classes(db)? {
         let after = place
             .filter(|place| place.class >= class)
-            .map_or(0, |place| {
-                if place.class == class {
-                    place.row
-                } else {
-                    i64::MAX
-                }
-            });
+            .map_or(0, |place| if place.class == class { place.row } else { i64::MAX });
         let room = (query.limit - records.len()).min(PAGE_ROWS_MAX - examined);
         let mut found = read_class(shared, db, Place { class, row: after }, room)?;
         examined += found.examined;
         records.append(&mut found.records);
         place = found.last.or(place);
         if found.examined >= room {
-            let next = place.map(|place| {
-                cursor(Slot {
-                    kind: StateKind::Completed,
-                    place,
-                })
-            });
+            let next = place.map(|place| cursor(Slot { kind: StateKind::Completed, place }));
             return Ok(finished(shared, records, next));
         }
     }
@@ -75,12 +57,7 @@ pub(super) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Pag
 }
 
 fn finished(shared: &Shared, records: Vec<(OperationId, Record)>, next: Option<Cursor>) -> Page {
-    Page {
-        records,
-        next,
-        now: shared.time.now(),
-        clock_held: shared.time.is_held(),
-    }
+    Page { records, next, now: shared.time.now(), clock_held: shared.time.is_held() }
 }
 
 struct Part {
@@ -91,23 +68,12 @@ struct Part {
 
 fn read_class(shared: &Shared, db: &Connection, after: Place, room: usize) -> Result<Part, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
-    let mut part = Part {
-        records: Vec::new(),
-        examined: 0,
-        last: None,
-    };
-    let mut statement = db
-        .prepare_cached(&Sql::of(after.class).page)
-        .map_err(failed)?;
-    let mut rows = statement
-        .query(params![after.row, room as i64])
-        .map_err(failed)?;
+    let mut part = Part { records: Vec::new(), examined: 0, last: None };
+    let mut statement = db.prepare_cached(&Sql::of(after.class).page).map_err(failed)?;
+    let mut rows = statement.query(params![after.row, room as i64]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let number: i64 = row.get(COLUMN_COUNT + 3).map_err(failed)?;
-        let place = Place {
-            row: number,
-            ..after
-        };
+        let place = Place { row: number, ..after };
         part.examined += 1;
         part.last = Some(place);
         if let Found::Record(id, record) = rows::decode(row, place, &shared.view().routes)
@@ -124,16 +90,11 @@ fn classes(db: &Connection) -> Result<Vec<u8>, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
     let sql = "SELECT name FROM sqlite_schema WHERE name LIKE 'record_%'";
     let mut statement = db.prepare_cached(sql).map_err(failed)?;
-    let names = statement
-        .query_map([], |row| row.get::<_, String>(0))
-        .map_err(failed)?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
     let mut classes = Vec::new();
     for name in names {
         let name = name.map_err(failed)?;
-        classes.extend(
-            name.strip_prefix("record_")
-                .and_then(|class| class.parse::<u8>().ok()),
-        );
+        classes.extend(name.strip_prefix("record_").and_then(|class| class.parse::<u8>().ok()));
     }
     classes.sort_unstable();
     Ok(classes)
@@ -147,10 +108,7 @@ fn slot(cursor: Cursor) -> Option<Slot> {
     let bits = u64::try_from(cursor.0).ok()?;
     if cursor == COMPLETED_FIRST {
         let place = Place { class: 0, row: 0 };
-        return Some(Slot {
-            kind: StateKind::Completed,
-            place,
-        });
+        return Some(Slot { kind: StateKind::Completed, place });
     }
     Slot::from_bits(bits).filter(|slot| slot.place.class <= CLASS_MAX)
 }

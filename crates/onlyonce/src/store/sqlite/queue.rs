@@ -28,17 +28,8 @@ pub(super) enum Refusal {
 
 impl<T> Queue<T> {
     pub(super) fn new(max: usize) -> Self {
-        let inner = Inner {
-            items: VecDeque::new(),
-            closed: false,
-            sleeping: false,
-            nudged: false,
-        };
-        Self {
-            inner: Mutex::new(inner),
-            arrived: Condvar::new(),
-            max,
-        }
+        let inner = Inner { items: VecDeque::new(), closed: false, sleeping: false, nudged: false };
+        Self { inner: Mutex::new(inner), arrived: Condvar::new(), max }
     }
 
     pub(super) fn push(&self, item: T) -> Result<(), Refusal> {
@@ -85,10 +76,7 @@ impl<T> Queue<T> {
                     inner.nudged |= timeout.timed_out();
                     inner
                 }
-                _ => self
-                    .arrived
-                    .wait(inner)
-                    .unwrap_or_else(PoisonError::into_inner),
+                _ => self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner),
             };
             inner.sleeping = false;
         }

@@ -33,22 +33,15 @@ impl Drop for Exit<'_> {
         self.0.reads.close();
         let mut left = Vec::new();
         while self.0.reads.take(&mut left, READS_MAX, Wait::No) {}
-        left.into_iter()
-            .for_each(|read| read.fail(Fault::NotDone(StoreError::Closed)));
+        left.into_iter().for_each(|read| read.fail(Fault::NotDone(StoreError::Closed)));
     }
 }
 
 fn serve(shared: &Shared, reads: &mut Vec<Read>) {
     let db = lock(&shared.reader);
     let Some(db) = &*db else {
-        let status = if shared.jobs.is_closed() {
-            Status::Closed
-        } else {
-            Status::Down
-        };
-        reads
-            .drain(..)
-            .for_each(|read| read.fail(Fault::NotDone(status.error())));
+        let status = if shared.jobs.is_closed() { Status::Closed } else { Status::Down };
+        reads.drain(..).for_each(|read| read.fail(Fault::NotDone(status.error())));
         return;
     };
     // If the snapshot cannot be taken, each look-up says so by itself.
@@ -72,11 +65,7 @@ fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Reco
     let mut place = None;
     for again in 0..LOOKS_MAX {
         let look = shared.view().look(&id);
-        let Look {
-            place: Some(at),
-            record: None,
-        } = look
-        else {
+        let Look { place: Some(at), record: None } = look else {
             return Ok(look.record);
         };
         if again > 0 {
@@ -97,9 +86,7 @@ fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Reco
         }
     }
     let lost = place.map(|place| Damage::new(place, "it is not there"));
-    Err(Fault::NotDone(
-        lost.map_or(StoreError::Busy, StoreError::from),
-    ))
+    Err(Fault::NotDone(lost.map_or(StoreError::Busy, StoreError::from)))
 }
 
 fn renew_snapshot(db: &Connection) -> rusqlite::Result<()> {

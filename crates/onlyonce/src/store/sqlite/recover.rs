@@ -29,10 +29,7 @@ impl Writer {
             if self.reopen().is_ok() {
                 return self.shared.set_status(Status::Up);
             }
-            let more = self
-                .shared
-                .jobs
-                .take(&mut jobs, BATCH_JOBS_MAX, Wait::AtMost(pause));
+            let more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, Wait::AtMost(pause));
             self.refuse(&mut jobs, DOWN);
             if !more {
                 return;
@@ -64,25 +61,14 @@ pub(super) fn connect(
     let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
     owned.reserve_log(LOG_BYTES);
     owned.sync_names()?;
-    let identity = owned
-        .identity()
-        .map_err(|error| OpenError::io(path, error))?;
+    let identity = owned.identity().map_err(|error| OpenError::io(path, error))?;
     let data_version = connection::data_version(&db);
     let data_version = data_version.map_err(|error| OpenError::engine(path, error))?;
     let interned = Interned::new(view.routes.clone());
     *shared.view_mut() = view;
     *lock(&shared.reader) = Some(reader);
     *lock(&shared.checkpointer) = Some(checkpointer);
-    Ok((
-        Open {
-            db,
-            meta,
-            interned,
-            log,
-            data_version,
-        },
-        identity,
-    ))
+    Ok((Open { db, meta, interned, log, data_version }, identity))
 }
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);

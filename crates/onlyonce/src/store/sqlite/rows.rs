@@ -110,12 +110,7 @@ fn respond(
         Kept::Bytes { body, .. } => Some(&body[..]),
         Kept::No(_) => None,
     };
-    let crc = response_crc(
-        id.as_bytes(),
-        record.token.as_bytes(),
-        &head,
-        body.unwrap_or_default(),
-    );
+    let crc = response_crc(id.as_bytes(), record.token.as_bytes(), &head, body.unwrap_or_default());
     let mut statement = db.prepare_cached(&Sql::of(class).respond)?;
     statement.execute(params![row, crc, head, body])?;
     Ok(())
@@ -133,16 +128,12 @@ pub(super) fn bury(
     }
     let [a, b, c, d] = owner_crc(id.as_bytes(), GONE);
     let crc = [a, b, c, d, 0, 0, 0, 0];
-    found(
-        db.prepare_cached(&Sql::of(place.class).bury)?
-            .execute(params![place.row, crc])?,
-    )
+    found(db.prepare_cached(&Sql::of(place.class).bury)?.execute(params![place.row, crc])?)
 }
 
 /// Deletes the response of a row that has one.
 pub(super) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
-    db.prepare_cached(&Sql::of(place.class).forget_response)?
-        .execute([place.row])?;
+    db.prepare_cached(&Sql::of(place.class).forget_response)?.execute([place.row])?;
     Ok(())
 }
 
@@ -165,11 +156,7 @@ pub(super) struct Damage {
 
 impl Damage {
     pub(super) fn new(place: Place, what: &'static str) -> Self {
-        Self {
-            class: place.class,
-            row: place.row,
-            what,
-        }
+        Self { class: place.class, row: place.row, what }
     }
 }
 
@@ -234,25 +221,13 @@ pub(super) fn checked<'a>(
         GONE => crc.starts_with(&owner_crc(columns.id, GONE)),
         _ => crc == columns.crc(&route),
     };
-    if right {
-        Ok((columns, route))
-    } else {
-        Err("its checksum is wrong")
-    }
+    if right { Ok((columns, route)) } else { Err("its checksum is wrong") }
 }
 
 fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'static str> {
-    let blob = |column: usize| {
-        row.get_ref(COLUMN_COUNT + column)
-            .ok()?
-            .as_blob_or_null()
-            .ok()
-    };
+    let blob = |column: usize| row.get_ref(COLUMN_COUNT + column).ok()?.as_blob_or_null().ok();
     let missing = "its response is missing";
-    let (crc, head) = (
-        blob(0).flatten().ok_or(missing)?,
-        blob(1).flatten().ok_or(missing)?,
-    );
+    let (crc, head) = (blob(0).flatten().ok_or(missing)?, blob(1).flatten().ok_or(missing)?);
     let body = blob(2).ok_or(missing)?.unwrap_or_default();
     if crc != response_crc(columns.id, columns.token, head, body) {
         return Err("the checksum of its response is wrong");
@@ -313,10 +288,7 @@ impl Routes {
 
 /// Whether the error speaks of this page rather than of the disk.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 pub(super) fn unavailable(error: impl Into<BoxError>) -> StoreError {
@@ -334,9 +306,5 @@ fn unfit(_: Unfit) -> &'static str {
 
 /// A row that memory says is there.
 fn found(changed: usize) -> rusqlite::Result<()> {
-    if changed == 1 {
-        Ok(())
-    } else {
-        Err(rusqlite::Error::StatementChangedRows(changed))
-    }
+    if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

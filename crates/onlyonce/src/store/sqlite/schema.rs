@@ -102,10 +102,8 @@ pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
 
 /// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
 pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
-    let mut wanted = vec![
-        ("meta".to_owned(), META.to_owned()),
-        ("route".to_owned(), ROUTE.to_owned()),
-    ];
+    let mut wanted =
+        vec![("meta".to_owned(), META.to_owned()), ("route".to_owned(), ROUTE.to_owned())];
     for class in classes {
         wanted.extend([record(*class), response(*class)]);
     }
@@ -113,10 +111,7 @@ pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Optio
     let mut found = db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?;
     let found = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let found: Vec<(String, String)> = found.collect::<Result<_, _>>()?;
-    let differing = wanted
-        .iter()
-        .zip(&found)
-        .find(|(wanted, found)| wanted != found);
+    let differing = wanted.iter().zip(&found).find(|(wanted, found)| wanted != found);
     Ok(match differing {
         Some((wanted, _)) => Some(wanted.0.clone()),
         None if wanted.len() != found.len() => Some("the list of tables".to_owned()),

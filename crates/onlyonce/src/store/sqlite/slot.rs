@@ -59,10 +59,7 @@ mod tests {
         for kind in StateKind::ALL {
             for class in [0, 27, CLASS_MAX] {
                 for row in [1, 77, ROW_MAX as i64] {
-                    let slot = Slot {
-                        kind,
-                        place: Place { class, row },
-                    };
+                    let slot = Slot { kind, place: Place { class, row } };
                     assert_eq!(Slot::from_bits(slot.to_bits()), Some(slot));
                 }
             }

@@ -50,13 +50,7 @@ enum Fate {
 
 impl Sweep {
     pub(super) fn new(limit: usize, reply: Reply<Swept>) -> Self {
-        Self {
-            reply,
-            left: limit,
-            deleted: 0,
-            at: 0,
-            end: None,
-        }
+        Self { reply, left: limit, deleted: 0, at: 0, end: None }
     }
 
     pub(super) fn fail(self, fault: Fault) {
@@ -64,10 +58,7 @@ impl Sweep {
     }
 
     pub(super) fn answer(self, more: bool) {
-        drop(self.reply.send(Ok(Swept {
-            deleted: self.deleted,
-            more,
-        })));
+        drop(self.reply.send(Ok(Swept { deleted: self.deleted, more })));
     }
 
     /// Takes over what a portion did, once it is committed. `Some`: it is over, and whether more had expired.
@@ -87,18 +78,12 @@ impl Sweep {
     pub(super) fn portion(&self, batch: &mut Batch<'_>) -> Result<Portion, Trouble> {
         let class = batch.meta.classes.get(self.at).copied();
         let Some(class) = class.filter(|_| !batch.meta.clock_held) else {
-            return Ok(Portion {
-                over: Some(false),
-                ..Portion::default()
-            });
+            return Ok(Portion { over: Some(false), ..Portion::default() });
         };
         let end = self.end.unwrap_or(class.next);
         let all_held = batch.shared.view().held_rows(class.class) == class.next - class.first;
         if class.first >= end || all_held {
-            return Ok(Portion {
-                class_done: true,
-                ..Portion::default()
-            });
+            return Ok(Portion { class_done: true, ..Portion::default() });
         }
         let now = batch.shared.time.now();
         let window = window(batch.db, &class, end, batch.routes(), now)?;
@@ -132,10 +117,7 @@ fn remove(
 ) -> Result<Portion, Trouble> {
     let full = window.len() == SWEEP_ROWS;
     let cut = cut(window, left, full);
-    let range = window[..cut]
-        .iter()
-        .position(|old| matches!(old.fate, Fate::Fresh))
-        .unwrap_or(cut);
+    let range = window[..cut].iter().position(|old| matches!(old.fate, Fate::Fresh)).unwrap_or(cut);
     if cut > 0 {
         batch.begin()?;
     }
@@ -150,12 +132,7 @@ fn remove(
     }
     let deleted = window[..cut].iter().filter(|old| old.is_due()).count();
     let class_done = deleted < left && !(full && range == window.len());
-    Ok(Portion {
-        deleted,
-        class_done,
-        end: Some(end),
-        over: None,
-    })
+    Ok(Portion { deleted, class_done, end: Some(end), over: None })
 }
 
 /// How much of the window to work on: up to the last row that can go, and no more than `left` of those.
@@ -172,18 +149,13 @@ fn cut(window: &[Old], left: usize, full: bool) -> usize {
             cut = at + 1;
         }
     }
-    let only_held = window
-        .iter()
-        .all(|old| matches!(old.fate, Fate::Held(_) | Fate::Damaged(_)));
+    let only_held = window.iter().all(|old| matches!(old.fate, Fate::Held(_) | Fate::Damaged(_)));
     if full && only_held { window.len() } else { cut }
 }
 
 /// Makes a row at the old end ready to be deleted with the range.
 fn clear(batch: &mut Batch<'_>, class: u8, old: &Old) -> Result<(), Trouble> {
-    let place = Place {
-        class,
-        row: old.row,
-    };
+    let place = Place { class, row: old.row };
     match old.fate {
         Fate::Gone | Fate::Fresh => Ok(()),
         Fate::Due(id, responded) => {
@@ -205,13 +177,8 @@ fn clear(batch: &mut Batch<'_>, class: u8, old: &Old) -> Result<(), Trouble> {
                 return Err(damaged(place));
             }
             let next = batch.meta.class(class).map_or(1, |class| class.next);
-            let mut statement = batch
-                .db
-                .prepare_cached(&Sql::of(class).carry)
-                .map_err(classify)?;
-            statement
-                .execute(params![old.row, next])
-                .map_err(classify)?;
+            let mut statement = batch.db.prepare_cached(&Sql::of(class).carry).map_err(classify)?;
+            statement.execute(params![old.row, next]).map_err(classify)?;
             batch.carry(id, class, None)
         }
     }
@@ -220,10 +187,7 @@ fn clear(batch: &mut Batch<'_>, class: u8, old: &Old) -> Result<(), Trouble> {
 /// Deletes an expired record behind one that is not.
 fn bury(batch: &mut Batch<'_>, class: u8, old: &Old) -> Result<(), Trouble> {
     if let Fate::Due(id, responded) = old.fate {
-        let place = Place {
-            class,
-            row: old.row,
-        };
+        let place = Place { class, row: old.row };
         rows::bury(batch.db, place, id, responded).map_err(classify)?;
         forget(batch, id, place);
     }
@@ -238,10 +202,7 @@ fn forget(batch: &mut Batch<'_>, id: OperationId, place: Place) {
 }
 
 fn delete_before(batch: &mut Batch<'_>, class: u8, first: i64) -> Result<(), Trouble> {
-    let mut statement = batch
-        .db
-        .prepare_cached(&Sql::of(class).delete_before)
-        .map_err(classify)?;
+    let mut statement = batch.db.prepare_cached(&Sql::of(class).delete_before).map_err(classify)?;
     statement.execute([first]).map_err(classify)?;
     if let Some(class) = batch.meta.class_mut(class) {
         class.first = first;
@@ -258,19 +219,12 @@ fn window(
     now: StoreTime,
 ) -> Result<Vec<Old>, Trouble> {
     let limit = (end - class.first).min(SWEEP_ROWS as i64);
-    let mut statement = db
-        .prepare_cached(&Sql::of(class.class).window)
-        .map_err(Trouble::Whole)?;
-    let mut found = statement
-        .query(params![class.first, limit])
-        .map_err(Trouble::Whole)?;
+    let mut statement = db.prepare_cached(&Sql::of(class.class).window).map_err(Trouble::Whole)?;
+    let mut found = statement.query(params![class.first, limit]).map_err(Trouble::Whole)?;
     let mut window = Vec::with_capacity(SWEEP_ROWS);
     while let Some(row) = found.next().map_err(classify)? {
         let number = class.first + window.len() as i64;
-        let place = Place {
-            class: class.class,
-            row: number,
-        };
+        let place = Place { class: class.class, row: number };
         if row.get(super::columns::COLUMN_COUNT) != Ok(number) {
             return Err(damaged(place));
         }
@@ -300,14 +254,11 @@ fn fate(row: &rusqlite::Row<'_>, routes: &Routes, now: StoreTime) -> Option<Fate
 fn owner(row: &rusqlite::Row<'_>) -> Option<OperationId> {
     let (id, state): ([u8; 16], i64) = (row.get(0).ok()?, row.get(1).ok()?);
     let crc: Vec<u8> = row.get(2).ok()?;
-    crc.starts_with(&owner_crc(&id, state))
-        .then(|| OperationId::from_bytes(id))
+    crc.starts_with(&owner_crc(&id, state)).then(|| OperationId::from_bytes(id))
 }
 
 fn damaged(place: Place) -> Trouble {
-    Trouble::Alone(Fault::NotDone(
-        Damage::new(place, "its owner does not read").into(),
-    ))
+    Trouble::Alone(Fault::NotDone(Damage::new(place, "its owner does not read").into()))
 }
 
 impl Old {
@@ -334,10 +285,7 @@ mod tests {
             _ => Fate::Fresh,
         };
         let fates = fates.chars().map(fate);
-        fates
-            .zip(1..)
-            .map(|(fate, row)| Old { row, fate })
-            .collect()
+        fates.zip(1..).map(|(fate, row)| Old { row, fate }).collect()
     }
 
     #[test]

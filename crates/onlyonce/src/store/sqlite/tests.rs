@@ -33,14 +33,8 @@ impl Lab {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = TestClock::default();
-        let store = open(&directory.path().join("store.db"), &clock)
-            .await
-            .unwrap();
-        Self {
-            directory,
-            clock,
-            store,
-        }
+        let store = open(&directory.path().join("store.db"), &clock).await.unwrap();
+        Self { directory, clock, store }
     }
 
     fn path(&self) -> PathBuf {
@@ -80,18 +74,13 @@ impl Lab {
 
     async fn unknown(&self, n: u32) -> Token {
         let token = self.claimed(n).await;
-        let done = self
-            .swap(n, owner(token), Next::Unknown { since: None })
-            .await;
+        let done = self.swap(n, owner(token), Next::Unknown { since: None }).await;
         assert!(matches!(done, Swap::Done(_)));
         token
     }
 
     async fn swap(&self, n: u32, guard: Guard, to: Next) -> Swap {
-        self.store
-            .swap(id(n), guard, to, Notes::default())
-            .await
-            .unwrap()
+        self.store.swap(id(n), guard, to, Notes::default()).await.unwrap()
     }
 
     async fn sweep(&self, limit: usize) -> (usize, bool) {
@@ -104,15 +93,8 @@ impl Lab {
         let mut ids = Vec::new();
         let mut after = None;
         loop {
-            let page: Page = self
-                .store
-                .scan(Scan {
-                    states: StateSet::of(states),
-                    after,
-                    limit,
-                })
-                .await
-                .unwrap();
+            let page: Page =
+                self.store.scan(Scan { states: StateSet::of(states), after, limit }).await.unwrap();
             ids.extend(page.records.iter().map(|(id, _)| *id));
             after = page.next;
             if after.is_none() {
@@ -164,11 +146,7 @@ fn draft(n: u32) -> Draft {
         id: id(n),
         token: Token::random(),
         key: KeyText::new(format!("key-{n}")),
-        fingerprint: Fingerprint {
-            version: 1,
-            canonical: [2; 32],
-            raw: [3; 32],
-        },
+        fingerprint: Fingerprint { version: 1, canonical: [2; 32], raw: [3; 32] },
         principal: Principal::from_bytes([4; 32]),
         route: "POST /charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
@@ -179,18 +157,11 @@ fn draft(n: u32) -> Draft {
 }
 
 fn owner(token: Token) -> Guard {
-    Guard::Owner {
-        token,
-        states: StateSet::of(&StateKind::ALL[..3]),
-    }
+    Guard::Owner { token, states: StateSet::of(&StateKind::ALL[..3]) }
 }
 
 fn settle(n: u32) -> Next {
-    Next::Completed {
-        settled_by: SettledBy::Owner,
-        response: Arc::new(response(n)),
-        token: None,
-    }
+    Next::Completed { settled_by: SettledBy::Owner, response: Arc::new(response(n)), token: None }
 }
 
 fn response(n: u32) -> Response {
@@ -200,10 +171,7 @@ fn response(n: u32) -> Response {
     Response {
         status: StatusCode::CREATED,
         headers,
-        body: Kept::Bytes {
-            body: body.into(),
-            trailers: None,
-        },
+        body: Kept::Bytes { body: body.into(), trailers: None },
     }
 }
 

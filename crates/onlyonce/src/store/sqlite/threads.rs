@@ -33,24 +33,19 @@ impl Threads {
     ) -> Result<(Self, Arc<Shared>), OpenError> {
         let (opened, open) = oneshot::channel();
         let (asked, failed) = (path.to_owned(), path.to_owned());
-        let writer = spawn(&failed, "onlyonce-write", move || {
-            match ready(asked, &options) {
-                Ok(writer) => {
-                    let shared = writer.shared.clone();
-                    shared.set_status(Status::Up);
-                    if opened.send(Ok(shared)).is_ok() {
-                        writer.run();
-                    }
+        let writer = spawn(&failed, "onlyonce-write", move || match ready(asked, &options) {
+            Ok(writer) => {
+                let shared = writer.shared.clone();
+                shared.set_status(Status::Up);
+                if opened.send(Ok(shared)).is_ok() {
+                    writer.run();
                 }
-                Err(error) => drop(opened.send(Err(error))),
             }
+            Err(error) => drop(opened.send(Err(error))),
         })?;
         let died = || OpenError::io(&failed, std::io::ErrorKind::Other.into());
         let shared = open.await.unwrap_or_else(|_| Err(died()))?;
-        let threads = Self {
-            shared: shared.clone(),
-            handles: Mutex::new(vec![writer]),
-        };
+        let threads = Self { shared: shared.clone(), handles: Mutex::new(vec![writer]) };
         let (reads, writes) = (shared.clone(), shared.clone());
         let reader = spawn(&failed, "onlyonce-read", move || reader::run(&reads))?;
         let checkpointer = spawn(&failed, "onlyonce-log", move || checkpoint::run(&writes))?;
@@ -96,7 +91,5 @@ fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, OpenError> {
     let builder = thread::Builder::new().name(name.to_owned());
-    builder
-        .spawn(run)
-        .map_err(|error| OpenError::io(path, error))
+    builder.spawn(run).map_err(|error| OpenError::io(path, error))
 }

@@ -15,11 +15,7 @@ pub(super) struct Time {
 
 impl Time {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            highest: AtomicI64::new(i64::MIN),
-            held: AtomicBool::new(false),
-        }
+        Self { clock, highest: AtomicI64::new(i64::MIN), held: AtomicBool::new(false) }
     }
 
     pub(super) fn now(&self) -> StoreTime {

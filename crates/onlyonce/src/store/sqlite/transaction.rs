@@ -63,11 +63,7 @@ pub(super) fn write<'a>(
     let portion = sweep.map(|sweep| sweep.portion(&mut batch)).transpose();
     let portion = portion.map_err(of_sweep)?;
     batch.write_meta().map_err(Failure::NotDone)?;
-    Ok(Written {
-        batch,
-        answers,
-        portion,
-    })
+    Ok(Written { batch, answers, portion })
 }
 
 fn of_job(trouble: Trouble) -> Failure {
@@ -95,10 +91,7 @@ pub(super) fn commit(batch: &Batch<'_>) -> Result<(), Failure> {
     }
     #[cfg(test)]
     batch.fault_before_commit()?;
-    let done = batch
-        .db
-        .prepare_cached("COMMIT")
-        .and_then(|mut statement| statement.execute([]));
+    let done = batch.db.prepare_cached("COMMIT").and_then(|mut statement| statement.execute([]));
     done.map_err(|error| Failure::Unsure(Some(error)))?;
     #[cfg(test)]
     batch.fault_after_commit()?;

@@ -41,16 +41,12 @@ pub(super) fn as_refusal(error: rusqlite::Error) -> StoreError {
 
 /// Before anything is written: a larger body would hold up everyone.
 pub(super) fn demand_fit(record: &Record) -> Result<(), Trouble> {
-    let bytes = record
-        .response()
-        .map_or(0, |response| response.body_bytes());
+    let bytes = record.response().map_or(0, |response| response.body_bytes());
     if bytes <= BODY_BYTES_MAX {
         return Ok(());
     }
     let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
-    Err(Trouble::Alone(Fault::NotDone(StoreError::Refused(
-        why.into(),
-    ))))
+    Err(Trouble::Alone(Fault::NotDone(StoreError::Refused(why.into()))))
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.

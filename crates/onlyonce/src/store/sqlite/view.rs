@@ -43,10 +43,7 @@ impl View {
     pub(super) fn look(&self, id: &OperationId) -> Look {
         let slot = self.index.get(id);
         let live = slot.and_then(|slot| self.live_at(slot));
-        Look {
-            place: slot.map(|slot| slot.place),
-            record: live.map(|live| live.record.clone()),
-        }
+        Look { place: slot.map(|slot| slot.place), record: live.map(|live| live.record.clone()) }
     }
 
     /// Whether the record of `id` must be read.
@@ -57,10 +54,7 @@ impl View {
 
     /// The record of `id` is this one now, and lies there.
     pub(super) fn put(&mut self, id: OperationId, place: Place, record: Record) {
-        let slot = Slot {
-            kind: record.state.kind(),
-            place,
-        };
+        let slot = Slot { kind: record.state.kind(), place };
         let old = self.index.insert(id, slot);
         self.drop_live(old);
         if slot.kind != StateKind::Completed {
@@ -71,13 +65,7 @@ impl View {
 
     /// The record of `id` lies there, and must be read.
     pub(super) fn put_on_disk(&mut self, id: OperationId, place: Place) -> Option<Slot> {
-        let old = self.index.insert(
-            id,
-            Slot {
-                kind: StateKind::Completed,
-                place,
-            },
-        );
+        let old = self.index.insert(id, Slot { kind: StateKind::Completed, place });
         self.drop_live(old);
         old
     }
@@ -94,32 +82,20 @@ impl View {
         after: Option<Slot>,
         limit: usize,
     ) -> Vec<(Slot, &Live)> {
-        let kinds = StateKind::ALL[..3]
-            .iter()
-            .filter(|kind| states.contains(**kind));
+        let kinds = StateKind::ALL[..3].iter().filter(|kind| states.contains(**kind));
         let kinds = kinds.filter(|kind| after.is_none_or(|after| **kind as u8 >= after.kind as u8));
         let records = kinds.flat_map(|kind| {
             let after = after.filter(|after| after.kind == *kind);
             let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.place));
             let range = self.live[*kind as usize].range((start, Bound::Unbounded));
-            range.map(|(place, live)| {
-                (
-                    Slot {
-                        kind: *kind,
-                        place: *place,
-                    },
-                    live.as_ref(),
-                )
-            })
+            range.map(|(place, live)| (Slot { kind: *kind, place: *place }, live.as_ref()))
         });
         records.take(limit).collect()
     }
 
     /// The running records: what only memory knows of them is their lease.
     pub(super) fn running(&self) -> impl Iterator<Item = &Live> {
-        self.live[StateKind::Running as usize]
-            .values()
-            .map(AsRef::as_ref)
+        self.live[StateKind::Running as usize].values().map(AsRef::as_ref)
     }
 
     /// How many rows of a class are running or unknown.

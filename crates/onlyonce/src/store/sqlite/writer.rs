@@ -42,13 +42,7 @@ pub(super) struct Open {
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, owned: Owned, open: Open, identity: Identity) -> Self {
-        Self {
-            shared,
-            owned,
-            open: Some(open),
-            identity,
-            sweeps: VecDeque::new(),
-        }
+        Self { shared, owned, open: Some(open), identity, sweeps: VecDeque::new() }
     }
 
     /// Until the store is closed and all that was asked is done.
@@ -57,11 +51,7 @@ impl Writer {
         let mut jobs = Vec::new();
         let mut more = true;
         while more || !self.sweeps.is_empty() {
-            let wait = if self.sweeps.is_empty() {
-                Wait::Forever
-            } else {
-                Wait::No
-            };
+            let wait = if self.sweeps.is_empty() { Wait::Forever } else { Wait::No };
             more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, wait);
             self.round(&mut jobs);
             self.keep_house();
@@ -82,10 +72,7 @@ impl Writer {
             done = self.attempt(jobs, How::Apart);
         }
         match done {
-            Ok(answers) => jobs
-                .drain(..)
-                .zip(answers)
-                .for_each(|(job, answer)| job.answer(answer)),
+            Ok(answers) => jobs.drain(..).zip(answers).for_each(|(job, answer)| job.answer(answer)),
             Err(failure) => self.failed(jobs, failure),
         }
     }
@@ -120,11 +107,7 @@ impl Writer {
             Ok(written)
         });
         match written {
-            Ok(Written {
-                batch,
-                answers,
-                portion,
-            }) => {
+            Ok(Written { batch, answers, portion }) => {
                 open.meta = batch.publish();
                 self.advance(portion);
                 Ok(answers)
@@ -139,10 +122,7 @@ impl Writer {
 
     fn advance(&mut self, portion: Option<Portion>) {
         let Some(portion) = portion else { return };
-        let over = self
-            .sweeps
-            .front_mut()
-            .and_then(|sweep| sweep.advance(&portion));
+        let over = self.sweeps.front_mut().and_then(|sweep| sweep.advance(&portion));
         if let Some(more) = over
             && let Some(sweep) = self.sweeps.pop_front()
         {
@@ -152,9 +132,9 @@ impl Writer {
 
     fn failed(&mut self, jobs: &mut Vec<Job>, failure: Failure) {
         match failure {
-            Failure::Member => jobs
-                .drain(..)
-                .for_each(|job| job.fail(Fault::NotDone(StoreError::Busy))),
+            Failure::Member => {
+                jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(StoreError::Busy)))
+            }
             Failure::Sweep(fault) => {
                 if let Some(sweep) = self.sweeps.pop_front() {
                     sweep.fail(fault);
@@ -163,8 +143,7 @@ impl Writer {
             }
             Failure::NotDone(error) => {
                 let cause = Cause::new(Some(error));
-                jobs.drain(..)
-                    .for_each(|job| job.fail(Fault::NotDone(unavailable(cause.clone()))));
+                jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(unavailable(cause.clone()))));
                 self.fail_sweeps(&cause);
                 if !cause.is_busy() {
                     self.recover();
@@ -176,15 +155,13 @@ impl Writer {
             }
             Failure::Unsure(error) => {
                 let cause = Cause::new(error);
-                jobs.drain(..)
-                    .for_each(|job| job.fail(Fault::Unsure(unavailable(cause.clone()))));
+                jobs.drain(..).for_each(|job| job.fail(Fault::Unsure(unavailable(cause.clone()))));
                 self.fail_sweeps(&cause);
                 self.recover();
             }
             Failure::Replaced => {
                 let error = || Status::Replaced.error();
-                jobs.drain(..)
-                    .for_each(|job| job.fail(Fault::Unsure(error())));
+                jobs.drain(..).for_each(|job| job.fail(Fault::Unsure(error())));
                 self.give_up();
             }
         }
@@ -192,9 +169,7 @@ impl Writer {
 
     fn fail_sweeps(&mut self, cause: &Cause) {
         let sweeps = mem::take(&mut self.sweeps);
-        sweeps
-            .into_iter()
-            .for_each(|sweep| sweep.fail(Fault::Unsure(unavailable(cause.clone()))));
+        sweeps.into_iter().for_each(|sweep| sweep.fail(Fault::Unsure(unavailable(cause.clone()))));
     }
 
     /// Answers work that was not begun.
@@ -272,10 +247,7 @@ impl Cause {
 
     fn is_busy(&self) -> bool {
         let code = self.0.as_ref().and_then(|error| error.sqlite_error_code());
-        matches!(
-            code,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-        )
+        matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 }
 
@@ -287,8 +259,7 @@ impl Drop for Exit {
         self.0.close();
         let mut left = Vec::new();
         while self.0.jobs.take(&mut left, BATCH_JOBS_MAX, Wait::No) {}
-        left.into_iter()
-            .for_each(|job| job.fail(Fault::NotDone(StoreError::Closed)));
+        left.into_iter().for_each(|job| job.fail(Fault::NotDone(StoreError::Closed)));
         self.0.set_status(Status::Closed);
         self.0.closed.notify(usize::MAX);
     }

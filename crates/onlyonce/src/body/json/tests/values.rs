@@ -41,24 +41,13 @@ pub(super) fn value() -> impl Strategy<Value = Value> {
 fn decimal() -> impl Strategy<Value = Decimal> {
     let digits = prop_oneof![Just(String::new()), "[1-3]", "[1-9][0-9]{0,20}[1-9]"];
     (any::<bool>(), digits, -20i64..20).prop_map(|(is_negative, digits, power)| match &*digits {
-        "" => Decimal {
-            is_negative: false,
-            digits,
-            power: 0,
-        },
-        _ => Decimal {
-            is_negative,
-            digits,
-            power,
-        },
+        "" => Decimal { is_negative: false, digits, power: 0 },
+        _ => Decimal { is_negative, digits, power },
     })
 }
 
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        "[ab]{0,2}",
-        "[ab\"\\\\/\u{0}\n\u{e9}\u{301}\u{ffff}\u{1f600}]{0,4}"
-    ]
+    prop_oneof!["[ab]{0,2}", "[ab\"\\\\/\u{0}\n\u{e9}\u{301}\u{ffff}\u{1f600}]{0,4}"]
 }
 
 /// The value with one leaf, or one empty container, turned into something else.
@@ -66,10 +55,9 @@ pub(super) fn different(value: &Value, which: usize) -> Value {
     match value {
         Value::Null => Value::Bool(false),
         Value::Bool(is) => Value::Bool(!is),
-        Value::Number(number) => Value::Number(Decimal {
-            digits: format!("{}7", number.digits),
-            ..number.clone()
-        }),
+        Value::Number(number) => {
+            Value::Number(Decimal { digits: format!("{}7", number.digits), ..number.clone() })
+        }
         Value::Text(text) => Value::Text(format!("{text}a")),
         Value::Array(items) if items.is_empty() => Value::Null,
         Value::Object(members) if members.is_empty() => Value::Array(vec![]),
@@ -89,11 +77,7 @@ fn changed(mut items: Vec<Value>, which: usize) -> Vec<Value> {
 
 /// One of the ways to write a value, as the seed says.
 pub(super) fn render(value: &Value, seed: u64) -> String {
-    Pen {
-        seed: seed | 1,
-        text: String::new(),
-    }
-    .document(value)
+    Pen { seed: seed | 1, text: String::new() }.document(value)
 }
 
 struct Pen {
@@ -190,8 +174,7 @@ impl Pen {
         let whole = if whole.is_empty() { "0" } else { whole };
         let point = if fraction.is_empty() { "" } else { "." };
         let exponent = self.exponent(power + places as i64);
-        self.text
-            .push_str(&format!("{sign}{whole}{point}{fraction}{exponent}"));
+        self.text.push_str(&format!("{sign}{whole}{point}{fraction}{exponent}"));
     }
 
     fn exponent(&mut self, power: i64) -> String {

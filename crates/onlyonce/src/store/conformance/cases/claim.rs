@@ -16,11 +16,7 @@ pub(super) async fn a_claim_of_an_absent_id_inserts_it<F: Factory>(factory: &F) 
     let seen = lab.claim(&draft).await?;
     ensure(seen.mine, "the claim is ours")?;
     let record = lab.record(draft.id).await?;
-    equal(
-        "the record of the answer",
-        seen.record.as_ref(),
-        Some(&record),
-    )?;
+    equal("the record of the answer", seen.record.as_ref(), Some(&record))?;
     let claimed_at = record.first_claimed_at;
     between("first_claimed_at", before, claimed_at, seen.now)?;
     equal("the record", &record, &inserted(&draft, &record))?;
@@ -28,12 +24,7 @@ pub(super) async fn a_claim_of_an_absent_id_inserts_it<F: Factory>(factory: &F) 
         return ensure(false, "the record is running");
     };
     let lease_ms = draft.lease.as_ms();
-    between(
-        "lease_until",
-        before.plus_ms(lease_ms),
-        lease_until,
-        seen.now.plus_ms(lease_ms),
-    )
+    between("lease_until", before.plus_ms(lease_ms), lease_until, seen.now.plus_ms(lease_ms))
 }
 
 pub(super) async fn a_claim_leaves_other_ids_alone<F: Factory>(factory: &F) -> Outcome {
@@ -41,11 +32,7 @@ pub(super) async fn a_claim_leaves_other_ids_alone<F: Factory>(factory: &F) -> O
     let first = lab.won(&draft(1)).await?;
     for (number, id) in (2..).zip(neighbours(draft(1).id)) {
         lab.absent(id).await?;
-        lab.won(&Draft {
-            id,
-            ..draft(number)
-        })
-        .await?;
+        lab.won(&Draft { id, ..draft(number) }).await?;
     }
     lab.unchanged(draft(1).id, &first).await
 }
@@ -100,11 +87,7 @@ pub(super) async fn a_claim_that_is_no_longer_running_is_not_mine<F: Factory>(
     factory: &F,
 ) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    for state in [
-        StateKind::Unknown,
-        StateKind::Released,
-        StateKind::Completed,
-    ] {
+    for state in [StateKind::Unknown, StateKind::Released, StateKind::Completed] {
         let draft = draft(state as u8 + 1);
         let there = lab.put(&draft, state).await?;
         let seen = lab.claim(&draft).await?;
@@ -119,10 +102,7 @@ pub(super) async fn a_claim_after_its_not_after_inserts_nothing<F: Factory>(
 ) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let not_after = lab.now().await?.plus_ms(-1);
-    let late = Draft {
-        not_after,
-        ..draft(1)
-    };
+    let late = Draft { not_after, ..draft(1) };
     let seen = lab.claim(&late).await?;
     ensure(!seen.mine, "a late claim is not ours")?;
     equal("the record of the answer", seen.record, None)?;
@@ -133,10 +113,7 @@ pub(super) async fn a_claim_at_its_not_after_is_in_time<F: Factory>(factory: &F)
     let lab = Lab::fresh(factory).await;
     lab.clock()?;
     let not_after = lab.now().await?;
-    let draft = Draft {
-        not_after,
-        ..draft(1)
-    };
+    let draft = Draft { not_after, ..draft(1) };
     lab.won(&draft).await.map(drop)
 }
 
@@ -144,10 +121,7 @@ pub(super) async fn a_claim_at_its_not_after_is_in_time<F: Factory>(factory: &F)
 pub(super) async fn a_repeat_after_its_not_after_is_mine<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let not_after = lab.now().await?.plus_ms(SOON_MS);
-    let draft = Draft {
-        not_after,
-        ..draft(1)
-    };
+    let draft = Draft { not_after, ..draft(1) };
     let first = lab.won(&draft).await?;
     lab.pass_until(not_after).await?;
     let again = lab.won(&draft).await?;
@@ -167,11 +141,7 @@ fn neighbours(id: OperationId) -> impl Iterator<Item = OperationId> {
 async fn returns<S: Store>(lab: &Lab<S>, claimed: &Draft, there: Record) -> Outcome {
     let seen = lab.claim(&rival(claimed, 99)).await?;
     ensure(!seen.mine, "what someone else claimed is not ours")?;
-    equal(
-        "the record of the answer",
-        seen.record.as_ref(),
-        Some(&there),
-    )?;
+    equal("the record of the answer", seen.record.as_ref(), Some(&there))?;
     lab.unchanged(claimed.id, &there).await
 }
 

@@ -10,11 +10,7 @@ use crate::store::{Draft, Maintain};
 
 pub(super) async fn every_state_survives_a_crash<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    let states = [
-        StateKind::Unknown,
-        StateKind::Released,
-        StateKind::Completed,
-    ];
+    let states = [StateKind::Unknown, StateKind::Released, StateKind::Completed];
     let mut left = Vec::new();
     for (number, state) in (1..).zip(states) {
         left.push((draft(number), lab.put(&draft(number), state).await?));

@@ -40,20 +40,14 @@ pub(super) async fn a_clock_that_is_trusted_again_is_not_held<F: Factory>(factor
     lab.expired(&brief(9), StateKind::Completed).await?;
     lab.store.hold_clock(false).await?;
     all_say(&lab, 1, false).await?;
-    let swept = Swept {
-        deleted: 1,
-        more: false,
-    };
+    let swept = Swept { deleted: 1, more: false };
     equal("the sweep", lab.store.sweep(100).await?, swept)
 }
 
 /// A claim, a repeat of it, a load, a stale swap and a page.
 async fn all_say<S: Maintain>(lab: &Lab<S>, number: u8, held: bool) -> Outcome {
     let draft = draft(number);
-    let claims = [
-        lab.claim(&draft).await?,
-        lab.claim(&rival(&draft, 99)).await?,
-    ];
+    let claims = [lab.claim(&draft).await?, lab.claim(&rival(&draft, 99)).await?];
     ensure(
         claims.iter().all(|seen| seen.clock_held == held),
         "a claim says whether the clock is held",
@@ -64,11 +58,7 @@ async fn all_say<S: Maintain>(lab: &Lab<S>, number: u8, held: bool) -> Outcome {
         return failed("a settle by another token is done");
     };
     equal("clock_held of a stale swap", seen.clock_held, held)?;
-    let query = Scan {
-        states: StateSet::of(&StateKind::ALL),
-        after: None,
-        limit: 1,
-    };
+    let query = Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: 1 };
     let page = lab.store.scan(query).await?;
     equal("clock_held of a page", page.clock_held, held)
 }

@@ -13,10 +13,7 @@ pub(super) async fn a_late_claim_after_release_and_not_after_inserts_nothing<F: 
 ) -> Outcome {
     let lab = Lab::fresh(factory).await.faulty();
     let not_after = lab.now().await?.plus_ms(SOON_MS);
-    let draft = Draft {
-        not_after,
-        ..draft(1)
-    };
+    let draft = Draft { not_after, ..draft(1) };
     lab.store.plan(Mishap::Echo);
     lab.won(&draft).await?;
     lab.gone(&Write::release(&draft)).await?;
@@ -68,9 +65,7 @@ pub(super) async fn a_late_renewal_after_a_takeover_is_lost<F: Factory>(factory:
     let unanswered = renew(&*lab.store, &held).await;
     ensure(unanswered.is_err(), "the renewal gave no answer")?;
     let unknown = lab.done(&Write::reap(draft(1).id, &running)).await?;
-    let taken = lab
-        .done(&Write::take(&rival(&draft(1), 2), &unknown))
-        .await?;
+    let taken = lab.done(&Write::take(&rival(&draft(1), 2), &unknown)).await?;
     match lab.store.deliver().await.transpose()? {
         Some(Reply::Renew(beats)) => equal("the beat", beats, vec![Beat::Lost])?,
         reply => return failed(format!("no renewal was held back: {reply:?}")),
@@ -83,8 +78,7 @@ pub(super) async fn a_late_take_after_anothers_take_is_stale<F: Factory>(factory
     let lab = Lab::fresh(factory).await.faulty();
     let released = lab.put(&draft(1), StateKind::Released).await?;
     hold_back(&lab, &Write::take(&rival(&draft(1), 2), &released)).await?;
-    lab.done(&Write::take(&rival(&draft(1), 3), &released))
-        .await?;
+    lab.done(&Write::take(&rival(&draft(1), 3), &released)).await?;
     late_swap_is_stale(&lab, &draft(1)).await
 }
 
@@ -114,8 +108,7 @@ async fn late_after_takeover<F: Factory>(factory: &F, write: &Write) -> Outcome 
     hold_back(&lab, write).await?;
     let unknown = lab.done(&Write::reap(draft(1).id, &running)).await?;
     let released = lab.done(&Write::free(draft(1).id, &unknown)).await?;
-    lab.done(&Write::take(&rival(&draft(1), 2), &released))
-        .await?;
+    lab.done(&Write::take(&rival(&draft(1), 2), &released)).await?;
     late_swap_is_stale(&lab, &draft(1)).await
 }
 
@@ -145,11 +138,7 @@ async fn late_swap_is_stale<S: Store>(lab: &Lab<Faulty<S>>, draft: &Draft) -> Ou
     let before = lab.record(draft.id).await?;
     match lab.store.deliver().await.transpose()? {
         Some(Reply::Swap(Swap::Stale(seen))) => {
-            equal(
-                "the record of the answer",
-                seen.record,
-                Some(before.clone()),
-            )?;
+            equal("the record of the answer", seen.record, Some(before.clone()))?;
         }
         reply => return failed(format!("the late write is not stale: {reply:?}")),
     }

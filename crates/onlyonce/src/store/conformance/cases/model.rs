@@ -106,10 +106,7 @@ impl Walk {
         let latest = self.read.len().min(RECENT);
         let index = self.read.len() - 1 - self.roll(latest);
         let (id, ours, models) = self.read[index].clone();
-        let draft = Draft {
-            id,
-            ..self.new_draft()
-        };
+        let draft = Draft { id, ..self.new_draft() };
         let kind = self.roll(6);
         let write = |record: &Record| match kind {
             0 => Write::reap(id, record),
@@ -162,10 +159,7 @@ impl Walk {
         self.tokens += 1;
         let token = (u128::from(self.tokens) << 64).to_be_bytes();
         let number = self.roll(3);
-        Draft {
-            token: Token::from_bytes(token),
-            ..draft([1, 2, 3][number])
-        }
+        Draft { token: Token::from_bytes(token), ..draft([1, 2, 3][number]) }
     }
 
     /// One of the latest, so that it is often the owner.
@@ -184,22 +178,12 @@ impl Walk {
     }
 }
 
-type Shape<'a> = (
-    Token,
-    u32,
-    StateKind,
-    bool,
-    Option<(SettledBy, &'a Response)>,
-);
+type Shape<'a> = (Token, u32, StateKind, bool, Option<(SettledBy, &'a Response)>);
 
 /// What does not depend on the clock, nor on how a store counts.
 fn shape(record: &Record) -> Shape<'_> {
     let outcome = match &record.state {
-        State::Completed {
-            settled_by,
-            response,
-            ..
-        } => Some((*settled_by, &**response)),
+        State::Completed { settled_by, response, .. } => Some((*settled_by, &**response)),
         _ => None,
     };
     let (kind, is_taken) = (record.state.kind(), record.taken_from.is_some());

@@ -20,26 +20,17 @@ pub(super) async fn a_settle_by_another_token_is_stale<F: Factory>(factory: &F) 
 
 // R51, threat B2
 pub(super) async fn a_release_by_another_token_is_stale<F: Factory>(factory: &F) -> Outcome {
-    from_each(factory, &StateKind::ALL, |draft| {
-        Write::release(&rival(draft, 99))
-    })
-    .await
+    from_each(factory, &StateKind::ALL, |draft| Write::release(&rival(draft, 99))).await
 }
 
 // R51
 pub(super) async fn an_unknown_mark_by_another_token_is_stale<F: Factory>(factory: &F) -> Outcome {
-    from_each(factory, &StateKind::ALL, |draft| {
-        Write::mark_unknown(&rival(draft, 99))
-    })
-    .await
+    from_each(factory, &StateKind::ALL, |draft| Write::mark_unknown(&rival(draft, 99))).await
 }
 
 // R51
 pub(super) async fn a_return_by_another_token_is_stale<F: Factory>(factory: &F) -> Outcome {
-    from_each(factory, &StateKind::ALL, |draft| {
-        Write::vouch(&rival(draft, 99))
-    })
-    .await?;
+    from_each(factory, &StateKind::ALL, |draft| Write::vouch(&rival(draft, 99))).await?;
     let moment = StoreTime::from_ms(1);
     from_each(factory, &StateKind::ALL, |draft| {
         Write::return_to_unknown(&rival(draft, 99), moment)

@@ -77,11 +77,9 @@ pub(super) async fn a_settle_or_a_take_wins_and_not_both<F: Factory>(factory: &F
         let (one, two) = (lab.store.clone(), lab.store.clone());
         let settle = Write::settle(&owner);
         let take = Write::take(&rival(&owner, 200), &unknown);
-        let (settled, taken) = duel(
-            round,
-            async move { swap(&*one, &settle).await },
-            async move { swap(&*two, &take).await },
-        )
+        let (settled, taken) = duel(round, async move { swap(&*one, &settle).await }, async move {
+            swap(&*two, &take).await
+        })
         .await?;
         ensure(is_done(&settled) != is_done(&taken), "one of the two wins")?;
         let state = lab.record(owner.id).await?.state.kind();
@@ -99,11 +97,9 @@ pub(super) async fn a_settle_that_races_the_reaper_is_kept<F: Factory>(factory: 
         let running = lab.won(&owner).await?;
         let (one, two) = (lab.store.clone(), lab.store.clone());
         let (settle, reap) = (Write::settle(&owner), Write::reap(owner.id, &running));
-        let (settled, _) = duel(
-            round,
-            async move { swap(&*one, &settle).await },
-            async move { swap(&*two, &reap).await },
-        )
+        let (settled, _) = duel(round, async move { swap(&*one, &settle).await }, async move {
+            swap(&*two, &reap).await
+        })
         .await?;
         ensure(is_done(&settled), "the settle is done")?;
         let state = lab.record(owner.id).await?.state;
@@ -124,10 +120,13 @@ pub(super) async fn a_taken_record_survives_the_sweep_that_races_it<F: Factory>(
         let left = lab.expired(&owner, StateKind::Completed).await?;
         let (one, two) = (lab.store.clone(), lab.store.clone());
         let take = Write::take(&rival(&owner, 200), &left);
-        let (_, taken) = duel(round, async move { one.sweep(100).await }, async move {
-            swap(&*two, &take).await
-        })
-        .await?;
+        let (_, taken) =
+            duel(
+                round,
+                async move { one.sweep(100).await },
+                async move { swap(&*two, &take).await },
+            )
+            .await?;
         let there = lab.load(owner.id).await?.record.is_some();
         equal("there", there, is_done(&taken))?;
         if there {
@@ -145,10 +144,9 @@ pub(super) async fn a_claim_that_races_a_sweep_sees_a_record<F: Factory>(factory
         lab.expired(&owner, StateKind::Completed).await?;
         let (one, two) = (lab.store.clone(), lab.store.clone());
         let claim = rival(&owner, 200);
-        let (_, seen) = duel(round, async move { one.sweep(100).await }, async move {
-            two.claim(claim).await
-        })
-        .await?;
+        let (_, seen) =
+            duel(round, async move { one.sweep(100).await }, async move { two.claim(claim).await })
+                .await?;
         ensure(seen.record.is_some(), "a claim returns a record")?;
         let there = lab.load(owner.id).await?.record;
         let is_ours = there.is_some_and(|record| record.token == rival(&owner, 200).token);
@@ -191,13 +189,7 @@ async fn remove<S: Store>(lab: &Lab<S>, draft: &Draft) -> Outcome {
 
 /// What a taker may find, over and over.
 fn left_behind() -> impl Iterator<Item = StateKind> {
-    [
-        StateKind::Unknown,
-        StateKind::Released,
-        StateKind::Completed,
-    ]
-    .into_iter()
-    .cycle()
+    [StateKind::Unknown, StateKind::Released, StateKind::Completed].into_iter().cycle()
 }
 
 const fn is_done(swap: &Swap) -> bool {

@@ -20,11 +20,8 @@ pub(super) async fn a_renewal_extends_the_lease<F: Factory>(factory: &F) -> Outc
     let State::Running { lease_until } = renewed.state else {
         return ensure(false, "the record is running");
     };
-    let expected = Record {
-        count: renewed.count,
-        state: State::Running { lease_until },
-        ..claimed
-    };
+    let expected =
+        Record { count: renewed.count, state: State::Running { lease_until }, ..claimed };
     equal("the record", renewed, expected)?;
     let (earliest, latest) = (before.plus(LEASE), seen.now.plus(LEASE));
     between("lease_until", earliest, lease_until, latest)
@@ -55,11 +52,7 @@ pub(super) async fn a_renewal_by_another_token_is_lost<F: Factory>(factory: &F) 
 // threat B2
 pub(super) async fn a_renewal_of_what_does_not_run_is_lost<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    for state in [
-        StateKind::Unknown,
-        StateKind::Released,
-        StateKind::Completed,
-    ] {
+    for state in [StateKind::Unknown, StateKind::Released, StateKind::Completed] {
         let draft = draft(state as u8 + 1);
         let there = lab.put(&draft, state).await?;
         equal("the beat", lab.renew(&[&draft]).await?, vec![Beat::Lost])?;

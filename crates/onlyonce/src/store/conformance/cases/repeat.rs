@@ -28,11 +28,7 @@ pub(super) async fn a_settle_with_other_content_is_stale<F: Factory>(factory: &F
     for other in [Arc::new(tagged), response("First"), response("")] {
         lab.stale(&Write::settle_with(&draft, other)).await?;
     }
-    let to = Next::Completed {
-        settled_by: SettledBy::Policy,
-        response: first,
-        token: None,
-    };
+    let to = Next::Completed { settled_by: SettledBy::Policy, response: first, token: None };
     lab.stale(&Write::by_owner(&draft, &SETTLES_FROM, to)).await
 }
 
@@ -71,12 +67,8 @@ pub(super) async fn a_return_to_another_moment_is_stale<F: Factory>(factory: &F)
     lab.put(&unknown, StateKind::Unknown).await?;
     lab.put(&released, StateKind::Released).await?;
     let from = [StateKind::Running];
-    let since = Next::Unknown {
-        since: Some(moment),
-    };
-    let until = Next::Released {
-        expires_at: Some(moment),
-    };
+    let since = Next::Unknown { since: Some(moment) };
+    let until = Next::Released { expires_at: Some(moment) };
     lab.stale(&Write::by_owner(&unknown, &from, since)).await?;
     lab.stale(&Write::by_owner(&released, &from, until)).await
 }
@@ -84,26 +76,18 @@ pub(super) async fn a_return_to_another_moment_is_stale<F: Factory>(factory: &F)
 pub(super) async fn a_repeated_reap_is_done<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let running = lab.won(&draft(1)).await?;
-    twice(&lab, &Write::reap(draft(1).id, &running))
-        .await
-        .map(drop)
+    twice(&lab, &Write::reap(draft(1).id, &running)).await.map(drop)
 }
 
 pub(super) async fn a_repeated_release_of_an_unknown_is_done<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let unknown = lab.put(&draft(1), StateKind::Unknown).await?;
-    twice(&lab, &Write::free(draft(1).id, &unknown))
-        .await
-        .map(drop)
+    twice(&lab, &Write::free(draft(1).id, &unknown)).await.map(drop)
 }
 
 pub(super) async fn a_repeated_take_is_done<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    for state in [
-        StateKind::Unknown,
-        StateKind::Released,
-        StateKind::Completed,
-    ] {
+    for state in [StateKind::Unknown, StateKind::Released, StateKind::Completed] {
         let draft = draft(state as u8 + 1);
         let left = lab.put(&draft, state).await?;
         twice(&lab, &Write::take(&rival(&draft, 99), &left)).await?;

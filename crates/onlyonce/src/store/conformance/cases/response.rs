@@ -15,10 +15,7 @@ use crate::store::{Maintain, Next};
 pub(super) async fn a_body_is_kept_byte_for_byte<F: Factory>(factory: &F) -> Outcome {
     let every_byte: Vec<u8> = (0..=u8::MAX).chain((0..=u8::MAX).rev()).collect();
     for body in [every_byte, vec![], vec![0], b"\r\n".to_vec()] {
-        let body = Kept::Bytes {
-            body: body.into(),
-            trailers: None,
-        };
+        let body = Kept::Bytes { body: body.into(), trailers: None };
         kept(factory, HeaderMap::new(), body).await?;
     }
     Ok(())
@@ -35,10 +32,7 @@ pub(super) async fn a_large_body_is_kept_whole<F: Factory>(factory: &F) -> Outco
 pub(super) async fn headers_are_kept_with_their_repeats_in_order<F: Factory>(
     factory: &F,
 ) -> Outcome {
-    let body = Kept::Bytes {
-        body: "{}".into(),
-        trailers: None,
-    };
+    let body = Kept::Bytes { body: "{}".into(), trailers: None };
     kept(factory, odd_headers(), body).await
 }
 
@@ -55,12 +49,7 @@ pub(super) async fn trailers_are_kept<F: Factory>(factory: &F) -> Outcome {
 }
 
 pub(super) async fn a_body_that_is_not_kept_keeps_its_reason<F: Factory>(factory: &F) -> Outcome {
-    for why in [
-        NotKept::TooLarge,
-        NotKept::Streamed,
-        NotKept::Secret,
-        NotKept::Refused,
-    ] {
+    for why in [NotKept::TooLarge, NotKept::Streamed, NotKept::Secret, NotKept::Refused] {
         kept(factory, HeaderMap::new(), Kept::No(why)).await?;
     }
     Ok(())
@@ -68,17 +57,10 @@ pub(super) async fn a_body_that_is_not_kept_keeps_its_reason<F: Factory>(factory
 
 pub(super) async fn who_settled_it_is_kept<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    for (number, settled_by) in (1..).zip([
-        SettledBy::Owner,
-        SettledBy::Policy,
-        SettledBy::Reconcile,
-        SettledBy::Operator,
-    ]) {
-        let to = Next::Completed {
-            settled_by,
-            response: response("first"),
-            token: None,
-        };
+    for (number, settled_by) in
+        (1..).zip([SettledBy::Owner, SettledBy::Policy, SettledBy::Reconcile, SettledBy::Operator])
+    {
+        let to = Next::Completed { settled_by, response: response("first"), token: None };
         lab.won(&draft(number)).await?;
         let write = Write::by_owner(&draft(number), &[StateKind::Running], to);
         let state = lab.done(&write).await?.state;
@@ -94,20 +76,13 @@ pub(super) async fn who_settled_it_is_kept<F: Factory>(factory: &F) -> Outcome {
 async fn kept<F: Factory>(factory: &F, headers: HeaderMap, body: Kept) -> Outcome {
     let lab = Lab::fresh(factory).await;
     let status = StatusCode::from_u16(599).expect("599 is a status");
-    let response = Arc::new(Response {
-        status,
-        headers,
-        body,
-    });
+    let response = Arc::new(Response { status, headers, body });
     lab.won(&draft(1)).await?;
     let write = Write::settle_with(&draft(1), response.clone());
     let record = lab.done(&write).await?;
     same(record.response(), &response)?;
     let claimed = lab.claim(&draft(1)).await?.record;
-    same(
-        claimed.as_ref().and_then(|record| record.response()),
-        &response,
-    )
+    same(claimed.as_ref().and_then(|record| record.response()), &response)
 }
 
 /// Compared part by part: a body is never shown, so that only this tells which part differs.

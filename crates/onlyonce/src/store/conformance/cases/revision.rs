@@ -36,10 +36,7 @@ pub(super) async fn a_take_of_a_changed_record_is_stale<F: Factory>(factory: &F)
 }
 
 pub(super) async fn a_decree_on_a_changed_record_is_stale<F: Factory>(factory: &F) -> Outcome {
-    stale_once_changed(factory, |draft, read| {
-        Write::decree(draft.id, read, token(99))
-    })
-    .await
+    stale_once_changed(factory, |draft, read| Write::decree(draft.id, read, token(99))).await
 }
 
 pub(super) async fn a_deletion_of_a_changed_record_is_stale<F: Factory>(factory: &F) -> Outcome {
@@ -57,10 +54,7 @@ pub(super) async fn every_write_changes_the_revision<F: Factory>(factory: &F) ->
     seen.push(lab.done(&Write::take(&second, &seen[3])).await?);
     seen.push(lab.done(&Write::vouch(&second)).await?);
     seen.push(lab.done(&Write::settle(&second)).await?);
-    seen.push(
-        lab.done(&Write::decree(draft.id, &seen[6], token(3)))
-            .await?,
-    );
+    seen.push(lab.done(&Write::decree(draft.id, &seen[6], token(3))).await?);
     let revisions: std::collections::HashSet<_> = seen.iter().map(Record::revision).collect();
     equal("the number of revisions", revisions.len(), seen.len())
 }

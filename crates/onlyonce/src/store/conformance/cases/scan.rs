@@ -28,8 +28,7 @@ pub(super) async fn pages_have_no_gaps_and_no_doubles<F: Factory>(factory: &F) -
 pub(super) async fn a_scan_lists_only_the_states_it_asks_for<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     for number in 0..8 {
-        lab.put(&draft(number + 1), StateKind::ALL[usize::from(number % 4)])
-            .await?;
+        lab.put(&draft(number + 1), StateKind::ALL[usize::from(number % 4)]).await?;
     }
     for wanted in [
         &[StateKind::Running][..],
@@ -86,10 +85,7 @@ async fn disturb<S: Maintain>(lab: &Lab<S>, step: u8) -> Outcome {
 
 fn each_once(found: &[OperationId], mut wanted: impl Iterator<Item = OperationId>) -> Outcome {
     let once = |id| found.iter().filter(|found| **found == id).count() == 1;
-    ensure(
-        wanted.all(once),
-        "what was running throughout is listed once",
-    )
+    ensure(wanted.all(once), "what was running throughout is listed once")
 }
 
 fn ids(records: &[(OperationId, Record)]) -> Vec<OperationId> {
@@ -105,11 +101,7 @@ async fn scanned<S: Maintain>(
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..SCAN_PAGES_MAX {
         let states = StateSet::of(states);
-        let query = Scan {
-            states,
-            after,
-            limit,
-        };
+        let query = Scan { states, after, limit };
         let page = lab.store.scan(query).await?;
         ensure(page.records.len() <= limit, "a page keeps to its limit")?;
         found.extend(page.records);
@@ -122,11 +114,7 @@ async fn scanned<S: Maintain>(
 }
 
 fn running(after: Option<Cursor>) -> Scan {
-    Scan {
-        states: StateSet::of(&[StateKind::Running]),
-        after,
-        limit: 2,
-    }
+    Scan { states: StateSet::of(&[StateKind::Running]), after, limit: 2 }
 }
 
 /// More pages than any of these scans may need.

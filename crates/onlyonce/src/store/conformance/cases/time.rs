@@ -18,12 +18,7 @@ pub(super) async fn the_time_to_live_counts_from_completion<F: Factory>(factory:
         return ensure(false, "the record is completed");
     };
     let ttl_ms = draft(1).ttl_ms;
-    between(
-        "expires_at",
-        earliest.plus_ms(ttl_ms),
-        expires_at,
-        latest.plus_ms(ttl_ms),
-    )
+    between("expires_at", earliest.plus_ms(ttl_ms), expires_at, latest.plus_ms(ttl_ms))
 }
 
 pub(super) async fn a_released_record_is_kept_for_its_ttl<F: Factory>(factory: &F) -> Outcome {
@@ -36,12 +31,7 @@ pub(super) async fn a_released_record_is_kept_for_its_ttl<F: Factory>(factory: &
         return ensure(false, "the record is released");
     };
     let ttl_ms = draft(1).ttl_ms;
-    between(
-        "expires_at",
-        earliest.plus_ms(ttl_ms),
-        expires_at,
-        latest.plus_ms(ttl_ms),
-    )
+    between("expires_at", earliest.plus_ms(ttl_ms), expires_at, latest.plus_ms(ttl_ms))
 }
 
 pub(super) async fn an_unknown_outcome_is_since_the_stores_now<F: Factory>(factory: &F) -> Outcome {
@@ -88,16 +78,11 @@ pub(super) async fn a_take_is_the_attempt_it_says<F: Factory>(factory: &F) -> Ou
     let lab = Lab::fresh(factory).await;
     let unknown = lab.put(&draft(1), StateKind::Unknown).await?;
     lab.pass(BRIEF).await;
-    let anew = Draft {
-        id: draft(1).id,
-        ..draft(2)
-    };
+    let anew = Draft { id: draft(1).id, ..draft(2) };
     let attempt = Attempt {
         draft: anew.clone(),
         attempt: 7,
-        taken_from: Some(TakenFrom::Released {
-            expires_at: StoreTime::from_ms(5),
-        }),
+        taken_from: Some(TakenFrom::Released { expires_at: StoreTime::from_ms(5) }),
         first_claimed_at: Some(StoreTime::from_ms(3)),
     };
     let to = Next::Running(Box::new(attempt));
@@ -138,15 +123,9 @@ pub(super) async fn a_take_after_its_not_after_writes_nothing<F: Factory>(factor
     let lab = Lab::fresh(factory).await;
     let released = lab.put(&draft(1), StateKind::Released).await?;
     let not_after = lab.now().await?.plus_ms(-1);
-    let late = Draft {
-        not_after,
-        ..rival(&draft(1), 2)
-    };
+    let late = Draft { not_after, ..rival(&draft(1), 2) };
     lab.stale(&Write::take(&late, &released)).await?;
-    let in_time = Draft {
-        not_after: lab.now().await?.plus_ms(SOON_MS),
-        ..late
-    };
+    let in_time = Draft { not_after: lab.now().await?.plus_ms(SOON_MS), ..late };
     lab.done(&Write::take(&in_time, &released)).await.map(drop)
 }
 
@@ -157,17 +136,9 @@ pub(super) async fn a_write_keeps_what_it_does_not_name<F: Factory>(factory: &F)
     let taken = lab.done(&Write::take(&second, &unknown)).await?;
     lab.pass(BRIEF).await;
     let mut last = taken.clone();
-    for write in [
-        Write::mark_unknown(&second),
-        Write::vouch(&second),
-        Write::settle(&second),
-    ] {
+    for write in [Write::mark_unknown(&second), Write::vouch(&second), Write::settle(&second)] {
         last = lab.done(&write).await?;
-        let expected = Record {
-            count: last.count,
-            state: last.state.clone(),
-            ..taken.clone()
-        };
+        let expected = Record { count: last.count, state: last.state.clone(), ..taken.clone() };
         equal("the record", &last, &expected)?;
     }
     let decree = Write::decree(second.id, &last, draft(3).token);
@@ -180,11 +151,7 @@ pub(super) async fn a_write_keeps_what_it_does_not_name<F: Factory>(factory: &F)
 // threat B8
 pub(super) async fn time_ends_and_does_not_wrap<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
-    let endless = Draft {
-        ttl_ms: i64::MAX,
-        quiet_ms: i64::MAX,
-        ..draft(1)
-    };
+    let endless = Draft { ttl_ms: i64::MAX, quiet_ms: i64::MAX, ..draft(1) };
     let record = lab.put(&endless, StateKind::Completed).await?;
     ensure(
         matches!(record.state, State::Completed { expires_at, .. } if expires_at == StoreTime::MAX),
@@ -202,10 +169,7 @@ pub(super) async fn time_does_not_run_backward_when_the_clock_is_set_back<F: Fac
     let before = lab.now().await?;
     clock.set_wall(before.plus_ms(-3_600_000));
     let record = lab.won(&draft(1)).await?;
-    ensure(
-        record.first_claimed_at >= before,
-        "a claim is not in the past",
-    )?;
+    ensure(record.first_claimed_at >= before, "a claim is not in the past")?;
     ensure(lab.now().await? >= before, "a load is not in the past")?;
     let record = lab.done(&Write::mark_unknown(&draft(1))).await?;
     ensure(

@@ -52,9 +52,8 @@ pub(super) async fn a_decree_wakes<F: Factory>(factory: &F) -> Outcome {
 pub(super) async fn every_watcher_wakes<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     lab.won(&draft(1)).await?;
-    let watchers: Vec<_> = (0..WATCHERS)
-        .map(|_| tokio::spawn(lab.store.changed(draft(1).id)))
-        .collect();
+    let watchers: Vec<_> =
+        (0..WATCHERS).map(|_| tokio::spawn(lab.store.changed(draft(1).id))).collect();
     yield_now().await;
     lab.swap(&Write::settle(&draft(1))).await?;
     for watcher in watchers {

@@ -29,13 +29,7 @@ const LIVES: [&[Step]; 7] = [
     &[Step::Claim, Step::MarkUnknown],
     &[Step::Claim, Step::MarkUnknown, Step::Settle],
     &[Step::Claim, Step::MarkUnknown, Step::Free],
-    &[
-        Step::Claim,
-        Step::MarkUnknown,
-        Step::Free,
-        Step::Take,
-        Step::Settle,
-    ],
+    &[Step::Claim, Step::MarkUnknown, Step::Free, Step::Take, Step::Settle],
 ];
 
 impl Operation {
@@ -119,10 +113,7 @@ impl Operation {
         let first = writes::response("");
         let body = format!("{:0>1$}", self.0, self.0 as usize % BODY_BYTES_MAX);
         Arc::new(Response {
-            body: Kept::Bytes {
-                body: body.into(),
-                trailers: None,
-            },
+            body: Kept::Bytes { body: body.into(), trailers: None },
             ..Response::clone(&first)
         })
     }

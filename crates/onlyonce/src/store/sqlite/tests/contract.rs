@@ -18,8 +18,7 @@ async fn what_was_written_is_read_back_whole_before_and_after_a_reopen() {
             1 => drop(lab.unknown(n).await),
             2 => {
                 let token = lab.unknown(n).await;
-                lab.swap(n, owner(token), Next::Released { expires_at: None })
-                    .await;
+                lab.swap(n, owner(token), Next::Released { expires_at: None }).await;
             }
             _ => {
                 let to = Next::Completed {
@@ -46,10 +45,7 @@ async fn of_many_claims_at_once_one_is_mine() {
     for n in 0..20 {
         let claims = (0..16).map(|_| lab.store.claim(draft(n)));
         let seen = join_all(claims).await;
-        let mine = seen
-            .iter()
-            .filter(|seen| seen.as_ref().unwrap().mine)
-            .count();
+        let mine = seen.iter().filter(|seen| seen.as_ref().unwrap().mine).count();
         assert_eq!(mine, 1);
     }
 }
@@ -84,12 +80,7 @@ async fn one_bad_member_fails_alone() {
         lab.unknown(n).await;
     }
     let revision = lab.load(3).await.unwrap().revision();
-    let bad = Attempt {
-        draft: draft(3),
-        attempt: 0,
-        taken_from: None,
-        first_claimed_at: None,
-    };
+    let bad = Attempt { draft: draft(3), attempt: 0, taken_from: None, first_claimed_at: None };
     let bad = lab.store.swap(
         id(3),
         Guard::Unchanged(revision),
@@ -99,10 +90,7 @@ async fn one_bad_member_fails_alone() {
     let good = (10..30).map(|n| lab.store.claim(draft(n)));
     let more = (30..40).map(|n| lab.store.claim(draft(n)));
     let (good, bad, more) = tokio::join!(join_all(good), bad, join_all(more));
-    assert!(
-        matches!(bad, Err(Fault::NotDone(StoreError::Refused(_)))),
-        "{bad:?}"
-    );
+    assert!(matches!(bad, Err(Fault::NotDone(StoreError::Refused(_)))), "{bad:?}");
     for seen in good.into_iter().chain(more) {
         assert!(seen.unwrap().mine);
     }
@@ -117,26 +105,11 @@ async fn a_body_over_the_limit_is_refused_and_the_record_stays() {
     let lab = Lab::new().await;
     let token = lab.claimed(1).await;
     let body = vec![0; lab.store.limits().body_bytes_max + 1];
-    let huge = Response {
-        body: Kept::Bytes {
-            body: body.into(),
-            trailers: None,
-        },
-        ..response(1)
-    };
-    let to = Next::Completed {
-        settled_by: SettledBy::Owner,
-        response: Arc::new(huge),
-        token: None,
-    };
-    let refused = lab
-        .store
-        .swap(id(1), owner(token), to, Notes::default())
-        .await;
-    assert!(matches!(
-        refused,
-        Err(Fault::NotDone(StoreError::Refused(_)))
-    ));
+    let huge = Response { body: Kept::Bytes { body: body.into(), trailers: None }, ..response(1) };
+    let to =
+        Next::Completed { settled_by: SettledBy::Owner, response: Arc::new(huge), token: None };
+    let refused = lab.store.swap(id(1), owner(token), to, Notes::default()).await;
+    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Refused(_)))));
     assert_eq!(lab.kind(1).await, Some(StateKind::Running));
 }
 
@@ -144,9 +117,7 @@ async fn a_body_over_the_limit_is_refused_and_the_record_stays() {
 async fn a_full_queue_is_busy() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions::new().with_queue_max(2);
-    let store = SqliteStore::open_with(directory.path().join("store.db"), options)
-        .await
-        .unwrap();
+    let store = SqliteStore::open_with(directory.path().join("store.db"), options).await.unwrap();
     let claims = join_all((0..200).map(|n| store.claim(draft(n)))).await;
     let busy = claims
         .iter()
@@ -166,29 +137,14 @@ async fn a_renewal_changes_the_revision_and_the_next_write_keeps_it_growing() {
     let before = lab.load(1).await.unwrap();
     lab.clock.advance(10_000);
     let lease = Lease::new(Duration::from_secs(30));
-    let beats = lab
-        .store
-        .renew(
-            &[(id(1), token), (id(1), Token::random()), (id(2), token)],
-            lease,
-        )
-        .await;
+    let beats =
+        lab.store.renew(&[(id(1), token), (id(1), Token::random()), (id(2), token)], lease).await;
     assert_eq!(beats.unwrap(), [Beat::Kept, Beat::Lost, Beat::Lost]);
     let after = lab.load(1).await.unwrap();
     assert_eq!(after.count, before.count + 1);
-    assert_eq!(
-        after.state,
-        State::Running {
-            lease_until: lab.clock.wall().plus_ms(30_000)
-        }
-    );
-    let stale = lab
-        .swap(
-            1,
-            Guard::Unchanged(before.revision()),
-            Next::Unknown { since: None },
-        )
-        .await;
+    assert_eq!(after.state, State::Running { lease_until: lab.clock.wall().plus_ms(30_000) });
+    let stale =
+        lab.swap(1, Guard::Unchanged(before.revision()), Next::Unknown { since: None }).await;
     assert!(matches!(stale, Swap::Stale(_)));
     lab.swap(1, owner(token), settle(1)).await;
     assert_eq!(lab.load(1).await.unwrap().count, after.count + 1);
@@ -211,10 +167,7 @@ async fn a_repeated_claim_and_a_repeated_settle_change_nothing() {
 #[tokio::test]
 async fn a_late_draft_inserts_nothing() {
     let lab = Lab::new().await;
-    let late = Draft {
-        not_after: lab.clock.wall().plus_ms(-1),
-        ..draft(1)
-    };
+    let late = Draft { not_after: lab.clock.wall().plus_ms(-1), ..draft(1) };
     let seen = lab.store.claim(late).await.unwrap();
     assert_eq!((seen.record, seen.mine), (None, false));
     assert_eq!(lab.load(1).await, None);
@@ -228,17 +181,9 @@ async fn an_expired_record_is_taken_and_its_old_answer_is_gone() {
     let seen = lab.store.claim(draft(1)).await.unwrap();
     let record = seen.record.unwrap();
     assert!(record.is_expired(seen.now));
-    let taking = Draft {
-        ttl_ms: 1_000,
-        ..draft(1)
-    };
+    let taking = Draft { ttl_ms: 1_000, ..draft(1) };
     let token = taking.token;
-    let attempt = Attempt {
-        draft: taking,
-        attempt: 1,
-        taken_from: None,
-        first_claimed_at: None,
-    };
+    let attempt = Attempt { draft: taking, attempt: 1, taken_from: None, first_claimed_at: None };
     let to = Next::Running(Box::new(attempt));
     lab.swap(1, Guard::Unchanged(record.revision()), to).await;
     assert_eq!(lab.load(1).await.unwrap().token, token);
@@ -270,22 +215,13 @@ async fn listings_give_every_record_once_in_pages_of_any_size() {
             _ => drop(lab.claimed(n).await),
         }
     }
-    let other = Draft {
-        ttl_ms: 5,
-        ..draft(100)
-    };
+    let other = Draft { ttl_ms: 5, ..draft(100) };
     lab.store.claim(other).await.unwrap();
     for limit in [1, 2, 7, 100] {
         let ids =
             |picked: fn(u32) -> bool| (0..30).filter(|n| picked(*n)).map(id).collect::<Vec<_>>();
-        assert_eq!(
-            lab.list(&[StateKind::Completed], limit).await,
-            ids(|n| n % 3 == 0)
-        );
-        assert_eq!(
-            lab.list(&[StateKind::Unknown], limit).await,
-            ids(|n| n % 3 == 1)
-        );
+        assert_eq!(lab.list(&[StateKind::Completed], limit).await, ids(|n| n % 3 == 0));
+        assert_eq!(lab.list(&[StateKind::Unknown], limit).await, ids(|n| n % 3 == 1));
         assert_eq!(lab.list(&[StateKind::Running], limit).await.len(), 11);
         assert_eq!(lab.list(&StateKind::ALL, limit).await.len(), 31);
         assert_eq!(lab.list(&[StateKind::Released], limit).await, []);

@@ -53,17 +53,12 @@ async fn a_flipped_byte_never_makes_a_completed_key_absent_or_its_answer_another
         );
         store.close().await;
     }
-    assert!(
-        refused > 5 && unreadable > 5 && correct > 1000,
-        "{refused} {unreadable} {correct}"
-    );
+    assert!(refused > 5 && unreadable > 5 && correct > 1000, "{refused} {unreadable} {correct}");
 }
 
 /// Every 512 bytes, at a place that differs from block to block, and all of the first page's header.
 fn offsets(length: usize) -> impl Iterator<Item = usize> {
-    let spread = (0..length)
-        .step_by(512)
-        .map(|block| block + (block / 512 * 131) % 512);
+    let spread = (0..length).step_by(512).map(|block| block + (block / 512 * 131) % 512);
     (0..100).chain(spread)
 }
 
@@ -74,8 +69,7 @@ fn is_unreadable(fault: Fault) -> bool {
 async fn is_unknown(store: &SqliteStore, n: u32) -> bool {
     let seen = store.load(id(n)).await;
     seen.is_ok_and(|seen| {
-        seen.record
-            .is_some_and(|record| record.state.kind() == StateKind::Unknown)
+        seen.record.is_some_and(|record| record.state.kind() == StateKind::Unknown)
     })
 }
 
@@ -107,8 +101,7 @@ async fn a_damaged_record_is_an_error_for_its_key_alone() {
 async fn a_sweep_keeps_a_record_that_it_cannot_read() {
     let (_directory, path, clock) = closed(10).await;
     let db = Connection::open(&path).unwrap();
-    db.execute_batch("UPDATE record_27 SET expires_at = 5 WHERE row = 4")
-        .unwrap();
+    db.execute_batch("UPDATE record_27 SET expires_at = 5 WHERE row = 4").unwrap();
     drop(db);
     let store = open(&path, &clock).await.unwrap();
     assert_eq!(store.sweep(100).await.unwrap().deleted, 0);
@@ -125,8 +118,7 @@ async fn a_sweep_keeps_a_record_that_it_cannot_read() {
 async fn a_time_that_does_not_check_does_not_move_the_clock() {
     let (_directory, path, clock) = closed(10).await;
     let db = Connection::open(&path).unwrap();
-    db.execute_batch("UPDATE record_27 SET expires_at = 9000000000000000 WHERE row = 4")
-        .unwrap();
+    db.execute_batch("UPDATE record_27 SET expires_at = 9000000000000000 WHERE row = 4").unwrap();
     drop(db);
     let store = open(&path, &clock).await.unwrap();
     assert_eq!(store.load(id(1)).await.unwrap().now, clock.wall());
@@ -138,13 +130,9 @@ async fn a_row_that_vanished_is_noticed_at_either_end_and_between() {
     for row in [1, 5, 11] {
         let (_directory, path, clock) = closed(10).await;
         let db = Connection::open(&path).unwrap();
-        db.execute("DELETE FROM record_27 WHERE row = ?1", [row])
-            .unwrap();
+        db.execute("DELETE FROM record_27 WHERE row = ?1", [row]).unwrap();
         drop(db);
-        assert!(
-            matches!(open(&path, &clock).await, Err(OpenError::Damaged { .. })),
-            "row {row}"
-        );
+        assert!(matches!(open(&path, &clock).await, Err(OpenError::Damaged { .. })), "row {row}");
     }
 }
 
@@ -207,14 +195,8 @@ async fn a_log_cut_short_loses_its_end_and_nothing_else() {
         let mut ended = false;
         for n in 0..40 {
             let seen = store.load(id(n)).await.unwrap();
-            let there = seen
-                .record
-                .as_ref()
-                .is_some_and(|record| record.response().is_some());
-            assert!(
-                !(there && ended),
-                "cut at {cut}: {n} is there and an earlier one is not"
-            );
+            let there = seen.record.as_ref().is_some_and(|record| record.response().is_some());
+            assert!(!(there && ended), "cut at {cut}: {n} is there and an earlier one is not");
             ended |= !there;
             assert!(!there || answer(&seen) == Some(&response(n)));
         }
@@ -271,17 +253,11 @@ async fn an_empty_file_is_refused() {
 async fn a_file_that_vanished_is_not_made_anew() {
     let (_directory, path, clock) = closed(1).await;
     fs::remove_file(&path).unwrap();
-    assert!(matches!(
-        open(&path, &clock).await,
-        Err(OpenError::Gone { .. })
-    ));
+    assert!(matches!(open(&path, &clock).await, Err(OpenError::Gone { .. })));
     assert!(!path.exists());
     let other = path.with_file_name("other.db");
     fs::write(path.with_file_name("other.db-wal"), "log").unwrap();
-    assert!(matches!(
-        open(&other, &clock).await,
-        Err(OpenError::Gone { .. })
-    ));
+    assert!(matches!(open(&other, &clock).await, Err(OpenError::Gone { .. })));
 }
 
 #[tokio::test]
@@ -296,10 +272,7 @@ async fn a_first_open_that_died_half_way_is_simply_repeated() {
 #[tokio::test]
 async fn what_is_not_ours_is_refused_and_left_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
-    let (text, foreign) = (
-        directory.path().join("text"),
-        directory.path().join("foreign.db"),
-    );
+    let (text, foreign) = (directory.path().join("text"), directory.path().join("foreign.db"));
     fs::write(&text, "not a database ".repeat(100)).unwrap();
     Connection::open(&foreign)
         .unwrap()
@@ -316,22 +289,9 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
 #[tokio::test]
 async fn a_newer_format_and_a_moved_store_are_refused() {
     let (_directory, path, clock) = closed(1).await;
-    Connection::open(&path)
-        .unwrap()
-        .execute_batch("PRAGMA user_version = 2")
-        .unwrap();
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 2").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            OpenError::Newer {
-                found: 2,
-                supported: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::Newer { found: 2, supported: 1, .. }), "{error}");
     let db = Connection::open(&path).unwrap();
     db.execute_batch("PRAGMA user_version = 1").unwrap();
     let mut meta = super::super::meta::Meta::read(&db).unwrap().unwrap();
@@ -339,10 +299,7 @@ async fn a_newer_format_and_a_moved_store_are_refused() {
     meta.write(&db).unwrap();
     drop(db);
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(
-        matches!(&error, OpenError::Moved { to, .. } if to == "postgres://ledger"),
-        "{error}"
-    );
+    assert!(matches!(&error, OpenError::Moved { to, .. } if to == "postgres://ledger"), "{error}");
 }
 
 #[tokio::test]

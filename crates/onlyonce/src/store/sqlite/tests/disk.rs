@@ -55,10 +55,7 @@ async fn nothing_is_visible_of_a_commit_that_did_not_happen() {
     let lab = Lab::new().await;
     let token = lab.claimed(1).await;
     lab.store.shared.faults.fail_before(1);
-    let settle = lab
-        .store
-        .swap(id(1), owner(token), settle(1), Notes::default())
-        .await;
+    let settle = lab.store.swap(id(1), owner(token), settle(1), Notes::default()).await;
     assert!(is_unsure(&settle));
     claim_again(&lab, &draft(2)).await;
     assert_eq!(lab.kind(1).await, Some(StateKind::Running));
@@ -70,10 +67,7 @@ async fn owners_of_this_process_keep_their_leases_through_a_reopening() {
     let lab = Lab::new().await;
     let token = lab.claimed(1).await;
     lab.clock.advance(7_000);
-    lab.store
-        .renew(&[(id(1), token)], Lease::new(Duration::from_secs(30)))
-        .await
-        .unwrap();
+    lab.store.renew(&[(id(1), token)], Lease::new(Duration::from_secs(30))).await.unwrap();
     let before = lab.load(1).await;
     lab.store.shared.faults.fail_before(1);
     assert!(is_unsure(&lab.store.claim(draft(2)).await));
@@ -139,10 +133,7 @@ async fn an_outside_writer_is_waited_for_and_then_work_is_refused_undone() {
     // An outside writer that holds the file for longer than anyone waits.
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = lab.store.claim(draft(2)).await;
-    assert!(
-        matches!(refused, Err(Fault::NotDone(StoreError::Unavailable(_)))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Unavailable(_)))), "{refused:?}");
     outside.execute_batch("ROLLBACK").unwrap();
     assert!(lab.store.claim(draft(2)).await.unwrap().mine);
     assert_eq!(lab.kind(1).await, Some(StateKind::Completed));
@@ -155,10 +146,7 @@ async fn a_log_that_grows_is_written_back_and_begun_anew() {
         join_all((0..400).map(|n| lab.settled(round * 1000 + n))).await;
     }
     let big = Response {
-        body: Kept::Bytes {
-            body: vec![7; 1 << 20].into(),
-            trailers: None,
-        },
+        body: Kept::Bytes { body: vec![7; 1 << 20].into(), trailers: None },
         ..response(0)
     };
     for n in 100_000..100_120 {
@@ -170,18 +158,10 @@ async fn a_log_that_grows_is_written_back_and_begun_anew() {
         };
         lab.swap(n, owner(token), to).await;
     }
-    let log = fs::metadata(lab.directory.path().join("store.db-wal"))
-        .unwrap()
-        .len();
-    assert!(
-        log < 80 << 20,
-        "120 MiB were written and the log has {log} bytes"
-    );
+    let log = fs::metadata(lab.directory.path().join("store.db-wal")).unwrap().len();
+    assert!(log < 80 << 20, "120 MiB were written and the log has {log} bytes");
     let lab = lab.reopened().await;
-    assert_eq!(
-        answer(&lab.store.load(id(100_077)).await.unwrap()),
-        Some(&big)
-    );
+    assert_eq!(answer(&lab.store.load(id(100_077)).await.unwrap()), Some(&big));
 }
 
 // threat E2
@@ -191,21 +171,13 @@ async fn what_an_outside_writer_changed_is_read_again_before_anything_is_written
     lab.settled(1).await;
     let token = lab.claimed(2).await;
     let outside = rusqlite::Connection::open(lab.path()).unwrap();
-    outside
-        .execute_batch("UPDATE record_27 SET key = 'other' WHERE row = 1")
-        .unwrap();
+    outside.execute_batch("UPDATE record_27 SET key = 'other' WHERE row = 1").unwrap();
     drop(outside);
     let refused = lab.store.claim(draft(3)).await;
-    assert!(matches!(
-        refused,
-        Err(Fault::NotDone(StoreError::Unavailable(_)))
-    ));
+    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Unavailable(_)))));
     assert!(claim_again(&lab, &draft(3)).await.mine);
     let unreadable = lab.store.load(id(1)).await;
-    assert!(matches!(
-        unreadable,
-        Err(Fault::NotDone(StoreError::Unreadable(_)))
-    ));
+    assert!(matches!(unreadable, Err(Fault::NotDone(StoreError::Unreadable(_)))));
     let done = lab.swap(2, owner(token), settle(2)).await;
     assert!(matches!(done, Swap::Done(_)));
 }
@@ -224,21 +196,12 @@ async fn a_log_that_a_reader_holds_is_begun_anew_once_it_lets_go() {
     let held = fs::metadata(&wal).unwrap().len();
     write_megabytes(&lab, 61..200).await;
     let grown = fs::metadata(&wal).unwrap().len() - held;
-    assert!(
-        grown < 100 << 20,
-        "139 MiB were written and the log grew by {grown} bytes"
-    );
+    assert!(grown < 100 << 20, "139 MiB were written and the log grew by {grown} bytes");
 }
 
 async fn write_megabytes(lab: &Lab, numbers: std::ops::Range<u32>) {
-    let body = Kept::Bytes {
-        body: vec![7; 1 << 20].into(),
-        trailers: None,
-    };
-    let response = Arc::new(Response {
-        body,
-        ..response(0)
-    });
+    let body = Kept::Bytes { body: vec![7; 1 << 20].into(), trailers: None };
+    let response = Arc::new(Response { body, ..response(0) });
     for n in numbers {
         let token = lab.claimed(n).await;
         let to = Next::Completed {

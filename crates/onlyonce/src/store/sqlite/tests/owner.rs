@@ -12,31 +12,18 @@ async fn a_second_open_is_refused_until_the_first_is_closed() {
     assert!(matches!(second, Err(OpenError::InUse { .. })));
     let clone = lab.store.clone();
     lab.store.close().await;
-    assert!(matches!(
-        clone.load(id(1)).await,
-        Err(Fault::NotDone(StoreError::Closed))
-    ));
-    assert!(matches!(
-        clone.claim(draft(1)).await,
-        Err(Fault::NotDone(StoreError::Closed))
-    ));
+    assert!(matches!(clone.load(id(1)).await, Err(Fault::NotDone(StoreError::Closed))));
+    assert!(matches!(clone.claim(draft(1)).await, Err(Fault::NotDone(StoreError::Closed))));
     open(&lab.path(), &lab.clock).await.unwrap();
 }
 
 #[tokio::test]
 async fn dropping_the_last_clone_lets_go_of_the_file() {
-    let Lab {
-        directory,
-        clock,
-        store,
-    } = Lab::new().await;
+    let Lab { directory, clock, store } = Lab::new().await;
     let path = directory.path().join("store.db");
     let clone = store.clone();
     drop(store);
-    assert!(matches!(
-        open(&path, &clock).await,
-        Err(OpenError::InUse { .. })
-    ));
+    assert!(matches!(open(&path, &clock).await, Err(OpenError::InUse { .. })));
     drop(clone);
     open(&path, &clock).await.unwrap();
 }
@@ -47,10 +34,7 @@ async fn a_second_name_of_the_file_is_the_same_file() {
     let lab = Lab::new().await;
     let link = lab.directory.path().join("link.db");
     std::os::unix::fs::symlink(lab.path(), &link).unwrap();
-    assert!(matches!(
-        open(&link, &lab.clock).await,
-        Err(OpenError::InUse { .. })
-    ));
+    assert!(matches!(open(&link, &lab.clock).await, Err(OpenError::InUse { .. })));
 }
 
 // threat E9
@@ -61,9 +45,8 @@ async fn only_the_owner_can_read_the_files() {
     let lab = Lab::new().await;
     lab.settled(1).await;
     let files = std::fs::read_dir(lab.directory.path()).unwrap();
-    let modes: Vec<_> = files
-        .map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777)
-        .collect();
+    let modes: Vec<_> =
+        files.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
     assert!(modes.len() >= 3);
     assert!(modes.iter().all(|mode| *mode == 0o600), "{modes:?}");
 }
@@ -77,12 +60,8 @@ async fn an_outside_reader_sees_committed_rows_and_stops_nobody() {
     let outside = rusqlite::Connection::open_with_flags(lab.path(), flags).unwrap();
     outside.execute_batch("BEGIN").unwrap();
     let rows = |db: &rusqlite::Connection| -> i64 {
-        db.query_row(
-            "SELECT count(*) FROM record_27 WHERE state = 1",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap()
+        db.query_row("SELECT count(*) FROM record_27 WHERE state = 1", [], |row| row.get(0))
+            .unwrap()
     };
     assert_eq!(rows(&outside), 1);
     for n in 2..50 {
@@ -106,12 +85,7 @@ async fn what_a_dead_process_left_running_is_unknown_and_its_revision_never_come
     lab.clock.advance(1);
     let lab = lab.reopened().await;
     let record = lab.load(1).await.unwrap();
-    assert_eq!(
-        record.state,
-        crate::record::State::Unknown {
-            since: lab.clock.wall()
-        }
-    );
+    assert_eq!(record.state, crate::record::State::Unknown { since: lab.clock.wall() });
     assert_eq!(record.token, token);
     assert!(record.count > before.count + u64::from(u32::MAX) - 100);
     let lab = lab.reopened().await;
@@ -126,10 +100,7 @@ async fn every_commit_waits_for_the_disk() {
     let lab = Lab::new().await;
     let db = super::super::shared::lock(&lab.store.shared.checkpointer);
     let setting = |name| -> String {
-        let value = db
-            .as_ref()
-            .unwrap()
-            .pragma_query_value(None, name, |row| row.get(0));
+        let value = db.as_ref().unwrap().pragma_query_value(None, name, |row| row.get(0));
         match value.unwrap() {
             rusqlite::types::Value::Integer(number) => number.to_string(),
             rusqlite::types::Value::Text(text) => text,

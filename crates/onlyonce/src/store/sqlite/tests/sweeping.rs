@@ -82,14 +82,8 @@ async fn an_expired_record_behind_one_that_lives_longer_goes_too() {
 #[tokio::test]
 async fn every_ttl_class_is_swept() {
     let lab = Lab::new().await;
-    for (n, ttl_ms) in [1, 2, 3, 1000, 86_400_000, i64::MAX]
-        .into_iter()
-        .enumerate()
-    {
-        let draft = Draft {
-            ttl_ms,
-            ..draft(n as u32)
-        };
+    for (n, ttl_ms) in [1, 2, 3, 1000, 86_400_000, i64::MAX].into_iter().enumerate() {
+        let draft = Draft { ttl_ms, ..draft(n as u32) };
         let token = draft.token;
         lab.store.claim(draft).await.unwrap();
         lab.swap(n as u32, owner(token), settle(n as u32)).await;
@@ -142,8 +136,7 @@ async fn claims_are_answered_while_a_long_sweep_runs() {
 async fn a_released_record_expires_though_nothing_else_is_in_its_class() {
     let lab = Lab::new().await;
     let token = lab.unknown(1).await;
-    lab.swap(1, owner(token), Next::Released { expires_at: None })
-        .await;
+    lab.swap(1, owner(token), Next::Released { expires_at: None }).await;
     assert_eq!(lab.sweep(10).await, (0, false));
     lab.clock.advance(TTL_MS);
     assert_eq!(lab.sweep(10).await, (1, false));

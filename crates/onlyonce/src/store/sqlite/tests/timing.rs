@@ -45,11 +45,7 @@ async fn a_held_clock_sweeps_nothing_over_restarts_until_it_is_trusted_again() {
     let lab = lab.reopened().await;
     let seen = lab.store.load(id(1)).await.unwrap();
     assert!(seen.clock_held && seen.record.is_some());
-    let scan = Scan {
-        states: StateSet::of(&StateKind::ALL),
-        after: None,
-        limit: 10,
-    };
+    let scan = Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: 10 };
     assert!(lab.store.scan(scan).await.unwrap().clock_held);
     assert_eq!(lab.sweep(10).await, (0, false));
     lab.clock.advance(-TTL_MS * 4000);
