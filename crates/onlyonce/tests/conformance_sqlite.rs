@@ -1,4 +1,5 @@
 //! The SQLite store passes the whole suite: crashes, damage and `kill -9` included.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

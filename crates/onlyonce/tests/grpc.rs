@@ -1,4 +1,5 @@
 //! gRPC: a tonic service behind the layer, over a real socket.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use onlyonce::scope::Principal;
 use onlyonce::store::memory::MemoryStore;

@@ -1,4 +1,5 @@
 //! What a client sees, row by row.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 mod support;
 

@@ -82,7 +82,7 @@ fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Reco
             _ => place = Some(at),
         }
         if again > 0 {
-            thread::sleep(LOOK_AGAIN);
+            thread::park_timeout(LOOK_AGAIN);
         }
     }
     let lost = place.map(|place| Damage::new(place, "it is not there"));
