@@ -732,3 +732,25 @@ fn every_contradiction_of_a_policy_is_found() {
         assert!(policy.check().is_err());
     }
 }
+
+// A body counts for as long as a handler works on it.
+#[tokio::test]
+async fn the_room_of_a_body_is_taken_until_its_work_is_done() {
+    let limits = onlyonce::Limits::default().with_bodies_bytes_max(50);
+    let store = onlyonce::store::memory::MemoryStore::new();
+    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let (open, opened) = watch::channel(false);
+    let guarded = Guarded::on(once, Policy::default(), move |n| {
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|open| *open).await.unwrap();
+            created(n).await
+        }
+    });
+    let first = begin(&guarded, post(KEY, BODY)).await;
+    let refused = guarded.post("another-key", BODY).await;
+    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (503, "overloaded"));
+    open.send_replace(true);
+    assert_eq!(first.await.unwrap().status, StatusCode::CREATED);
+    assert_eq!(guarded.post("another-key", BODY).await.status, StatusCode::CREATED);
+}

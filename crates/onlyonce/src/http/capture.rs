@@ -44,8 +44,9 @@ where
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
             head.extensions.insert(Attempt { number: attempt, id });
+            let (body, _room) = body.into_parts();
             let answering = async {
-                let response = inner.call(Request::from_parts(head, body.into_body())).await;
+                let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
                     Ok(response) => capture(response, &policy).await,
                     Err(_) => no_answer(problem::failed(&policy)),

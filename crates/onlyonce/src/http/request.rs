@@ -23,10 +23,15 @@ use crate::store::BoxError;
 pub(super) struct Whole {
     pub(super) bytes: Bytes,
     trailers: Option<HeaderMap>,
-    _room: BodyRoom,
+    room: BodyRoom,
 }
 
 impl Whole {
+    /// The body, and its room: to be kept for as long as someone works on the body.
+    pub(super) fn into_parts(self) -> (Body, BodyRoom) {
+        (Body::kept(self.bytes, self.trailers), self.room)
+    }
+
     pub(super) fn into_body(self) -> Body {
         Body::kept(self.bytes, self.trailers)
     }
@@ -66,7 +71,7 @@ where
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok(Whole { bytes: bytes.freeze(), trailers, _room: room })
+    Ok(Whole { bytes: bytes.freeze(), trailers, room })
 }
 
 fn declared_bytes(head: &Parts) -> Option<u64> {
