@@ -24,8 +24,9 @@ use onlyonce::store::sqlite::{OpenError, SqliteStore};
 use onlyonce::{Left, Limits, Once, Settings};
 use tokio::sync::watch;
 
+use self::admin::Desk;
 use self::app::App;
-use crate::config::{Config, StoreUrl};
+use crate::config::{Admin, Config, StoreUrl};
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Gateway {
         }
         let mut gateway = Self { address, admin: None, once, stop, threads };
         if let Some(admin) = &config.admin {
-            gateway.start_admin(admin.listen, stopped)?;
+            gateway.start_admin(admin, stopped)?;
         }
         Ok(gateway)
     }
@@ -95,14 +96,14 @@ impl Gateway {
 
     fn start_admin(
         &mut self,
-        listen: SocketAddr,
+        admin: &Admin,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), StartError> {
-        let listener = bind(listen, 1)?.remove(0);
-        self.admin = Some(local_address(&listener, listen)?);
-        let once = self.once.clone();
-        self.threads
-            .push(on_thread("onlyonce-admin", move || admin::serve(listener, once, stopped)));
+        let listener = bind(admin.listen, 1)?.remove(0);
+        self.admin = Some(local_address(&listener, admin.listen)?);
+        let desk = Desk { once: self.once.clone(), token: admin.token.clone() };
+        let serve = move || admin::serve(listener, desk, stopped);
+        self.threads.push(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }

@@ -11,15 +11,25 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use onlyonce::Once;
+use onlyonce::scope::Principal;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::metrics;
+use crate::config::Hidden;
+
+/// What the listener tells, and to whom.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    pub(super) once: Once,
+    /// What `/metrics` asks for, where one is set.
+    pub(super) token: Option<Hidden>,
+}
 
 /// Serves until `stopped`.
 pub(super) async fn serve(
     listener: TcpListener,
-    once: Once,
+    desk: Desk,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -27,40 +37,49 @@ pub(super) async fn serve(
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
             accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                tokio::spawn(connection(stream, once.clone()));
+                tokio::spawn(connection(stream, desk.clone()));
             },
         }
     }
 }
 
-async fn connection(stream: TcpStream, once: Once) {
+async fn connection(stream: TcpStream, desk: Desk) {
     let service = service_fn(move |request| {
-        let once = once.clone();
-        async move { Ok::<_, std::convert::Infallible>(answer(&once, request).await) }
+        let desk = desk.clone();
+        async move { Ok::<_, std::convert::Infallible>(desk.answer(&request).await) }
     });
     // How a connection ends is its peer's affair.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(once: &Once, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    match request.uri().path() {
-        "/health/live" => text(StatusCode::OK, "live\n".to_owned()),
-        "/health/ready" => match once.is_ready().await {
-            true => text(StatusCode::OK, "ready\n".to_owned()),
-            false => {
-                text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n".to_owned())
+impl Desk {
+    /// Health is told to everyone, because whoever probes it has no secrets.
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/health/live" => text(StatusCode::OK, "live\n"),
+            "/health/ready" if self.once.is_ready().await => text(StatusCode::OK, "ready\n"),
+            "/health/ready" => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),
+            "/metrics" if !self.admits(request) => {
+                text(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and the admin token\n")
             }
-        },
-        "/metrics" => of_type(METRICS, text(StatusCode::OK, metrics::text(once))),
-        _ => text(
-            StatusCode::NOT_FOUND,
-            "there is /health/live, /health/ready and /metrics\n".to_owned(),
-        ),
+            "/metrics" => of_type(METRICS, text(StatusCode::OK, metrics::text(&self.once))),
+            _ => text(StatusCode::NOT_FOUND, "there is /health/live, /health/ready and /metrics\n"),
+        }
+    }
+
+    /// Digests are compared, so that the time it takes tells nothing of the token.
+    fn admits(&self, request: &Request<Incoming>) -> bool {
+        let Some(token) = &self.token else { return true };
+        let sent = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
+        sent.is_some_and(|sent| {
+            Principal::of("token", sent) == Principal::of("token", token.reveal().as_bytes())
+        })
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     of_type(HeaderValue::from_static("text/plain; charset=utf-8"), response)
 }
