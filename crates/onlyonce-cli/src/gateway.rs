@@ -8,6 +8,7 @@ mod listen;
 mod metrics;
 mod principal;
 mod reconcile;
+mod sending;
 mod tls;
 mod upstream;
 mod well_known;

@@ -15,10 +15,10 @@ use onlyonce::key::KeySource;
 use onlyonce::policy::Policy;
 use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
-use tokio::time::timeout;
 use tower_service::Service;
 
 use super::headers;
+use super::sending::Sent;
 use super::upstream::{SendError, Upstream};
 use super::wire::Line;
 use crate::config::ForwardKey;
@@ -79,18 +79,23 @@ impl Inner {
         }
     }
 
-    /// Streamed both ways, never sent again; the time runs until the head of the answer is there.
+    /// Streamed both ways, never sent again; the time runs from the end of the request to the head of the
+    /// answer.
     async fn unguarded(&self, mut request: Request<Body>) -> Response<Body> {
         request.headers_mut().remove(IDEMPOTENCY_ATTEMPT);
         let upgrade = Upgrade::asked(&mut request);
-        let request = for_upstream(request, upgrade.as_ref());
-        match timeout(self.policy.upstream_timeout, self.send(request)).await {
-            Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+        let (head, body) = for_upstream(request, upgrade.as_ref()).into_parts();
+        let (body, sent) = Sent::watch(body);
+        let answer = tokio::select! {
+            answer = self.send(Request::from_parts(head, body)) => answer,
+            () = sent.and(self.policy.upstream_timeout) => return problem::upstream_timeout(&self.policy),
+        };
+        match answer {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 switch(response, upgrade)
             }
-            Ok(Ok(response)) => for_client(response),
-            Ok(Err(_)) => problem::upstream_failed(&self.policy),
-            Err(_) => problem::upstream_timeout(&self.policy),
+            Ok(response) => for_client(response),
+            Err(_) => problem::upstream_failed(&self.policy),
         }
     }
 
