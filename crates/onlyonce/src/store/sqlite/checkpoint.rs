@@ -104,15 +104,15 @@ fn write_back(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// 32 MiB of pages: seldom enough that one commit in a hundred does not meet it.
-const START_PAGES: i32 = 2048;
+const START_PAGES: i32 = ((32 << 20) / schema::PAGE_BYTES) as i32;
 /// How large the log grows while the first part of it is written back.
 pub(super) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
 /// How many more pages until the log is tried again.
-const AGAIN_PAGES: i32 = 1024;
+const AGAIN_PAGES: i32 = START_PAGES / 2;
 /// Each pass leaves the next one less: the writer then finishes quickly.
 const PASSES: usize = 2;
 /// 1 GiB of pages: if the log cannot be begun anew by then, nothing more is written.
-const PAGES_MAX: i32 = 65_536;
+const PAGES_MAX: i32 = START_PAGES * 32;
 /// How long the writer waits for readers of the log to leave it.
 const FINISH_WAIT: Duration = Duration::from_millis(5);
 

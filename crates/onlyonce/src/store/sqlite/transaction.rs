@@ -41,29 +41,40 @@ pub(super) enum Failure {
     Replaced,
 }
 
-/// Runs every member, and a portion of `sweep`.
+/// Runs every member, and a portion of `sweep`. What `refill` adds meanwhile comes along: a commit
+/// costs the same for many as for few, and nobody waits for it who would not wait anyway.
 pub(super) fn write<'a>(
     mut batch: Batch<'a>,
-    jobs: &[Job],
+    jobs: &mut Vec<Job>,
     how: How,
     sweep: Option<&Sweep>,
+    mut refill: impl FnMut(&mut Vec<Job>),
 ) -> Result<Written<'a>, Failure> {
     let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let answer = match how {
-            How::Together => batch.answer(job),
-            How::Apart => batch.answer_apart(job),
-        };
-        answers.push(match answer {
-            Ok(answer) => Ok(answer),
-            Err(Trouble::Alone(fault)) => Err(fault),
-            Err(trouble) => return Err(of_job(trouble)),
-        });
+    while answers.len() < jobs.len() {
+        for job in &jobs[answers.len()..] {
+            answers.push(run(&mut batch, job, how)?);
+        }
+        if how == How::Together && batch.has_begun() {
+            refill(jobs);
+        }
     }
     let portion = sweep.map(|sweep| sweep.portion(&mut batch)).transpose();
     let portion = portion.map_err(of_sweep)?;
     batch.write_meta().map_err(Failure::NotDone)?;
     Ok(Written { batch, answers, portion })
+}
+
+fn run(batch: &mut Batch<'_>, job: &Job, how: How) -> Result<Result<Answer, Fault>, Failure> {
+    let answer = match how {
+        How::Together => batch.answer(job),
+        How::Apart => batch.answer_apart(job),
+    };
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Trouble::Alone(fault)) => Ok(Err(fault)),
+        Err(trouble) => Err(of_job(trouble)),
+    }
 }
 
 fn of_job(trouble: Trouble) -> Failure {

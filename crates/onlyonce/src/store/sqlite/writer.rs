@@ -60,7 +60,7 @@ impl Writer {
     }
 
     fn round(&mut self, jobs: &mut Vec<Job>) {
-        self.take_sweeps(jobs);
+        self.sweeps.extend(take_sweeps(jobs));
         if jobs.is_empty() && self.sweeps.is_empty() {
             return;
         }
@@ -77,14 +77,6 @@ impl Writer {
         }
     }
 
-    fn take_sweeps(&mut self, jobs: &mut Vec<Job>) {
-        for job in jobs.extract_if(.., |job| matches!(job, Job::Sweep(..))) {
-            if let Job::Sweep(limit, reply) = job {
-                self.sweeps.push_back(Sweep::new(limit, reply));
-            }
-        }
-    }
-
     fn may_write(&self) -> Result<(), &'static str> {
         match &self.open {
             None => Err(DOWN),
@@ -94,19 +86,30 @@ impl Writer {
     }
 
     /// One transaction. Nothing is visible and nobody is answered unless it was committed.
-    fn attempt(&mut self, jobs: &[Job], how: How) -> Result<Vec<Result<Answer, Fault>>, Failure> {
+    fn attempt(
+        &mut self,
+        jobs: &mut Vec<Job>,
+        how: How,
+    ) -> Result<Vec<Result<Answer, Fault>>, Failure> {
         let Some(open) = &mut self.open else {
             return Err(Failure::Member);
         };
         let interned = open.interned.len();
         let batch = Batch::new(open, &self.shared);
         let sweep = self.sweeps.front().filter(|_| how == How::Together);
-        let written = write(batch, jobs, how, sweep).and_then(|written| {
+        let mut sweeps_to_come = Vec::new();
+        let refill = |jobs: &mut Vec<Job>| {
+            let room = BATCH_JOBS_MAX.saturating_sub(jobs.len());
+            self.shared.jobs.take(jobs, room, Wait::No);
+            sweeps_to_come.extend(take_sweeps(jobs));
+        };
+        let written = write(batch, jobs, how, sweep, refill);
+        let written = written.and_then(|written| {
             commit(&written.batch)?;
             check_place(&self.owned, self.identity, &written.batch)?;
             Ok(written)
         });
-        match written {
+        let done = match written {
             Ok(Written { batch, answers, portion }) => {
                 open.meta = batch.publish();
                 self.advance(portion);
@@ -117,7 +120,9 @@ impl Writer {
                 open.interned.truncate(interned);
                 Err(failure)
             }
-        }
+        };
+        self.sweeps.extend(sweeps_to_come);
+        done
     }
 
     fn advance(&mut self, portion: Option<Portion>) {
@@ -224,6 +229,15 @@ impl Writer {
             drop(boot::seal(open.db, &open.meta));
         }
     }
+}
+
+/// Sweeps go on from batch to batch, so they wait in a line of their own.
+fn take_sweeps(jobs: &mut Vec<Job>) -> impl Iterator<Item = Sweep> {
+    let sweeps = jobs.extract_if(.., |job| matches!(job, Job::Sweep(..)));
+    sweeps.filter_map(|job| match job {
+        Job::Sweep(limit, reply) => Some(Sweep::new(limit, reply)),
+        _ => None,
+    })
 }
 
 /// The file's word on its rows goes before what is written back, so that damage to it is noticed.
