@@ -1,7 +1,8 @@
 //! The embedded store: one SQLite file, one process.
 //!
 //! 1. One process owns the file, by a lock on `<file>-lock`. A second open is refused, in the same
-//!    process too; `sqlite3` may read it meanwhile.
+//!    process too; `sqlite3 -readonly` may read it meanwhile. One that may write may also write the
+//!    log back and remove it, which after an error of the disk forgets keys.
 //! 2. Whatever has queued is one transaction, without waiting for more. Nobody is answered, and
 //!    memory shows nothing, before its commit is on disk.
 //! 3. Every row carries a checksum. A record that does not read is an error for its key: never
@@ -9,7 +10,8 @@
 //! 4. A file that is damaged, gone, empty or not ours is refused with a sentence. It is never
 //!    replaced by an empty one: that would forget keys.
 //! 5. After an error of the disk the file is opened again, and its log emptied, before anything is
-//!    answered. If it was deleted or replaced meanwhile, the store stays down.
+//!    answered; an outside reader must leave it first. If it was deleted or replaced meanwhile, the
+//!    store stays down.
 //! 6. Leases are renewed in memory. At open, what a dead process left *running* is *unknown*.
 //!
 //! What it cannot notice: a log (`<file>-wal`) that was cut off or removed while the store was

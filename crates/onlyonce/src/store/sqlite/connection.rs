@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::OpenError;
@@ -18,6 +19,22 @@ pub(super) fn writable(path: &Path) -> Result<Connection, OpenError> {
     demand(&db, path, "synchronous", "FULL", "2")?;
     demand(&db, path, "wal_autocheckpoint", "0", "0")?;
     Ok(db)
+}
+
+/// Writes the whole log back and empties it, without the shared memory: an outside reader keeps that
+/// alive, with its word on what was written back before the disk failed. Refused while there is one.
+pub(super) fn empty_log_alone(path: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::engine(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    db.busy_timeout(Duration::ZERO).map_err(failed)?;
+    empty_log_at_close(&db, false).map_err(failed)?;
+    // Before anything is read: else the log is opened with the shared memory.
+    demand(&db, path, "locking_mode", "exclusive", "exclusive")?;
+    demand(&db, path, "journal_mode", "wal", "wal")?;
+    demand(&db, path, "synchronous", "FULL", "2")?;
+    let emptied = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
+    emptied.map(drop).map_err(failed)
 }
 
 /// A connection that reads.
