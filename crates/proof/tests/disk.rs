@@ -14,6 +14,7 @@ use proof::disk::{Disk, Shim, Survival};
 use proof::ledger::Ledger;
 use proof::oracle::Oracle;
 use proof::tier::tiered;
+use rusqlite::{Connection as Reader, OpenFlags};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -62,6 +63,27 @@ async fn faults_while_the_log_is_written_back_lose_nothing_that_was_served() {
             lab.run(When::Serving, &format!("{kind} {place} onlyonce.db")).await;
         }
     }
+    lab.end().await;
+}
+
+// threat E4: a checkpoint that an outside reader holds up is not synced, yet counts as written back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_written_back_without_a_sync_are_written_again_after_one_that_failed() {
+    for (kind, reader_stays) in [("sync-drop", true), ("sync-lie", false)] {
+        let mut lab = Lab::new();
+        let words = format!("{kind} 1 onlyonce.db");
+        lab.fail_after_part(&words, reader_stays).await;
+        lab.end().await;
+    }
+}
+
+// The engine does not say that the folder, with the name of a new log in it, could not be synced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_whose_sync_fails_while_serving_loses_nothing_that_was_served() {
+    let mut lab = Lab::new();
+    let folder = lab.folder.path().file_name().unwrap().to_owned();
+    let words = format!("sync-drop 1 {}", folder.to_str().unwrap());
+    lab.run(When::Serving, &words).await;
     lab.end().await;
 }
 
@@ -169,16 +191,41 @@ impl Lab {
 
     /// Load until the fault has struck and, unless it killed, the service has recovered by itself.
     async fn strike(&self, mut ledger: Ledger, when: When, words: &str) {
-        let load = Load::start(ledger.address, &self.history);
         if when == When::Serving {
             self.disk.arm(words).unwrap();
         }
+        let load = Load::start(ledger.address, &self.history);
         wait_until(|| !self.disk.faults().is_empty()).await;
         if !words.starts_with("cut") {
             self.demand_service(ledger.address).await;
             sleep(Duration::from_millis(fastrand::u64(10..80))).await;
         }
         load.kill(&mut ledger).await;
+    }
+
+    /// The log is written back in part, then whole, and then the sync fails.
+    async fn fail_after_part(&mut self, words: &str, reader_stays: bool) {
+        println!("{words}, reader stays: {reader_stays}");
+        let mut ledger = self.start().unwrap();
+        let load = Load::start(ledger.address, &self.history);
+        let file = self.folder.path().join("onlyonce.db");
+        wait_until(|| self.history.lock().unwrap().acknowledged.len() > 300).await;
+        let reader = Reader::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+        let before = fs::metadata(&file).unwrap().len();
+        wait_until(|| fs::metadata(&file).unwrap().len() > before).await;
+        self.disk.arm(words).unwrap();
+        reader.execute_batch("COMMIT").unwrap();
+        let reader = Some(reader).filter(|_| reader_stays);
+        wait_until(|| !self.disk.faults().is_empty()).await;
+        if reader.is_some() {
+            wait_until(|| self.history.lock().unwrap().unavailable > 0).await;
+            self.demand_refusals(ledger.address).await;
+        }
+        drop(reader);
+        self.demand_service(ledger.address).await;
+        load.kill(&mut ledger).await;
+        self.survive().await;
     }
 
     /// All room is gone while requests are under way, and comes back later.
