@@ -166,12 +166,10 @@ impl OpenError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Busy { path, source }
             }
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-                Self::NoPermission {
-                    path,
-                    source: io::Error::new(io::ErrorKind::PermissionDenied, source),
-                }
-            }
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::NoPermission {
+                path,
+                source: io::Error::new(io::ErrorKind::PermissionDenied, source),
+            },
             _ => Self::Engine { path, source },
         }
     }
