@@ -279,8 +279,12 @@ impl Lab {
     /// Fresh keys are refused as the design says, and not executed.
     async fn demand_refusals(&self, address: SocketAddr) {
         let keys: Vec<_> = (0..5).map(|_| new_key(&self.history)).collect();
-        for key in &keys {
-            let answer = client::post(address, "/charges", key, BODY).await.unwrap();
+        let mut answers = JoinSet::new();
+        for key in keys.clone() {
+            answers.spawn(async move { client::post(address, "/charges", &key, BODY).await });
+        }
+        while let Some(answer) = answers.join_next().await {
+            let answer = answer.unwrap().unwrap();
             assert_eq!(answer.status, 503, "{answer:?}");
             assert_eq!(answer.problem().as_deref(), Some(UNAVAILABLE));
             assert!(answer.headers.contains_key("retry-after"));
@@ -500,6 +504,11 @@ impl History {
                 false
             }
             (409, Some("idempotency_in_progress")) => true,
+            // The store took the answer too late: the key is asked about again.
+            (502, Some("idempotency_outcome_unknown")) => {
+                self.struck.insert(key.to_owned());
+                true
+            }
             (503, Some(UNAVAILABLE)) => {
                 self.unavailable += 1;
                 self.struck.insert(key.to_owned());

@@ -104,7 +104,7 @@ fn write_back(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// 32 MiB of pages: seldom enough that one commit in a hundred does not meet it.
-const START_PAGES: i32 = ((32 << 20) / schema::PAGE_BYTES) as i32;
+const START_PAGES: i32 = ((8 << 20) / schema::PAGE_BYTES) as i32;
 /// How large the log grows while the first part of it is written back.
 pub(super) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
 /// How many more pages until the log is tried again.

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
 /// At offset 60 of the file. 1: the first.
 pub(super) const FORMAT: i64 = 1;
-pub(super) const PAGE_BYTES: i64 = 16_384;
+pub(super) const PAGE_BYTES: i64 = 4_096;
 
 /// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
 pub(super) const GONE: i64 = 0;

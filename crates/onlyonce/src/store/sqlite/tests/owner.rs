@@ -109,5 +109,5 @@ async fn every_commit_waits_for_the_disk() {
     };
     assert_eq!(setting("synchronous"), "2");
     assert_eq!(setting("journal_mode"), "wal");
-    assert_eq!(setting("page_size"), "16384");
+    assert_eq!(setting("page_size"), "4096");
 }
