@@ -1,0 +1,122 @@
+//! One gateway process, from its first line to its exit code.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::within;
+
+/// A running gateway. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    admin: SocketAddr,
+    pid: u32,
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Gateway {
+    /// Starts it on the store in `folder`, and waits until it is ready.
+    pub(crate) async fn start(folder: &Path, upstream: SocketAddr) -> Self {
+        Self::with_policy(folder, upstream, "").await
+    }
+
+    /// The same, with these lines under `[policy]`.
+    pub(crate) async fn with_policy(folder: &Path, upstream: SocketAddr, policy: &str) -> Self {
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nupstream = \"http://{upstream}\"\nstore = \"sqlite:{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}\n",
+            store(folder).display()
+        );
+        fs::write(folder.join("onlyonce.toml"), config).unwrap();
+        let errors = folder.join("errors.log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+            .args(["serve", "--config", "onlyonce.toml"])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&errors).unwrap())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        let read = within("the gateway's first line", stdout.read_line(&mut line)).await;
+        read.unwrap();
+        let [Some(address), Some(admin)] = ["listening on", "admin"].map(|what| named(&line, what))
+        else {
+            panic!("not ready: {line:?}; {:?}", fs::read_to_string(&errors));
+        };
+        Self { address, admin, pid: child.id().expect("it runs"), child, errors }
+    }
+
+    /// `kill -9`, and the end of it.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    pub(crate) fn terminate(&self) {
+        let pid = Pid::from_raw(self.pid.cast_signed()).expect("a process has a number");
+        kill_process(pid, Signal::TERM).unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        within("the gateway's end", self.child.wait()).await.unwrap()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn errors(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap()
+    }
+
+    /// The most memory that it ever had, in KiB.
+    pub(crate) fn memory_kib_max(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        number.expect("VmHWM").trim().parse().unwrap()
+    }
+
+    /// Whether the socket with this inode is one of its own.
+    pub(crate) fn has_socket(&self, inode: &str) -> bool {
+        let socket = format!("socket:[{inode}]");
+        let files = fs::read_dir(format!("/proc/{}/fd", self.pid)).unwrap();
+        files
+            .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+            .any(|link| link.as_os_str() == socket.as_str())
+    }
+
+    /// A number on the page of metrics.
+    pub(crate) async fn metric(&self, name: &str) -> usize {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await.unwrap();
+        let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
+        let value = lines.next().unwrap_or_else(|| panic!("no {name}: {page}"));
+        value.trim().parse().unwrap()
+    }
+}
+
+/// The store file of the gateways in `folder`.
+pub(crate) fn store(folder: &Path) -> PathBuf {
+    folder.join("onlyonce.db")
+}
+
+/// The first address after `what`.
+fn named(line: &str, what: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once(&format!("{what} http://"))?;
+    after.split([',', ' ', '/', '\n']).next()?.parse().ok()
+}
