@@ -49,7 +49,7 @@ pub enum StartError {
     #[error("{0}")]
     Config(BoxError),
     /// The store cannot be used as it is.
-    #[error("the store cannot be opened: {0}")]
+    #[error("the store cannot be opened: {}", told(.0))]
     Store(#[from] OpenError),
     /// Choose another address, or end what listens there.
     #[error("cannot listen on {address}: {source}")]
@@ -59,6 +59,15 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// Some refusals leave the reason to what lies below.
+fn told(error: &OpenError) -> String {
+    match error {
+        OpenError::Io { source, .. } => format!("{error}: {source}"),
+        OpenError::Engine { source, .. } => format!("{error}: {source}"),
+        _ => error.to_string(),
+    }
 }
 
 impl Gateway {

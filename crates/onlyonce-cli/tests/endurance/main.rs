@@ -9,6 +9,7 @@ mod upstream;
 mod hang_up;
 mod heavy_crowd;
 mod heavy_kill;
+mod refused_store;
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! Why a store could not be opened, and what to do about it.
 
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 /// Why a store could not be opened. It is never answered with an empty one: that would forget keys.
 #[derive(Debug, thiserror::Error)]
@@ -155,14 +156,20 @@ impl OpenError {
 
     /// What the engine said of `path`.
     pub(super) fn engine(path: &Path, source: rusqlite::Error) -> Self {
+        if source.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+            && let Err(error) = try_files(path)
+        {
+            return Self::io(path, error);
+        }
+        let has_no_room = source.sqlite_error().is_some_and(has_no_room);
         let path = path.to_owned();
         match source.sqlite_error_code() {
+            _ if has_no_room => Self::DiskFull { path, source: Box::new(source) },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged {
                 path,
                 what: "its pages do not read".to_owned(),
                 source: Some(source),
             },
-            Some(ErrorCode::DiskFull) => Self::DiskFull { path, source: Box::new(source) },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Busy { path, source }
             }
@@ -178,4 +185,18 @@ impl OpenError {
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into(), source: None }
     }
+}
+
+/// The shared memory beside the file could not grow: the engine has no better word for a full disk there.
+fn has_no_room(error: &ffi::Error) -> bool {
+    error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+}
+
+/// The engine does not say why it could not open a file or make one beside it; the system does.
+fn try_files(path: &Path) -> io::Result<()> {
+    OpenOptions::new().read(true).write(true).open(path)?;
+    let mut trial = path.as_os_str().to_owned();
+    trial.push("-trial");
+    OpenOptions::new().append(true).create(true).open(&trial)?;
+    fs::remove_file(&trial)
 }
