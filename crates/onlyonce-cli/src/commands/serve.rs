@@ -45,7 +45,12 @@ impl Serve {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
-            Ok(runtime) => runtime.block_on(serve(&config)),
+            Ok(runtime) => {
+                let code = runtime.block_on(serve(&config));
+                // Dropped, it would wait for the listeners, also after the signal to end at once.
+                runtime.shutdown_background();
+                code
+            }
             Err(error) => exit::trouble(&format!("cannot start: {error}")),
         }
     }

@@ -10,6 +10,7 @@ mod hang_up;
 mod heavy_crowd;
 mod heavy_kill;
 mod refused_store;
+mod stop;
 
 use std::time::Duration;
 
