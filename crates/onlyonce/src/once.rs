@@ -49,7 +49,7 @@ use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::engine::Write;
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Policy, StoreDown};
-use crate::record::{KeyText, Response};
+use crate::record::{KeyText, Response, State, Token};
 use crate::scope::{OperationId, Principal, Secret};
 use crate::store::{Maintain, Seen, Swap, Watch};
 
@@ -285,20 +285,31 @@ impl Inner {
     /// Marks everything that is still held unknown; how many there were. What the store does not take
     /// now, a reaper marks later.
     async fn abandon(&self) -> usize {
-        let held = self.holds.all();
+        // Seen together: a task that dies meanwhile moves from the one to the other.
+        let (held, orphans) = self.holds.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
             let marked = self.store.swap(claimed.id, Write::mark_unknown(claimed.token));
             let ended = &ended;
             async move {
-                if let Ok(Swap::Stale(_)) = marked.await {
+                if let Ok(Swap::Stale(seen)) = marked.await
+                    && !is_unknown(&seen, claimed.token)
+                {
                     ended.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
         let _ = timeout(STORE_WAIT, marking).await;
-        held.len() - ended.into_inner() + self.holds.orphans_open()
+        held.len() - ended.into_inner() + orphans
     }
+}
+
+/// Whether the attempt with this token was marked unknown before.
+fn is_unknown(seen: &Seen, token: Token) -> bool {
+    let record = seen.record.as_ref();
+    record.is_some_and(|record| {
+        record.token == token && matches!(record.state, State::Unknown { .. })
+    })
 }
 
 impl std::fmt::Debug for Inner {

@@ -107,6 +107,19 @@ async fn until_refused(gateway: &Gateway) {
     .await;
 }
 
+// R87, R100; threat A13
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_not_ended_when_the_drain_is_over_is_unknown() {
+    let mut t = InFlight::new(IN_FLIGHT).await;
+    t.terminate().await;
+    assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
+    let told = t.gateway.errors();
+    assert!(told.contains("20 operations had not ended"), "{told}");
+    t.restart().await;
+    t.upstream.open_gate();
+    t.are_unknown().await;
+}
+
 // R87, R100; threats A4, A13
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_the_gateway_at_once_and_leaves_unknown_outcomes() {

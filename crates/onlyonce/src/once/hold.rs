@@ -98,6 +98,12 @@ impl Holds {
         self.lock().held.values().cloned().collect()
     }
 
+    /// Everything that is held, and how much dead tasks left that the store has not taken.
+    pub(crate) fn all_and_orphans(&self) -> (Vec<Arc<Claimed>>, usize) {
+        let table = self.lock();
+        (table.held.values().cloned().collect(), table.orphans_open)
+    }
+
     /// What dead tasks left.
     pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
         std::mem::take(&mut self.lock().orphans)
@@ -110,7 +116,7 @@ impl Holds {
     }
 
     /// What dead tasks left and the store has not taken.
-    pub(crate) fn orphans_open(&self) -> usize {
+    fn orphans_open(&self) -> usize {
         self.lock().orphans_open
     }
 
