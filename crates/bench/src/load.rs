@@ -19,7 +19,12 @@ pub struct Run {
 impl Run {
     /// The claim that 99 of 100 were faster than.
     pub fn claim_p99(&self) -> Duration {
-        let at = self.claims.len() * 99 / 100;
+        self.claim_percentile(99)
+    }
+
+    /// The claim that so many of 100 were faster than.
+    pub fn claim_percentile(&self, percent: usize) -> Duration {
+        let at = self.claims.len() * percent / 100;
         self.claims.get(at).copied().unwrap_or_default()
     }
 }
@@ -38,7 +43,8 @@ pub trait Cycle: 'static {
 
 /// `in_flight` callers for `length`, on one thread.
 pub fn run<C: Cycle>(cycle: C, in_flight: usize, length: Duration) -> Run {
-    let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
+    let runtime =
+        Builder::new_current_thread().enable_io().build().expect("a runtime can be built");
     let cycle = Rc::new(cycle);
     let start = SystemClock.boot();
     let callers = LocalSet::new();
