@@ -62,7 +62,7 @@ pub(super) async fn serve(
         }
     }
     drop(listener);
-    // What has not ended by then is cut off; its operation goes on.
+    // What has not ended by then is cut off, and its operation is unknown.
     let _ = timeout(drain, graceful.shutdown()).await;
     Ok(())
 }
