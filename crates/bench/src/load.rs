@@ -1,6 +1,7 @@
 //! A closed loop: so many callers, each with one cycle in flight.
 
 use std::rc::Rc;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use onlyonce::clock::{Clock, SystemClock};
@@ -59,6 +60,25 @@ pub fn run<C: Cycle>(cycle: C, in_flight: usize, length: Duration) -> Run {
     });
     let took = SystemClock.boot() - start;
     finished(claims, took)
+}
+
+/// `in_flight` callers for `length`, spread over so many threads; `cycle` makes the cycle of each.
+pub fn run_on_threads<C: Cycle>(
+    threads: usize,
+    in_flight: usize,
+    length: Duration,
+    cycle: impl Fn(usize) -> C + Sync,
+) -> Run {
+    let threads = threads.min(in_flight);
+    let one = &|thread| run(cycle(thread), in_flight / threads, length);
+    let runs: Vec<Run> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|at| scope.spawn(move || one(at))).collect();
+        let joined = running.into_iter().map(ScopedJoinHandle::join);
+        joined.map(|run| run.expect("a caller does not panic")).collect()
+    });
+    let mut claims: Vec<Duration> = runs.iter().flat_map(|run| run.claims.clone()).collect();
+    claims.sort_unstable();
+    Run { rate: runs.iter().map(|run| run.rate).sum(), claims }
 }
 
 async fn caller<C: Cycle>(cycle: Rc<C>, end: Duration) -> Vec<Duration> {

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 
 use crate::load::Cycle;
 use crate::upstream::ANSWER_BYTES;
@@ -23,6 +24,16 @@ pub enum Keys {
     Of(u64),
 }
 
+impl Keys {
+    /// Those that one of several threads uses: no new key is used by two.
+    pub fn on(self, thread: usize) -> Self {
+        match self {
+            Self::New(seed) => Self::New(seed << 8 | thread as u64),
+            same => same,
+        }
+    }
+}
+
 /// Requests to one address.
 #[derive(Debug)]
 pub struct Requests {
@@ -36,6 +47,18 @@ impl Requests {
     /// Connections are made when they are first needed.
     pub fn new(address: SocketAddr, keys: Keys) -> Self {
         Self { address, keys, made: Cell::new(0), idle: RefCell::default() }
+    }
+
+    /// Sends so many requests, one after the other.
+    pub fn send_in_turn(&self, count: u64) {
+        let runtime = Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime can be built").block_on(async {
+            for _ in 0..count {
+                self.claim().await;
+            }
+        });
+        // They belong to the runtime that ends here.
+        self.idle.borrow_mut().clear();
     }
 
     async fn connection(&self) -> Connection {
