@@ -13,10 +13,11 @@ use tower_service::Service;
 
 use super::Body;
 use super::look_up::look_up;
-use super::problem::Problem;
+use super::problem::{self, Problem};
 use super::service::Story;
 use crate::once::{Counters, Once, Reconciler};
 use crate::policy::Policy;
+use crate::record;
 use crate::scope::Principal;
 use crate::store::BoxError;
 
@@ -36,12 +37,14 @@ impl Once {
             panic!("the policy is not valid: {error}");
         }
         let (policy, counters) = self.inner.learn(policy);
+        let failure = Arc::new(problem::failed(&policy));
         OnceLayer {
             once: self.clone(),
             rules: Arc::new(Rules {
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
                 policy,
                 counters,
+                failure,
                 reconciler: None,
             }),
         }
@@ -103,6 +106,8 @@ pub(super) struct Rules {
     pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
     pub(super) counters: Arc<Counters>,
+    /// What `recovery = "fail"` stores, the same for every request.
+    pub(super) failure: Arc<record::Response>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
 }
 

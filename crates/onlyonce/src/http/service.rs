@@ -122,7 +122,7 @@ where
             policy: policy.clone(),
             counters: self.rules.counters.clone(),
             asking: self.asking(head),
-            failure: Arc::new(problem::failed(policy)),
+            failure: self.rules.failure.clone(),
         }
     }
 }
