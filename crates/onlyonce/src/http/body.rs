@@ -1,5 +1,6 @@
 //! One body type for requests and answers: kept bytes, or a stream.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -49,6 +50,12 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let mut body = Some(body);
+        // One that is ours already needs no box around it.
+        if let Some(body) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return body.take().unwrap_or_default();
+        }
+        let body = body.expect("it was not taken");
         Self(Kind::Streamed(body.map_err(Into::into).boxed_unsync()))
     }
 
