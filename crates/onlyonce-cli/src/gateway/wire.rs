@@ -166,8 +166,8 @@ enum Place {
     ChunkSize(Vec<u8>),
     /// In a chunk of so many more bytes, its line end included.
     Chunk(u64),
-    /// In the lines after the last chunk; whether the present one is empty so far.
-    Trailers { line: Vec<u8> },
+    /// In the lines after the last chunk.
+    Trailers { begun: Vec<u8> },
     /// HTTP/2, or refused: no more is looked at.
     Elsewhere,
 }
@@ -175,7 +175,8 @@ enum Place {
 /// A head as far as it was read.
 #[derive(Debug, Default)]
 struct Head {
-    line: Vec<u8>,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
     lines: usize,
     bytes: usize,
     content_lengths: usize,
@@ -221,25 +222,31 @@ impl Scanner {
                 Some(taken as usize)
             }
             Place::Head(head) => {
-                let (taken, ended) = take_line(&mut head.line, bytes)?;
-                if ended && let Some(next) = head.end_line()? {
-                    self.0 = next;
+                let mut begun = std::mem::take(&mut head.begun);
+                let (taken, line) = take_line(&mut begun, bytes)?;
+                match line {
+                    None => head.begun = begun,
+                    Some(line) => {
+                        if let Some(next) = head.end_line(line)? {
+                            self.0 = next;
+                        }
+                    }
                 }
                 Some(taken)
             }
-            Place::ChunkSize(line) => {
-                let (taken, ended) = take_line(line, bytes)?;
-                if ended {
+            Place::ChunkSize(begun) => {
+                let (taken, line) = take_line(begun, bytes)?;
+                if let Some(line) = line {
                     self.0 = after_chunk_size(line)?;
                 }
                 Some(taken)
             }
-            Place::Trailers { line } => {
-                let (taken, ended) = take_line(line, bytes)?;
-                if ended && line.is_empty() {
-                    self.0 = Place::Head(Head::default());
-                } else if ended {
-                    line.clear();
+            Place::Trailers { begun } => {
+                let (taken, line) = take_line(begun, bytes)?;
+                match line {
+                    None => {}
+                    Some(b"") => self.0 = Place::Head(Head::default()),
+                    Some(_) => begun.clear(),
                 }
                 Some(taken)
             }
@@ -247,36 +254,37 @@ impl Scanner {
     }
 }
 
-/// Moves bytes up to the end of a line to `line`: how many, and whether it ended. A line ends with CR LF;
-/// either alone is a doubt, and so is a line without end.
-fn take_line(line: &mut Vec<u8>, bytes: &[u8]) -> Option<(usize, bool)> {
+/// How many of `bytes` belong to the line that `begun` holds the beginning of, and the whole line if it
+/// ends there. A line ends with CR LF; either alone is a doubt, and so is a line without end. Only a line
+/// that comes in pieces is copied.
+fn take_line<'a>(begun: &'a mut Vec<u8>, bytes: &'a [u8]) -> Option<(usize, Option<&'a [u8]>)> {
     let end = memchr::memchr(b'\n', bytes);
     let taken = end.map_or(bytes.len(), |end| end + 1);
-    line.extend_from_slice(&bytes[..taken]);
+    let line = if begun.is_empty() && end.is_some() {
+        &bytes[..taken]
+    } else {
+        begun.extend_from_slice(&bytes[..taken]);
+        begun.as_slice()
+    };
     if line.len() > LINE_BYTES_MAX {
         return None;
     }
     if end.is_none() {
-        return Some((taken, false));
+        return Some((taken, None));
     }
-    let text = line.strip_suffix(b"\r\n")?.len();
-    line.truncate(text);
-    if memchr::memchr(b'\r', line).is_some() {
-        return None;
-    }
-    Some((taken, true))
+    let line = line.strip_suffix(b"\r\n")?;
+    memchr::memchr(b'\r', line).is_none().then_some((taken, Some(line)))
 }
 
 impl Head {
     /// Judges the line that ended: `None` is a doubt, `Some(None)` goes on with this head.
-    fn end_line(&mut self) -> Option<Option<Place>> {
-        let line = std::mem::take(&mut self.line);
+    fn end_line(&mut self, line: &[u8]) -> Option<Option<Place>> {
         self.bytes += line.len() + 2;
         if self.bytes > HEAD_BYTES_MAX {
             return None;
         }
         self.lines += 1;
-        match line.as_slice() {
+        match line {
             b"PRI * HTTP/2.0" if self.lines == 1 => Some(Some(Place::Elsewhere)),
             // hyper skips empty lines before a request, and so do we.
             b"" if self.lines == 1 => {
@@ -348,7 +356,7 @@ fn after_chunk_size(line: &[u8]) -> Option<Place> {
     let is_hexadecimal = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?;
     match u64::from_str_radix(text, 16).ok()? {
-        0 => Some(Place::Trailers { line: Vec::new() }),
+        0 => Some(Place::Trailers { begun: Vec::new() }),
         size => Some(Place::Chunk(size.checked_add(2)?)),
     }
 }
