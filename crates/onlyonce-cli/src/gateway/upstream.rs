@@ -1,6 +1,6 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, Uri, Version};
@@ -24,7 +24,8 @@ pub(super) struct Upstream {
     port: u16,
     authority: String,
     tls: Option<TlsConnector>,
-    idle: Mutex<Vec<(http1::SendRequest<Body>, Instant)>>,
+    /// In the order in which they were used last.
+    kept: Mutex<Vec<(http1::SendRequest<Body>, Instant)>>,
     shared: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
 }
 
@@ -67,7 +68,7 @@ impl Upstream {
             port: authority.port_u16().unwrap_or(default_port),
             authority: authority.to_string(),
             tls: (scheme == Scheme::Https).then(tls::connector).transpose()?,
-            idle: Mutex::default(),
+            kept: Mutex::default(),
             shared: tokio::sync::Mutex::new(None),
         })
     }
@@ -80,7 +81,7 @@ impl Upstream {
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
     /// and only then another one is tried.
     pub(super) async fn send(
-        self: &Arc<Self>,
+        &self,
         mut request: Request<Body>,
         is_grpc: bool,
     ) -> Result<Response<Incoming>, SendError> {
@@ -101,20 +102,14 @@ impl Upstream {
     }
 
     async fn send_on_one(
-        self: &Arc<Self>,
+        &self,
         mut sender: http1::SendRequest<Body>,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_11;
         *request.uri_mut() = origin_form(request.uri());
         let response = sender.try_send_request(request).await?;
-        let upstream = self.clone();
-        // It is ready again when the answer was read to its end.
-        tokio::spawn(async move {
-            if sender.ready().await.is_ok() {
-                upstream.keep(sender);
-            }
-        });
+        self.keep(sender);
         Ok(response)
     }
 
@@ -132,7 +127,7 @@ impl Upstream {
         if self.scheme == Scheme::H2c || (is_grpc && self.scheme == Scheme::Http) {
             return self.shared().await.map(Connection::Shared);
         }
-        if let Some(sender) = self.kept() {
+        if let Some(sender) = self.ready() {
             return Ok(Connection::One(sender));
         }
         if self.scheme == Scheme::Https {
@@ -180,21 +175,29 @@ impl Upstream {
         Ok(stream)
     }
 
+    /// Keeps a connection whose answer may still be on its way: it is ready once that was read to its end.
+    /// One that is not kept closes then.
     fn keep(&self, sender: http1::SendRequest<Body>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
-            idle.push((sender, Instant::now()));
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_MAX {
+            kept.retain(|(sender, _)| !sender.is_closed());
+        }
+        if kept.len() < KEPT_MAX {
+            kept.push((sender, Instant::now()));
         }
     }
 
-    /// A connection that is likely still open: the one that was used last.
-    fn kept(&self) -> Option<http1::SendRequest<Body>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((sender, since)) = idle.pop() {
-            if sender.is_ready() && since.elapsed() < IDLE_WAIT {
-                return Some(sender);
-            }
+    /// A connection that is likely still open: of those that are ready, the one that was used last.
+    fn ready(&self) -> Option<http1::SendRequest<Body>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        while kept.pop_if(|(sender, _)| sender.is_closed()).is_some() {}
+        let at = kept.iter().rposition(|(sender, _)| sender.is_ready())?;
+        let (sender, used_at) = kept.remove(at);
+        if used_at.elapsed() < IDLE_WAIT {
+            return Some(sender);
         }
+        // Those before it were used even earlier.
+        kept.retain(|(sender, _)| !sender.is_ready());
         None
     }
 
@@ -260,8 +263,8 @@ fn origin_form(uri: &Uri) -> Uri {
 const CONNECTIONS_TRIED_MAX: usize = 3;
 /// How long a connection may take, DNS and TLS included.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How long a connection is kept without use, and how many are.
+/// How long a connection is kept without use, and how many are kept.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
-const IDLE_MAX: usize = 256;
+const KEPT_MAX: usize = 512;
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const HEADERS_BYTES_MAX: u32 = 64 * 1024;
