@@ -1,6 +1,5 @@
 //! Passes a request on, and says whether it may have been received.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,15 +16,18 @@ use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
 use tower_service::Service;
 
-use super::headers;
+use super::headers::{self, Origin};
 use super::sending::Sent;
 use super::upstream::{SendError, Upstream};
 use super::wire::Line;
 use crate::config::ForwardKey;
 
-/// The peer of a connection, among the extensions of its requests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr);
+/// The connection of a client, among the extensions of its requests.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) origin: Origin,
+    pub(super) line: Line,
+}
 
 /// The service that stands behind a route.
 #[derive(Clone, Debug)]
@@ -147,8 +149,8 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     {
         head.headers.insert(header::HOST, host);
     }
-    if let Some(Peer(peer)) = head.extensions.get::<Peer>().copied() {
-        headers::add_forwarded(&mut head, peer);
+    if let Some(client) = head.extensions.get::<Arc<Client>>().cloned() {
+        headers::add_forwarded(&mut head, &client.origin);
     }
     if let Some(upgrade) = upgrade {
         head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -176,7 +178,8 @@ impl Upgrade {
     fn asked(request: &mut Request<Body>) -> Option<Self> {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
-        let line = request.extensions().get::<Line>().cloned();
+        let connection = request.extensions().get::<Arc<Client>>();
+        let line = connection.map(|connection| connection.line.clone());
         Some(Self { protocol, client, line })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 
 /// Removes what belongs to one connection only: RFC 9110 section 7.6.1.
@@ -14,31 +14,51 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    // Looked for first: most heads have one of them or none.
+    let found: Vec<HeaderName> =
+        headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
+    for name in named.iter().chain(&found) {
         headers.remove(name);
     }
 }
 
+/// The address of a peer, as the two headers spell it: made once for a connection.
+#[derive(Debug)]
+pub(super) struct Origin {
+    address: HeaderValue,
+    /// RFC 7239: `for=` and the address.
+    forwarded_for: String,
+}
+
+impl Origin {
+    pub(super) fn new(peer: SocketAddr) -> Self {
+        let address = HeaderValue::try_from(peer.ip().to_string());
+        Self {
+            address: address.expect("an address is a header value"),
+            forwarded_for: match peer {
+                SocketAddr::V4(peer) => format!("for={}", peer.ip()),
+                SocketAddr::V6(peer) => format!("for=\"[{}]\"", peer.ip()),
+            },
+        }
+    }
+}
+
 /// Tells the upstream who asked, and through whom.
-pub(super) fn add_forwarded(head: &mut Parts, peer: SocketAddr) {
+pub(super) fn add_forwarded(head: &mut Parts, origin: &Origin) {
+    head.headers.reserve(FORWARDED_COUNT);
     let host = head.headers.get(header::HOST).cloned();
-    let address = HeaderValue::try_from(peer.ip().to_string());
-    let address = address.expect("an address is a header value");
-    append_to_list(&mut head.headers, X_FORWARDED_FOR, &address);
+    append_to_list(&mut head.headers, X_FORWARDED_FOR, origin.address.clone());
     head.headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
     if let Some(host) = &host {
         head.headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
     }
-    append_to_list(&mut head.headers, header::FORWARDED, &forwarded(peer, host.as_ref()));
-    append_to_list(&mut head.headers, header::VIA, &VIA);
+    append_to_list(&mut head.headers, header::FORWARDED, forwarded(origin, host.as_ref()));
+    append_to_list(&mut head.headers, header::VIA, VIA);
 }
 
 /// RFC 7239.
-fn forwarded(peer: SocketAddr, host: Option<&HeaderValue>) -> HeaderValue {
-    let by = match peer {
-        SocketAddr::V4(peer) => format!("for={}", peer.ip()),
-        SocketAddr::V6(peer) => format!("for=\"[{}]\"", peer.ip()),
-    };
+fn forwarded(origin: &Origin, host: Option<&HeaderValue>) -> HeaderValue {
+    let by = &origin.forwarded_for;
     let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.contains(['"', '\\']));
     let text = host.map_or_else(
         || format!("{by};proto=http"),
@@ -47,21 +67,30 @@ fn forwarded(peer: SocketAddr, host: Option<&HeaderValue>) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
 }
 
-fn append_to_list(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    let mut earlier = match headers.entry(name) {
+        Entry::Occupied(earlier) => earlier,
+        Entry::Vacant(none) => {
+            none.insert(value);
+            return;
+        }
+    };
     let mut list = Vec::new();
-    for earlier in headers.get_all(&name) {
+    for earlier in earlier.iter() {
         list.extend_from_slice(earlier.as_bytes());
         list.extend_from_slice(b", ");
     }
     list.extend_from_slice(value.as_bytes());
     let list = HeaderValue::from_bytes(&list).expect("header values joined by commas are one");
-    headers.insert(name, list);
+    earlier.insert(list);
 }
 
 pub(super) const VIA: HeaderValue = HeaderValue::from_static("1.1 onlyonce");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// How many headers tell the upstream where a request came from.
+const FORWARDED_COUNT: usize = 5;
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),

@@ -16,7 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::app::{Answering, App};
-use super::forward::Peer;
+use super::forward::Client;
+use super::headers::Origin;
 use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
 /// So many listeners of one address; the system spreads connections over them.
@@ -81,12 +82,11 @@ fn connect(
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
     let app = app.clone();
-    let line = Line::default();
-    let io = TokioIo::new(Watched::new(stream, line.clone()));
+    let client = Arc::new(Client { origin: Origin::new(peer), line: Line::default() });
+    let io = TokioIo::new(Watched::new(stream, client.line.clone()));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
-        request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(line.clone());
-        let (app, in_flight) = (app.clone(), line.begin());
+        request.extensions_mut().insert(client.clone());
+        let (app, in_flight) = (app.clone(), client.line.begin());
         Box::pin(async move {
             let answer = app.answer(request).await;
             drop(in_flight);
