@@ -1,6 +1,5 @@
 //! `onlyonce serve`.
 
-use std::error::Error as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -83,7 +82,7 @@ async fn serve(config: &Config) -> ExitCode {
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
         Err(error @ StartError::Config(_)) => return exit::usage(&error.to_string()),
-        Err(error) => return exit::trouble(&told(&error)),
+        Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));
     stop_signal(&mut terminate, &mut interrupt).await;
@@ -94,19 +93,6 @@ async fn serve(config: &Config) -> ExitCode {
             exit::trouble("stopped at once; what was under way is found as unknown at the next start")
         }
     }
-}
-
-/// What went wrong, with what the system below said of it.
-fn told(error: &StartError) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if !told.contains(&error.to_string()) {
-            told += &format!(": {error}");
-        }
-        cause = error.source();
-    }
-    told
 }
 
 async fn stop_signal(terminate: &mut Signal, interrupt: &mut Signal) {
