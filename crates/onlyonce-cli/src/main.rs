@@ -8,6 +8,10 @@ use onlyonce_cli::commands::config::ConfigCommand;
 use onlyonce_cli::commands::serve::Serve;
 use onlyonce_cli::demo::Demo;
 
+/// Every request is many small allocations, and what one thread allocates another often frees.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Make the second request harmless.
 ///
 /// A client sends a request, the answer is lost, it sends again. Onlyonce passes it on at most once and gives
