@@ -124,11 +124,17 @@ impl Upstream {
     }
 
     async fn connection(&self, is_grpc: bool) -> Result<Connection, SendError> {
-        if self.scheme == Scheme::H2c || (is_grpc && self.scheme == Scheme::Http) {
-            return self.shared().await.map(Connection::Shared);
-        }
-        if let Some(sender) = self.ready() {
+        let is_shared = self.scheme == Scheme::H2c || (is_grpc && self.scheme == Scheme::Http);
+        if !is_shared && let Some(sender) = self.ready() {
             return Ok(Connection::One(sender));
+        }
+        // Boxed, because the way through TLS would make every request eight kilobytes larger.
+        Box::pin(self.open(is_shared)).await
+    }
+
+    async fn open(&self, is_shared: bool) -> Result<Connection, SendError> {
+        if is_shared {
+            return self.shared().await.map(Connection::Shared);
         }
         if self.scheme == Scheme::Https {
             return self.connect_tls().await;
