@@ -553,6 +553,6 @@ async fn wait_until(condition: impl Fn() -> bool) {
     waited.expect("it never came to that");
 }
 
-const CONDITION_WAIT: Duration = Duration::from_secs(30);
+const CONDITION_WAIT: Duration = Duration::from_secs(120);
 const BODY: &str = "{\"amount\":1}";
 const UNAVAILABLE: &str = "idempotency_store_unavailable";
