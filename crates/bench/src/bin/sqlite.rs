@@ -89,17 +89,16 @@ fn compare(
         "{in_flight} in flight      ours/s     limit/s   ratio   claim p99 ours / limit   fsync"
     );
     let mut rounds: Vec<(Run, Run)> = Vec::new();
+    let mut probes = Vec::new();
     for round in 0..args.rounds {
-        let fsync = fsync_probe(directory, PROBES)?;
+        let fsync = ms(fsync_probe(directory, PROBES)?);
         let seed = 1_000_000 + SystemClock.wall().as_ms().unsigned_abs() % 10_000_000;
         let ours = load::run(Operations::new(store.clone(), seed), in_flight, length);
         let limit = load::run(Limit::start(directory, seed)?, in_flight, length);
         let name = format!("round {}", round + 1);
-        print(
-            &name,
-            &[ours.rate, limit.rate, ms(ours.claim_p99()), ms(limit.claim_p99()), ms(fsync)],
-        );
+        print(&name, &[ours.rate, limit.rate, ms(ours.claim_p99()), ms(limit.claim_p99()), fsync]);
         rounds.push((ours, limit));
+        probes.push(fsync);
     }
     let middle = |of: fn(&(Run, Run)) -> f64| median(rounds.iter().map(of));
     print(
@@ -109,7 +108,7 @@ fn compare(
             middle(|(_, limit)| limit.rate),
             middle(|(ours, _)| ms(ours.claim_p99())),
             middle(|(_, limit)| ms(limit.claim_p99())),
-            f64::NAN,
+            median(probes.iter().copied()),
         ],
     );
     println!("median of ratios: {:.3}\n", middle(|(ours, limit)| ours.rate / limit.rate));
