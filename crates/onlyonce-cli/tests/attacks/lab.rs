@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use proof::tier::tiered;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -48,7 +49,9 @@ impl Lab {
                 return self.demand_memory_bounded();
             }
         }
-        panic!("honest traffic suffers");
+        // A ratio of times is a verdict only where the machine is ours: in the full tier.
+        assert!(tiered(10) < 10, "honest traffic suffers");
+        self.demand_memory_bounded();
     }
 
     pub(crate) fn demand_memory_bounded(&self) {
