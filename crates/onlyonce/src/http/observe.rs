@@ -14,6 +14,7 @@ use super::Body;
 use super::capture::keeps;
 use super::request::{self, Whole};
 use super::service::{Story, key_of_body, key_of_head};
+use crate::fingerprint::Fingerprint;
 use crate::once::{Ask, Verdict, Worked};
 use crate::policy::Keeps;
 use crate::record::{self, Kept, NotKept};
@@ -68,11 +69,12 @@ where
     fn observed(&self, head: &Parts, body: &Whole) -> Option<Ask> {
         let policy = &self.rules.policy;
         let early = key_of_head(policy, head).ok()?;
-        let fingerprint = request::fingerprint(policy, head, &body.bytes);
-        let key = key_of_body(early, policy, head, body, &fingerprint).ok()??;
+        let raw = Fingerprint::raw_digest(&request::subject(head, &body.bytes));
+        let key = key_of_body(early, policy, head, body, raw).ok()??;
         let who = self.rules.identify(head).ok()?;
-        let ask = self.ask(policy, head, &key, &who, fingerprint);
-        Some(Ask { id: namespaced(ask.id), ..ask })
+        let id = namespaced(request::id(&self.once, policy, head, &who, &key));
+        let fingerprint = request::fingerprint(policy, head, body, raw);
+        Some(self.ask(id, policy, head, &key, &who, fingerprint))
     }
 
     /// Claims, and settles with what the request came to.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::Body;
 use super::layer::Rules;
 use super::problem::Problem;
-use crate::fingerprint::{Fingerprint, Subject};
+use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
 use crate::once::{BodyRoom, Once};
 use crate::policy::Policy;
@@ -95,18 +95,22 @@ fn append(
     Ok(())
 }
 
-/// What the request is compared by.
-pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &[u8]) -> Fingerprint {
+/// What the request is compared by, given the digest of its bytes.
+pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
+    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &body.bytes))
+}
+
+/// The parts of the request that count.
+pub(super) fn subject<'a>(head: &'a Parts, body: &'a [u8]) -> Subject<'a> {
     let text = |name| head.headers.get(name).map(http::HeaderValue::as_bytes);
-    let subject = Subject {
+    Subject {
         method: head.method.as_str(),
         path: head.uri.path(),
         query: head.uri.query(),
         content_type: text(header::CONTENT_TYPE),
         content_encoding: text(header::CONTENT_ENCODING),
         body,
-    };
-    Fingerprint::of(&policy.fingerprint, &subject)
+    }
 }
 
 /// Which operation the request is about.

@@ -12,12 +12,12 @@ use super::capture::call;
 use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
-use crate::fingerprint::Fingerprint;
-use crate::key::{self, Key};
+use crate::fingerprint::{Digest, Fingerprint};
+use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Ended, Once, Refusal};
 use crate::policy::{InFlight, KeyNeed, Mode, Policy};
 use crate::record::KeyText;
-use crate::scope::Principal;
+use crate::scope::{OperationId, Principal};
 use crate::store::BoxError;
 
 pub(super) struct Story<S> {
@@ -64,8 +64,8 @@ where
             Ok(body) => body,
             Err(problem) => return Ok(problem.response(&policy)),
         };
-        let fingerprint = request::fingerprint(&policy, &head, &body.bytes);
-        let key = match key_of_body(early, &policy, &head, &body, &fingerprint) {
+        let raw = Fingerprint::raw_digest(&request::subject(&head, &body.bytes));
+        let key = match key_of_body(early, &policy, &head, &body, raw) {
             Ok(Some(key)) => key,
             Ok(None) => return self.forward(head, body.into_body()).await,
             Err(problem) => return Ok(problem.response(&policy)),
@@ -74,7 +74,13 @@ where
             Ok(who) => who,
             Err(problem) => return Ok(problem.response(&policy)),
         };
-        let ask = Arc::new(self.ask(&policy, &head, &key, &who, fingerprint));
+        let id = request::id(&self.once, &policy, &head, &who, &key);
+        if let Some(replay) = self.once.inner.cached_for(id, &raw) {
+            self.rules.counters.replayed.one();
+            return Ok(problem::refused(&replay, &policy, key.as_str()));
+        }
+        let fingerprint = request::fingerprint(&policy, &head, &body, raw);
+        let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
         let work = call(self.inner, head, body, ask.id, policy.clone());
         let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
@@ -108,6 +114,7 @@ where
 
     pub(super) fn ask(
         &self,
+        id: OperationId,
         policy: &Arc<Policy>,
         head: &Parts,
         key: &Key,
@@ -115,7 +122,7 @@ where
         fingerprint: Fingerprint,
     ) -> Ask {
         Ask {
-            id: request::id(&self.once, policy, head, who, key),
+            id,
             key: KeyText::new(key.as_str()),
             fingerprint,
             principal: *who,
@@ -138,7 +145,7 @@ pub(super) enum Early {
 }
 
 pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
-    if policy.key_from.iter().any(key::KeySource::needs_body) {
+    if policy.key_from.iter().any(KeySource::needs_body) {
         return Ok(Early::InBody);
     }
     match key::find(&policy.key_from, head, None, None, &policy.key_rules) {
@@ -154,13 +161,20 @@ pub(super) fn key_of_body(
     policy: &Policy,
     head: &Parts,
     body: &Whole,
-    fingerprint: &Fingerprint,
+    raw: Digest,
 ) -> Result<Option<Key>, Problem> {
     if let Early::Key(key) = early {
         return Ok(Some(key));
     }
-    match key::find(&policy.key_from, head, Some(&body.bytes), Some(fingerprint), &policy.key_rules)
-    {
+    let is_asked = policy.key_from.contains(&KeySource::Fingerprint);
+    let fingerprint = is_asked.then(|| request::fingerprint(policy, head, body, raw));
+    match key::find(
+        &policy.key_from,
+        head,
+        Some(&body.bytes),
+        fingerprint.as_ref(),
+        &policy.key_rules,
+    ) {
         Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
         Ok(key) => Ok(key),
         Err(error) => Err(Problem::key_invalid(&error)),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ctutils::CtEq;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -12,8 +13,10 @@ use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
 use crate::engine::Write;
+use crate::fingerprint::Digest;
 use crate::policy::{Recovery, StoreDown};
 use crate::record::{Response, State};
+use crate::scope::OperationId;
 use crate::store::Seen;
 
 /// What the work came to.
@@ -63,6 +66,13 @@ impl Inner {
         tokio::spawn(task.run(work));
         // Without a word from the task nobody knows how far it came.
         told.await.unwrap_or(Ended::Unsettled)
+    }
+
+    /// The answer of a completed operation to a request of the same bytes, if this process has it at hand:
+    /// what the bytes mean need not be found out.
+    pub(crate) fn cached_for(&self, id: OperationId, raw: &Digest) -> Option<Refusal> {
+        let (fingerprint, response) = self.cache.find(id, self.store.now()?, self.clock.boot())?;
+        fingerprint.raw.ct_eq(raw).to_bool().then_some(Refusal::Replay(response))
     }
 
     /// The answer of a completed operation, if this process has it at hand.
