@@ -1,0 +1,100 @@
+//! A private Redis.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{Process, unprivileged};
+use crate::{folder, free_port};
+
+/// A server of its own.
+#[derive(Debug)]
+pub struct Redis {
+    process: Option<Process>,
+    settings: Vec<String>,
+    port: u16,
+    /// Dropped last: the server must have ended.
+    folder: TempDir,
+}
+
+impl Redis {
+    /// A new server with these arguments, such as `--appendonly yes`; nothing is saved unless they say so.
+    ///
+    /// # Panics
+    /// If Redis is not installed or does not start.
+    pub fn start(settings: &[&str]) -> Self {
+        let settings = settings.iter().map(ToString::to_string).collect();
+        let folder = folder::private("redis");
+        let mut server = Self { process: None, settings, port: free_port(), folder };
+        server.start_again();
+        server
+    }
+
+    /// Starts it again, on the same port.
+    ///
+    /// # Panics
+    /// As [`Redis::start`].
+    pub fn start_again(&mut self) {
+        let mut command = unprivileged("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
+        command.arg("--dir").arg(self.folder.path()).args(&self.settings);
+        let log = self.folder.path().join("log");
+        self.process = Some(Process::start(command, &log, || is_ready(self.port)));
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill_tree();
+        }
+    }
+
+    /// Stops it from answering; its connections stay open.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after a pause.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            process.signal(signal);
+        }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.process.as_ref().map(Process::log_text).unwrap_or_default()
+    }
+}
+
+fn is_ready(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let Ok(mut connection) = TcpStream::connect_timeout(&address, PING_WAIT) else {
+        return false;
+    };
+    let mut answer = [0; 5];
+    connection.set_read_timeout(Some(PING_WAIT)).is_ok()
+        && connection.write_all(b"PING\r\n").is_ok()
+        && connection.read_exact(&mut answer).is_ok()
+        && answer == *b"+PONG"
+}
+
+/// How long one look at a starting server may take.
+const PING_WAIT: Duration = Duration::from_secs(1);
