@@ -168,6 +168,15 @@ impl SqliteStore {
         self.threads.join();
     }
 
+    /// Marks the file as moved to `to`, for good: it takes no write after this, and is not opened again. Its
+    /// records must be there already.
+    ///
+    /// # Errors
+    /// As every write of a store; repeat it after [`Fault::Unsure`].
+    pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
+        self.submit(|reply| Job::MarkMoved(to.to_owned(), reply)).await
+    }
+
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, Fault> {
         self.shared.demand_up()?;
         let (reply, answer) = oneshot::channel();

@@ -68,10 +68,14 @@ impl<'a> Batch<'a> {
 
     pub(super) fn answer(&mut self, job: &Job) -> Result<Answer, Trouble> {
         match job {
+            Job::MarkMoved(to, _) => self.mark_moved(to).map(|()| Answer::Done),
+            _ if self.meta.moved_to.is_some() => {
+                Err(Trouble::Alone(Fault::NotDone(StoreError::Closed)))
+            }
             Job::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
             Job::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
             Job::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
-            Job::HoldClock(held, _) => self.hold_clock(*held).map(|()| Answer::ClockHeld),
+            Job::HoldClock(held, _) => self.hold_clock(*held).map(|()| Answer::Done),
             Job::Sweep(..) => Err(Trouble::Alone(Fault::NotDone(StoreError::Busy))),
         }
     }
@@ -153,6 +157,14 @@ impl<'a> Batch<'a> {
                 class.trusted = class.next;
             }
         }
+        Ok(())
+    }
+
+    /// The last thing that is written here.
+    fn mark_moved(&mut self, to: &str) -> Result<(), Trouble> {
+        self.begin()?;
+        self.meta.moved_to = Some(to.to_owned());
+        self.meta_changed = true;
         Ok(())
     }
 

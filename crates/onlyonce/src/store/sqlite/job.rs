@@ -16,6 +16,7 @@ pub(super) enum Job {
     Swap(Box<Swapping>, Reply<Swap>),
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
     HoldClock(bool, Reply<()>),
+    MarkMoved(String, Reply<()>),
     Sweep(usize, Reply<Swept>),
 }
 
@@ -34,7 +35,7 @@ pub(super) enum Answer {
     Seen(Seen),
     Swap(Swap),
     Beats(Vec<Beat>),
-    ClockHeld,
+    Done,
 }
 
 impl Job {
@@ -44,7 +45,9 @@ impl Job {
             (Self::Claim(_, reply), Ok(Answer::Seen(seen))) => drop(reply.send(Ok(seen))),
             (Self::Swap(_, reply), Ok(Answer::Swap(swap))) => drop(reply.send(Ok(swap))),
             (Self::Renew(_, _, reply), Ok(Answer::Beats(beats))) => drop(reply.send(Ok(beats))),
-            (Self::HoldClock(_, reply), Ok(Answer::ClockHeld)) => drop(reply.send(Ok(()))),
+            (Self::HoldClock(_, reply) | Self::MarkMoved(_, reply), Ok(Answer::Done)) => {
+                drop(reply.send(Ok(())));
+            }
             (job, Err(fault)) => job.fail(fault),
             (job, Ok(_)) => job.fail(Fault::Unsure(StoreError::Closed)),
         }
@@ -55,7 +58,7 @@ impl Job {
             Self::Claim(_, reply) => drop(reply.send(Err(fault))),
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
             Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
-            Self::HoldClock(_, reply) => drop(reply.send(Err(fault))),
+            Self::HoldClock(_, reply) | Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
             Self::Sweep(_, reply) => drop(reply.send(Err(fault))),
         }
     }

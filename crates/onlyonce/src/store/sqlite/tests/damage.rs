@@ -287,18 +287,23 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_newer_format_and_a_moved_store_are_refused() {
+async fn a_newer_format_is_refused() {
     let (_directory, path, clock) = closed(1).await;
     Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 2").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
     assert!(matches!(error, OpenError::Newer { found: 2, supported: 1, .. }), "{error}");
-    let db = Connection::open(&path).unwrap();
-    db.execute_batch("PRAGMA user_version = 1").unwrap();
-    let mut meta = super::super::meta::Meta::read(&db).unwrap().unwrap();
-    meta.moved_to = Some("postgres://ledger".to_owned());
-    meta.write(&db).unwrap();
-    drop(db);
-    let error = open(&path, &clock).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_moved_store_takes_nothing_more_and_is_refused_afterwards() {
+    let lab = Lab::new().await;
+    lab.settled(1).await;
+    lab.store.mark_moved("postgres://ledger").await.unwrap();
+    lab.store.mark_moved("postgres://ledger").await.unwrap();
+    let late = lab.store.claim(draft(2)).await;
+    assert!(matches!(late, Err(Fault::NotDone(StoreError::Closed))), "{late:?}");
+    lab.store.close().await;
+    let error = open(&lab.path(), &lab.clock).await.unwrap_err();
     assert!(matches!(&error, OpenError::Moved { to, .. } if to == "postgres://ledger"), "{error}");
 }
 
