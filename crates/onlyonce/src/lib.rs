@@ -90,6 +90,8 @@
 //! Without any of them this is the engine alone: values, decisions and the store contract, with no
 //! async runtime in its tree.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 pub mod engine;
 pub mod fingerprint;
