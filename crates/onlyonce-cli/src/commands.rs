@@ -2,4 +2,5 @@
 
 pub mod config;
 pub mod exit;
+pub mod send;
 pub mod serve;

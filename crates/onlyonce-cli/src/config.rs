@@ -38,7 +38,7 @@ mod read;
 mod reconcile;
 mod route;
 mod rules;
-mod units;
+pub(crate) mod units;
 
 use std::fs::File;
 use std::io::Read;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlyonce_cli::commands::config::ConfigCommand;
+use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
 use onlyonce_cli::demo::Demo;
 
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Demo(Demo),
     Serve(Serve),
+    Send(Box<Send>),
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -36,6 +38,7 @@ fn main() -> io::Result<ExitCode> {
     match Cli::parse().command {
         Command::Demo(demo) => Ok(demo.run()),
         Command::Serve(serve) => Ok(serve.run()),
+        Command::Send(send) => Ok(send.run()),
         Command::Config(command) => command.run(),
     }
 }

@@ -41,6 +41,8 @@ mod diary;
 mod environment;
 mod event;
 mod grpc;
+#[cfg(feature = "client-journal")]
+pub mod journal;
 mod key;
 mod operation;
 mod outcome;
@@ -49,6 +51,8 @@ mod perform;
 mod reading;
 mod redirect;
 mod request;
+#[cfg(feature = "client-journal")]
+mod resume;
 mod retries;
 mod time;
 mod transport;
@@ -61,6 +65,7 @@ use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use self::decide::Course;
+use self::diary::Diary;
 use self::operation::Operation;
 use self::perform::Run;
 
@@ -68,8 +73,12 @@ pub use self::answer::Answer;
 pub use self::budget::Budget;
 pub use self::environment::Environment;
 pub use self::event::Event;
+#[cfg(feature = "client-journal")]
+pub use self::journal::Journal;
 pub use self::outcome::{Doubt, Outcome, SendError, Stop};
 pub use self::request::Request;
+#[cfg(feature = "client-journal")]
+pub use self::resume::Resumed;
 pub use self::retries::Retries;
 pub use self::transport::{Failure, Reach, Transport};
 pub use self::wire::Wire;
@@ -80,6 +89,8 @@ pub struct Client<T = Wire> {
     transport: T,
     retries: Retries,
     headers: HeaderMap,
+    #[cfg(feature = "client-journal")]
+    journal: Option<Journal>,
 }
 
 impl Client {
@@ -98,7 +109,13 @@ impl Default for Client {
 impl<T: Transport + Clone> Client<T> {
     /// Over a transport of yours.
     pub fn over(transport: T) -> Self {
-        Self { transport, retries: Retries::new(), headers: HeaderMap::new() }
+        Self {
+            transport,
+            retries: Retries::new(),
+            headers: HeaderMap::new(),
+            #[cfg(feature = "client-journal")]
+            journal: None,
+        }
     }
 
     /// Retries so.
@@ -112,6 +129,14 @@ impl<T: Transport + Clone> Client<T> {
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
+        self
+    }
+
+    /// Writes each operation to this journal before it is sent.
+    #[cfg(feature = "client-journal")]
+    #[must_use]
+    pub fn with_journal(mut self, journal: Journal) -> Self {
+        self.journal = Some(journal);
         self
     }
 
@@ -130,12 +155,33 @@ impl<T: Transport + Clone> Client<T> {
         Request::new(self.clone(), method, url)
     }
 
+    #[cfg(not(feature = "client-journal"))]
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
-        let run = self.run(diary::Diary::default(), false);
+        let run = self.run(Diary::default(), false);
         run.perform(&mut self.transport.clone(), operation, self.course()).await
     }
 
-    fn run(&self, diary: diary::Diary, is_resumed: bool) -> Run<'_> {
+    /// Written down before the first byte, and struck out when it is settled.
+    #[cfg(feature = "client-journal")]
+    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+        let mut transport = self.transport.clone();
+        let Some(journal) = &self.journal else {
+            let run = self.run(Diary::default(), false);
+            return run.perform(&mut transport, operation, self.course()).await;
+        };
+        let (entry, course) = journal.begin(&operation, self.course()).await?;
+        let run = self.run(Diary { entry: Some(entry.clone()) }, false);
+        let is_old = course.sends > 0 && run.is_too_old(&mut transport, &operation, &course).await;
+        let end = match is_old {
+            true => run.without_sending(&mut transport, &operation, &course, Stop::Window).await,
+            false => run.perform(&mut transport, operation, course).await,
+        };
+        // The outcome is known. An entry that cannot be struck out is asked about again, and no more.
+        drop(entry.note_end(&end).await);
+        end
+    }
+
+    fn run(&self, diary: Diary, is_resumed: bool) -> Run<'_> {
         Run { retries: &self.retries, diary, asks: true, is_resumed }
     }
 

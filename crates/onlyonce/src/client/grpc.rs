@@ -14,7 +14,8 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
     if answer.status != StatusCode::OK || !media_type.starts_with("application/grpc") {
         return None;
     }
-    let again = |doubt| Meaning::Again(Again { doubt, pause: Pause::of(answer, now), is_unsent: false });
+    let again =
+        |doubt| Meaning::Again(Again { doubt, pause: Pause::of(answer, now), is_unsent: false });
     Some(match status(answer) {
         // Without a status it is cut short.
         None => again(Some(Doubt::NoAnswer)),
@@ -22,7 +23,9 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
         Some(code) if answer.is_replay() => terminal(code),
         Some(RESOURCE_EXHAUSTED) => again(None),
         Some(ABORTED) => again(Some(Doubt::InProgress)),
-        Some(UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => again(Some(Doubt::ServerError)),
+        Some(UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => {
+            again(Some(Doubt::ServerError))
+        }
         Some(code) => terminal(code),
     })
 }

@@ -39,7 +39,9 @@ impl Operation {
         if self.key.is_some() && settings.tells_attempt {
             headers.insert(IDEMPOTENCY_ATTEMPT, number.into());
         }
-        if settings.tells_deadline && let Ok(text) = time::rfc3339(deadline).try_into() {
+        if settings.tells_deadline
+            && let Ok(text) = time::rfc3339(deadline).try_into()
+        {
             headers.insert(X_REQUEST_DEADLINE, text);
         }
         request

@@ -191,9 +191,7 @@ impl SendError {
     /// What to do next, in a sentence.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::NotThrough { .. } => {
-                "Nothing happened. Send it again later, with the same key."
-            }
+            Self::NotThrough { .. } => "Nothing happened. Send it again later, with the same key.",
             Self::Request(_) => "Nothing was sent. Mend the request.",
             #[cfg(feature = "client-journal")]
             Self::Journal(_) => "Nothing was sent. Mend the journal, then send again.",

@@ -25,7 +25,9 @@ impl Pause {
     /// Pushback counts before `Retry-After`; a pushback that is negative or no number means: stop.
     pub(crate) fn of(answer: &Answer, now: StoreTime) -> Self {
         match answer.headers.get(PUSHBACK) {
-            Some(value) => value.to_str().ok().and_then(pushback).map_or(Self::Never, Self::Exactly),
+            Some(value) => {
+                value.to_str().ok().and_then(pushback).map_or(Self::Never, Self::Exactly)
+            }
             None => retry_after(answer, now).map_or(Self::Backoff, Self::AtLeast),
         }
     }

@@ -145,7 +145,9 @@ impl Run<'_> {
             }
         };
         if redirects > REDIRECTS_MAX {
-            return Some(Err(course.done.map_or_else(|| gave_up(&course, Stop::Redirects), End::Done)));
+            return Some(Err(course
+                .done
+                .map_or_else(|| gave_up(&course, Stop::Redirects), End::Done)));
         }
         self.retries.tell(&Event::Redirected { to: &next.uri });
         Some(Ok((next, course)))

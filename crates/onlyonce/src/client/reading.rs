@@ -55,9 +55,8 @@ pub(crate) fn read(heard: &Result<Answer, Failure>, now: StoreTime) -> Meaning {
 }
 
 fn of_failure(failure: &Failure) -> Meaning {
-    let again = |doubt, is_unsent| {
-        Meaning::Again(Again { doubt, pause: Pause::Backoff, is_unsent })
-    };
+    let again =
+        |doubt, is_unsent| Meaning::Again(Again { doubt, pause: Pause::Backoff, is_unsent });
     match failure.reach {
         Reach::NotSent => again(None, true),
         Reach::MaybeSent => again(Some(Doubt::NoAnswer), false),

@@ -142,7 +142,8 @@ fn matches(route: &str, method: &Method, path: &str) -> bool {
         Some(slash) => (route[..slash].trim(), Some(&route[slash..])),
         None => (route.trim(), None),
     };
-    let has_method = methods == "*" || methods.split(',').any(|name| name.trim() == method.as_str());
+    let has_method =
+        methods == "*" || methods.split(',').any(|name| name.trim() == method.as_str());
     has_method && pattern.is_none_or(|pattern| matches_path(pattern, path))
 }
 

@@ -32,7 +32,8 @@ impl Wire {
         let https = match tls.with_provider_and_native_roots(provider) {
             Ok(tls) => tls.https_or_http().enable_all_versions().wrap_connector(connector),
             Err(_) => {
-                let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(trusts_nobody());
+                let tls =
+                    hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(trusts_nobody());
                 tls.https_or_http().enable_all_versions().wrap_connector(connector)
             }
         };
