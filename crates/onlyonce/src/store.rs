@@ -16,11 +16,15 @@
 pub mod cas;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "redis")]
+pub mod layered;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "memory", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "sqlite"))]
 mod wake;
 
 use std::future::Future;
