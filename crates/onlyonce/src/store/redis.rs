@@ -52,9 +52,9 @@ use futures_util::future::join_all;
 pub use self::error::OpenError;
 use self::floor::Floor;
 use self::greet::StoreGreeting;
-use self::keys::SLOTS;
 pub(super) use self::keys::Names;
-pub(super) use self::link::{Greet, Link, Manners, Trouble};
+use self::keys::SLOTS;
+pub(super) use self::link::{Greet, Link, Manners};
 pub use self::promise::Promise;
 pub(super) use self::script::{Invocation, Script};
 use super::wake::Wakers;
@@ -170,7 +170,12 @@ impl RedisStore {
         self.shared.link.close().await;
     }
 
-    async fn seen(&self, ask: Invocation, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
+    async fn seen(
+        &self,
+        ask: Invocation,
+        id: OperationId,
+        draft: Option<&Draft>,
+    ) -> Result<Seen, Fault> {
         let value = self.shared.link.call(ask).await?;
         self.shared.answer(value)?.seen(id, draft)
     }
@@ -231,9 +236,9 @@ impl Maintain for RedisStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let limit = query.limit.clamp(1, PAGE_ROWS_MAX);
         let mut whole: Option<Page> = None;
-        let mut first = query.after.map_or(0, |after| {
-            keys::slot(OperationId::from_bytes(after.0.to_be_bytes()))
-        });
+        let mut first = query
+            .after
+            .map_or(0, |after| keys::slot(OperationId::from_bytes(after.0.to_be_bytes())));
         while first < SLOTS {
             let last = last_of(first);
             let room = limit - whole.as_ref().map_or(0, |page| page.records.len());

@@ -43,7 +43,8 @@ impl Shared {
         own: impl IntoIterator<Item = Vec<u8>>,
     ) -> Invocation {
         let [wall, epoch, floor] = self.time();
-        let mut args = vec![id.as_bytes().to_vec(), wall, epoch, floor, self.names.channel().into()];
+        let mut args =
+            vec![id.as_bytes().to_vec(), wall, epoch, floor, self.names.channel().into()];
         args.extend(own);
         Invocation { script, keys: self.names.of_record(id), args }
     }
@@ -108,9 +109,8 @@ fn guard_parts(guard: Guard) -> [Vec<u8>; 4] {
 
 /// Its name, its moment, its token, and its outcome with a checksum.
 fn next_parts(to: &Next) -> [Vec<u8>; 5] {
-    let moment = |at: Option<StoreTime>| {
-        at.map_or_else(Vec::new, |at| at.as_ms().to_le_bytes().to_vec())
-    };
+    let moment =
+        |at: Option<StoreTime>| at.map_or_else(Vec::new, |at| at.as_ms().to_le_bytes().to_vec());
     let (name, at, token) = match to {
         Next::Absent => ("absent", None, None),
         Next::Running(attempt) => ("running", None, Some(attempt.draft.token)),

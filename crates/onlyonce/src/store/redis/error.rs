@@ -16,7 +16,9 @@ pub enum OpenError {
         prefix: String,
     },
     /// Nobody answers there, or not with what a Redis says. Start it, or give its right address and password.
-    #[error("Redis cannot be reached, or refuses us: start it, or correct its address and password")]
+    #[error(
+        "Redis cannot be reached, or refuses us: start it, or correct its address and password"
+    )]
     Unreachable(#[source] ::redis::RedisError),
     /// It took too long. Look at what it is doing, or at the network before it.
     #[error("Redis gave no answer within {within:?}")]

@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn all_names_of_a_record_have_the_tag_of_its_slot() {
         let names = Names::new("oo").unwrap();
-        let id = OperationId::from_bytes(0x0123_4567_89ab_cdef_0000_0000_0000_0c02_u128.to_be_bytes());
+        let id =
+            OperationId::from_bytes(0x0123_4567_89ab_cdef_0000_0000_0000_0c02_u128.to_be_bytes());
         let keys = names.of_record(id);
         assert_eq!(keys[0], b"oo:{2}:0123456789abcdef0000000000000c02");
         assert_eq!(keys[2], b"oo:{2}:running");

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::error::OpenError;
 use super::link::{Call, Greet, Trouble};
 use super::script::{Invocation, Script};
+use crate::clock::{Clock, SystemClock};
 
 pub(super) struct Line {
     connection: MultiplexedConnection,
@@ -27,7 +28,8 @@ impl Line {
         greet: &impl Greet,
         last: Option<&str>,
     ) -> Result<Self, OpenError> {
-        let bounds = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let bounds =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&bounds).await;
         let connection = connection.map_err(OpenError::Unreachable)?;
         if let Some(last) = last {
@@ -48,11 +50,12 @@ impl Line {
 
     /// Answers the call; if there is no answer in time, the connection is lost with all that is on it.
     pub(super) async fn answer(&self, call: Call, within: Duration) {
-        if *self.lost.borrow() {
+        let waited = SystemClock.boot().saturating_sub(call.asked_at);
+        if *self.lost.borrow() || waited >= within {
             return drop(call.reply.send(Err(Trouble::NotSent(Lost.into()))));
         }
         let answer = tokio::select! {
-            answer = timeout(within, self.send(&call.ask)) => match answer {
+            answer = timeout(within - waited, self.send(&call.ask)) => match answer {
                 Ok(answer) => answer.map_err(|error| self.trouble(error)),
                 Err(elapsed) => Err(self.give_up(elapsed)),
             },

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::error::OpenError;
 use super::runner::Runner;
 use super::script::Invocation;
+use crate::clock::{Clock, SystemClock};
 use crate::store::BoxError;
 
 /// The handle of the thread, which ends when this is dropped.
@@ -33,7 +34,7 @@ pub(crate) struct Link {
 pub(crate) struct Manners {
     /// Calls that may wait.
     pub(crate) queue_max: usize,
-    /// How long a call may be without an answer.
+    /// How long a call may be without an answer, its wait in the queue included.
     pub(crate) answer_within: Duration,
     /// Whether calls wait while a connection is being made.
     pub(crate) is_patient: bool,
@@ -59,6 +60,8 @@ pub(crate) trait Greet: Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) ask: Invocation,
+    /// By this node's boot clock.
+    pub(super) asked_at: Duration,
     pub(super) reply: oneshot::Sender<Result<Value, Trouble>>,
 }
 
@@ -116,7 +119,8 @@ impl Link {
     /// The answer of the script.
     pub(crate) async fn call(&self, ask: Invocation) -> Result<Value, Trouble> {
         let (reply, answer) = oneshot::channel();
-        self.calls.try_send(Call { ask, reply }).map_err(|refusal| match refusal {
+        let asked_at = SystemClock.boot();
+        self.calls.try_send(Call { ask, asked_at, reply }).map_err(|refusal| match refusal {
             mpsc::error::TrySendError::Full(_) => Trouble::Full,
             mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
         })?;

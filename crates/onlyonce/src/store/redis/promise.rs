@@ -94,16 +94,23 @@ impl fmt::Display for Promise {
         match settings.maxmemory_policy.as_str() {
             "noeviction" => Ok(()),
             policy if settings.maxmemory == "0" => {
-                write!(f, "; once maxmemory is set it evicts keys ({policy}), and those may run again")
+                write!(
+                    f,
+                    "; once maxmemory is set it evicts keys ({policy}), and those may run again"
+                )
             }
-            policy => write!(f, "; it evicts keys when memory is short ({policy}), and those may run again"),
+            policy => write!(
+                f,
+                "; it evicts keys when memory is short ({policy}), and those may run again"
+            ),
         }
     }
 }
 
 async fn setting(connection: &MultiplexedConnection, name: &str) -> Result<String, RedisError> {
     let mut connection = connection.clone();
-    let pair: Vec<String> = ::redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await?;
+    let pair: Vec<String> =
+        ::redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await?;
     Ok(pair.into_iter().nth(1).unwrap_or_default())
 }
 
@@ -134,9 +141,14 @@ mod tests {
 
     #[test]
     fn versions_before_6_2_are_too_old() {
-        for (version, is_old) in
-            [("6.0.16", true), ("5.0", true), ("", true), ("6.2.0", false), ("7.0.15", false), ("10.1", false)]
-        {
+        for (version, is_old) in [
+            ("6.0.16", true),
+            ("5.0", true),
+            ("", true),
+            ("6.2.0", false),
+            ("7.0.15", false),
+            ("10.1", false),
+        ] {
             assert_eq!(is_too_old(version), is_old, "{version:?}");
         }
     }

@@ -24,7 +24,8 @@ impl Shared {
         let Value::Array(mut parts) = value else {
             return Err(Fault::Unsure(not_understood()));
         };
-        let [now, held, epoch, kind] = numbers(&parts).ok_or_else(|| Fault::Unsure(not_understood()))?;
+        let [now, held, epoch, kind] =
+            numbers(&parts).ok_or_else(|| Fault::Unsure(not_understood()))?;
         let now = StoreTime::from_ms(now);
         self.floor.raise(epoch, now);
         let parts = parts.split_off(4);

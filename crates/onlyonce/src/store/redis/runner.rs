@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::error::OpenError;
 use super::line::{Line, Lost};
 use super::link::{Call, Greet, Manners, Trouble};
+use crate::clock::{Clock, SystemClock};
 
 pub(super) struct Runner<G> {
     client: Client,
@@ -58,12 +59,15 @@ impl<G: Greet> Runner<G> {
         while !*self.stopped.borrow() {
             match line {
                 Ok(line) => {
-                    pause = self.manners.pause_min;
                     self.is_up.store(true, Ordering::Release);
-                    self.hand_over(line).await;
+                    let lived = self.hand_over(line).await;
                     self.is_up.store(false, Ordering::Release);
+                    if lived > self.manners.pause_max {
+                        pause = self.manners.pause_min;
+                    }
                     if !self.manners.is_patient {
                         self.refuse_for(pause, &Lost).await;
+                        pause = (pause * 2).min(self.manners.pause_max);
                     }
                 }
                 Err(error) => {
@@ -79,8 +83,15 @@ impl<G: Greet> Runner<G> {
         }
     }
 
-    /// Hands calls to the connection until it is lost, or all of them are done and no more will come.
-    async fn hand_over(&mut self, line: Line) {
+    /// Hands calls to the connection until it is lost, or all of them are done and no more will come; how
+    /// long that was.
+    async fn hand_over(&mut self, line: Line) -> Duration {
+        let start = SystemClock.boot();
+        self.hand_over_all(line).await;
+        SystemClock.boot() - start
+    }
+
+    async fn hand_over_all(&mut self, line: Line) {
         let line = Arc::new(line);
         let beside = self.greet.beside(self.client.clone());
         let mut beside = std::pin::pin!(beside);
@@ -116,7 +127,11 @@ impl<G: Greet> Runner<G> {
     }
 
     /// Refuses calls for so long: none of them was sent.
-    async fn refuse_for(&mut self, pause: Duration, why: &(impl Clone + std::error::Error + Send + Sync + 'static)) {
+    async fn refuse_for(
+        &mut self,
+        pause: Duration,
+        why: &(impl Clone + std::error::Error + Send + Sync + 'static),
+    ) {
         let pause = sleep(pause);
         let mut pause = std::pin::pin!(pause);
         let mut stopped = self.stopped.clone();

@@ -14,10 +14,11 @@ pub(crate) enum Script {
     Hold,
     Keep,
     Forget,
+    Find,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Load,
         Self::Claim,
         Self::Swap,
@@ -27,6 +28,7 @@ impl Script {
         Self::Hold,
         Self::Keep,
         Self::Forget,
+        Self::Find,
     ];
 
     pub(super) fn text(self) -> &'static str {
@@ -43,6 +45,7 @@ impl Script {
             Self::Hold => script!("lua/common.lua" "lua/many.lua" "lua/hold.lua"),
             Self::Keep => include_str!("../layered/keep.lua"),
             Self::Forget => include_str!("../layered/forget.lua"),
+            Self::Find => include_str!("../layered/find.lua"),
         }
     }
 }
