@@ -30,15 +30,6 @@ impl Wakers {
         wait.until(listener)
     }
 
-    /// Any record may have been written.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn wake_all(&self) {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in waiting.values() {
-            entry.event.notify(usize::MAX);
-        }
-    }
-
     /// The record of `id` was written.
     pub(crate) fn wake(&self, id: OperationId) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +39,7 @@ impl Wakers {
     }
 
     /// Any record may have been written.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn wake_all(&self) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in waiting.values() {
