@@ -209,10 +209,6 @@ impl Line {
 
     /// The connection, made anew if it is broken; not more often than the pauses between tries allow. An
     /// error says that nothing was sent.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "pauses between tries go by the runtime's own clock"
-    )]
     pub(super) async fn ready(&mut self) -> Result<&Link, Trouble> {
         if self.link.as_ref().is_none_or(|link| link.client.is_closed()) {
             self.link = None;

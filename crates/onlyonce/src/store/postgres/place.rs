@@ -124,14 +124,14 @@ fn bad_url(error: tokio_postgres::Error) -> OpenError {
 fn name(config: &Config) -> String {
     let hosts = config.get_hosts().iter().zip(0..).map(|(host, at)| {
         let ports = config.get_ports();
-        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
         match host {
             Host::Tcp(host) => format!("{host}:{port}"),
             Host::Unix(path) => path.display().to_string(),
         }
     });
     let hosts: Vec<_> = hosts.collect();
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    let database = config.get_dbname().or_else(|| config.get_user()).unwrap_or_default();
     format!("{}/{database}", hosts.join(","))
 }
 

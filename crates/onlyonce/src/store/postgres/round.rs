@@ -82,6 +82,10 @@ fn first_step(swap: &Swapping) -> Step {
 }
 
 /// What became of a member.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are the large one, and a box would be an allocation for each"
+)]
 pub(super) enum Fate {
     /// Answered; the flag says that its record was written.
     Seen(Seen, bool),
