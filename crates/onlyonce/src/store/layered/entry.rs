@@ -85,3 +85,76 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 2 + 1 + 8 + 16;
 const MAC_BYTES: usize = 16;
 const PURPOSE: &[u8] = b"onlyonce filter 1";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+    use crate::fingerprint::Fingerprint;
+    use crate::record::{Kept, KeyText, Response, SettledBy, Token};
+    use crate::scope::Principal;
+
+    const ID: OperationId = OperationId::from_bytes([3; 16]);
+
+    fn record(state: State) -> Record {
+        Record {
+            token: Token::from_bytes([1; 16]),
+            count: 2,
+            attempt: 1,
+            state,
+            taken_from: None,
+            key: KeyText::new("order-1"),
+            fingerprint: Fingerprint { version: 1, canonical: [1; 32], raw: [2; 32] },
+            principal: Principal::from_bytes([4; 32]),
+            route: "POST /orders".into(),
+            first_claimed_at: StoreTime::from_ms(5),
+            lease_ms: 30_000,
+            quiet_ms: 60_000,
+            ttl_ms: 1_000,
+        }
+    }
+
+    fn completed() -> Record {
+        let body = Kept::Bytes { body: "kept".into(), trailers: None };
+        let response = Response { status: StatusCode::OK, headers: HeaderMap::new(), body };
+        let (settled_by, response) = (SettledBy::Owner, Arc::new(response));
+        record(State::Completed { expires_at: StoreTime::from_ms(9_000), settled_by, response })
+    }
+
+    #[test]
+    fn only_a_completed_record_has_an_entry() {
+        let seal = Seal::new(b"secret");
+        let entry = seal.entry(ID, &completed()).unwrap();
+        let found = Found::Entry(Box::new(completed()), StoreTime::from_ms(9_000));
+        assert_eq!(seal.open(ID, &entry), found);
+        assert_eq!(entry[3..11], 8_000_i64.to_le_bytes(), "completed a ttl before it expires");
+        for state in [
+            State::Running { lease_until: StoreTime::from_ms(1) },
+            State::Unknown { since: StoreTime::from_ms(1) },
+            State::Released { expires_at: StoreTime::from_ms(1) },
+        ] {
+            assert_eq!(seal.entry(ID, &record(state)), None);
+        }
+    }
+
+    // threat D8
+    #[test]
+    fn no_entry_with_a_flipped_bit_or_a_missing_byte_opens() {
+        let seal = Seal::new(b"secret");
+        let entry = seal.entry(ID, &completed()).unwrap();
+        for bit in 0..entry.len() * 8 {
+            let mut flipped = entry.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(seal.open(ID, &flipped), Found::Entry(..)), "bit {bit}");
+        }
+        for length in 0..entry.len() {
+            assert!(!matches!(seal.open(ID, &entry[..length]), Found::Entry(..)), "{length} bytes");
+        }
+        let other = OperationId::from_bytes([4; 16]);
+        assert_eq!(seal.open(other, &entry), Found::Unreadable);
+        assert_eq!(Seal::new(b"").open(ID, &entry), Found::Unreadable);
+    }
+}

@@ -1,5 +1,7 @@
 -- ARGV 7: '1' to hold, '0' to trust the clock again, however far back it is. Every slot has its copy.
 local now, epoch = 0, 0
+-- After a write that needs no memory the others need none either: the clock is held however full Redis is.
+redis.call('DEL', KEYS[1])
 for slot = first_slot, last_slot do
   local clock = clock_of(slot)
   epoch = clock.epoch
