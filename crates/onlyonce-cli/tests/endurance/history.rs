@@ -70,12 +70,12 @@ impl Shared {
 
     /// One request to any of the gateways; what it teaches is noted.
     async fn send(&self, open: &mut Open, gateways: &[SocketAddr], key: &str) {
-        self.history().sent(key);
+        let was_answered = self.history().sent(key);
         let answer = match timeout(CLIENT_PATIENCE, post(open, gateways, key)).await {
             Ok(answer) => answer,
             Err(elapsed) => Err(elapsed.into()),
         };
-        let must_wait = self.history().learn(key, answer);
+        let must_wait = self.history().learn(key, was_answered, answer);
         if must_wait {
             sleep(RETRY_PAUSE).await;
         }
@@ -148,11 +148,13 @@ impl History {
         self.acknowledged.len()
     }
 
-    fn sent(&mut self, key: &str) {
+    /// Whether its answer is known already.
+    fn sent(&mut self, key: &str) -> bool {
         *self.in_flight.entry(key.to_owned()).or_default() += 1;
         if self.is_fault {
             self.overlapped.insert(key.to_owned());
         }
+        self.acknowledged.contains_key(key)
     }
 
     /// A key that was answered; or one that is under way; or one that is open; or a new one.
@@ -170,7 +172,7 @@ impl History {
     }
 
     /// Whether the client must wait before it asks again.
-    fn learn(&mut self, key: &str, answer: Result<Answer, SendError>) -> bool {
+    fn learn(&mut self, key: &str, was_answered: bool, answer: Result<Answer, SendError>) -> bool {
         self.left_flight(key);
         let Ok(answer) = answer else {
             self.open.push(key.to_owned());
@@ -179,8 +181,11 @@ impl History {
         match (answer.status.as_u16(), answer.problem().as_deref()) {
             (201, None) => self.acknowledge(key, answer),
             (409, Some("idempotency_outcome_unknown")) => {
-                assert!(!self.acknowledged.contains_key(key), "{key} was answered");
-                self.unknown.insert(key.to_owned());
+                assert!(!was_answered, "{key} was answered before this was sent");
+                // A slow word may come after a newer one.
+                if !self.acknowledged.contains_key(key) {
+                    self.unknown.insert(key.to_owned());
+                }
             }
             (409, Some("idempotency_in_progress")) => {
                 self.refusals += 1;
