@@ -17,6 +17,7 @@ mod heavy_kill;
 mod heavy_migrate;
 mod heavy_rolling;
 mod refused_store;
+mod secured;
 mod stop;
 
 use std::time::Duration;

@@ -89,9 +89,8 @@ async fn a_server_that_stands_still_hangs_nobody() {
     let first = draft(1);
     won(&store, &first).await;
     proxy.set(Mode::Stall);
-    let both = async {
-        tokio::join!(store.claim(draft(2)), settle(&store, &first), store.load(first.id))
-    };
+    let both =
+        async { tokio::join!(store.claim(draft(2)), settle(&store, &first), store.load(first.id)) };
     let (claim, swap, load) = timeout(Duration::from_secs(12), both).await.expect("nobody hangs");
     assert!(is_unsure(&claim), "{claim:?}");
     assert!(swap.is_err() && load.is_err(), "{swap:?}, {load:?}");
