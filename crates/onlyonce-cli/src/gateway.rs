@@ -9,6 +9,7 @@ mod metrics;
 mod principal;
 mod reconcile;
 mod sending;
+mod store;
 mod tls;
 mod upstream;
 mod well_known;
@@ -20,14 +21,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onlyonce::store::BoxError;
-use onlyonce::store::memory::MemoryStore;
-use onlyonce::store::sqlite::{OpenError, SqliteStore};
 use onlyonce::{Left, Limits, Once, Settings};
 use tokio::sync::watch;
 
 use self::admin::Desk;
 use self::app::App;
-use crate::config::{Admin, Config, StoreUrl};
+use crate::config::{Admin, Config};
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -49,8 +48,20 @@ pub enum StartError {
     #[error("{0}")]
     Config(BoxError),
     /// The store cannot be used as it is.
-    #[error("the store cannot be opened: {}", told(.0))]
-    Store(#[from] OpenError),
+    #[error("the store cannot be opened: {0}")]
+    Store(String),
+    /// Set Redis up as the message says, use another store, or accept the loss.
+    #[error(
+        "the route {route:?} has the preset payments, and this store may lose what it said: {promise}; \
+         set appendonly yes, appendfsync always and maxmemory-policy noeviction, use postgres:// or sqlite:, \
+         or pass --accept-loss"
+    )]
+    Loss {
+        /// The route.
+        route: String,
+        /// What the store promises.
+        promise: String,
+    },
     /// Choose another address, or end what listens there.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -59,15 +70,6 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
-}
-
-/// Some refusals leave the reason to what lies below.
-fn told(error: &OpenError) -> String {
-    match error {
-        OpenError::Io { source, .. } => format!("{error}: {source}"),
-        OpenError::Engine { source, .. } => format!("{error}: {source}"),
-        _ => error.to_string(),
-    }
 }
 
 impl Gateway {
@@ -119,10 +121,7 @@ impl Gateway {
 }
 
 async fn engine(config: &Config) -> Result<Once, StartError> {
-    let settings = match &config.store {
-        StoreUrl::Memory => Once::settings(MemoryStore::new()),
-        StoreUrl::Sqlite(path) => Once::settings(SqliteStore::open(path).await?),
-    };
+    let settings = store::open(config).await?;
     Ok(adjusted(settings, config).start())
 }
 

@@ -81,7 +81,9 @@ async fn serve(config: &Config) -> ExitCode {
     };
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
-        Err(error @ StartError::Config(_)) => return exit::usage(&error.to_string()),
+        Err(error @ (StartError::Config(_) | StartError::Loss { .. })) => {
+            return exit::usage(&error.to_string());
+        }
         Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));

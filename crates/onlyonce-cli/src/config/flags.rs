@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Admin, AdminError, Config, StoreUrl, Upstream};
+use super::{Admin, AdminError, Config, FilterError, StoreUrl, Upstream};
 
 /// What `serve` may be told on the command line instead of in a file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -16,9 +16,12 @@ pub struct Flags {
     /// Where operators connect
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
-    /// Where operations are remembered: sqlite:FILE or memory:
-    #[arg(long, value_name = "STORE")]
+    /// Where operations are remembered: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
+    #[arg(long, value_name = "STORE", value_parser = StoreUrl::from_flag)]
     pub store: Option<StoreUrl>,
+    /// Allow routes with the preset payments on a Redis that may lose what it said
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 impl Config {
@@ -27,11 +30,13 @@ impl Config {
         self.upstream = flags.upstream.or(self.upstream);
         self.listen = flags.listen.unwrap_or(self.listen);
         self.store = flags.store.unwrap_or(self.store);
+        self.accept_loss = flags.accept_loss;
         if let Some(listen) = flags.admin {
             let token = self.admin.and_then(|admin| admin.token);
             self.admin = Some(Admin { listen, token });
         }
         self.check_admin()?;
+        self.check_filter()?;
         match self.has_every_upstream() {
             true => Ok(self),
             false => Err(FlagsError::NoUpstream),
@@ -54,6 +59,9 @@ pub enum FlagsError {
     /// Close the listener for operators, or give it a token.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// Use Postgres as the store, or remove the filter.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
 }
 
 #[cfg(test)]

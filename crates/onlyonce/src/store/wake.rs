@@ -37,6 +37,15 @@ impl Wakers {
             entry.event.notify(usize::MAX);
         }
     }
+
+    /// Any record may have been written.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn wake_all(&self) {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in waiting.values() {
+            entry.event.notify(usize::MAX);
+        }
+    }
 }
 
 /// One waiter; gone when dropped.
