@@ -46,6 +46,8 @@ pub mod journal;
 mod key;
 mod operation;
 mod outcome;
+#[cfg(feature = "client-reqwest")]
+mod over_reqwest;
 mod pause;
 mod perform;
 mod reading;
@@ -55,6 +57,7 @@ mod request;
 mod resume;
 mod retries;
 mod time;
+mod tower;
 mod transport;
 mod well_known;
 mod wire;
@@ -76,10 +79,13 @@ pub use self::event::Event;
 #[cfg(feature = "client-journal")]
 pub use self::journal::Journal;
 pub use self::outcome::{Doubt, Outcome, SendError, Stop};
+#[cfg(feature = "client-reqwest")]
+pub use self::over_reqwest::OnceMiddleware;
 pub use self::request::Request;
 #[cfg(feature = "client-journal")]
 pub use self::resume::Resumed;
 pub use self::retries::Retries;
+pub use self::tower::{AnswerBody, NoAnswer, OperationLayer, Operations, Told};
 pub use self::transport::{Failure, Reach, Transport};
 pub use self::wire::Wire;
 

@@ -260,7 +260,7 @@ fn tell(event: &Event<'_>) {
             eprintln!("onlyonce: attempt {number}: {}{replayed}", answer.status);
         }
         Event::Failed { number, failure } => {
-            let causes = report::causes(&failure.source);
+            let causes = report::causes(failure.source.as_ref());
             eprintln!("onlyonce: attempt {number}: {failure}: {causes}");
         }
         Event::Waiting { wait } => {

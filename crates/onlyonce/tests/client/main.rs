@@ -6,6 +6,7 @@ mod server;
 
 mod attempts;
 mod journal;
+mod layers;
 mod questions;
 mod redirects;
 mod storm;
