@@ -85,6 +85,9 @@
 //! | `tower` (default) | [`Once`], the layer, [`Once::run`] |
 //! | `sqlite` | the embedded store |
 //! | `memory` | the store for tests |
+//! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
+//! | `client-journal` | its journal: keys that outlive the process |
+//! | `client-reqwest` | the same over reqwest, and as a layer of `reqwest-middleware` |
 //! | `conformance` | the suite that every store passes |
 //!
 //! Without any of them this is the engine alone: values, decisions and the store contract, with no

@@ -62,15 +62,18 @@ impl Report {
     }
 
     fn of_error(key: &Key, error: &SendError) -> Self {
-        let (outcome, code, last) = match error {
-            SendError::NotThrough { last, .. } => ("not_through", NOT_THROUGH, last.clone()),
-            SendError::Request(_) => ("not_sent", USAGE, None),
-            _ => ("not_sent", NOT_THROUGH, None),
+        let (outcome, code, last, why) = match error {
+            // What failed was told attempt by attempt.
+            SendError::NotThrough { last, stop, .. } => {
+                ("not_through", NOT_THROUGH, last.clone(), stop.to_string())
+            }
+            SendError::Request(why) => ("not_sent", USAGE, None, why.clone()),
+            _ => ("not_sent", NOT_THROUGH, None, causes(error)),
         };
         Self {
             key: key.as_str().to_owned(),
             outcome,
-            why: Some(causes(error)),
+            why: Some(why),
             advice: error.advice(),
             status: last.as_ref().map(|answer| answer.status.as_u16()),
             answer: last,
