@@ -91,3 +91,23 @@ CREATE TABLE entry (
 const APPLICATION_ID: i64 = 0x6f6f_636a;
 const FORMAT: i64 = 1;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R151
+    #[test]
+    fn every_commit_is_on_the_disk_before_it_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        for _ in 0..2 {
+            let connection = open(&path).unwrap();
+            let synchronous = connection.pragma_query_value(None, "synchronous", |row| row.get(0));
+            assert_eq!(synchronous, Ok(2), "FULL");
+            let mode: String =
+                connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            assert_eq!(mode, "wal");
+        }
+    }
+}
