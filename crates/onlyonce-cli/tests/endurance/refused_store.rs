@@ -233,7 +233,7 @@ fn serve_on_full(folder: &Path, disk: &Path, store: &str) -> Output {
 /// As root of a namespace of its own, and with mounts of its own.
 const OWN_MOUNTS: &str = "-rm";
 
-// threats D1, D3
+// R118; threats D1, D3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn payments_are_not_kept_by_a_redis_that_may_lose_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -84,7 +84,7 @@ async fn what_is_no_redis_or_is_not_there_is_not_opened() {
 }
 
 /// Killed while many write: what was answered is there, and what was not is resolved by repeating it.
-// threats D1, D6
+// R123, R124; threats D1, D6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_answered_is_lost_when_redis_is_killed() {
     let mut server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
