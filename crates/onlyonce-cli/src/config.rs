@@ -60,7 +60,7 @@ pub use self::pattern::PatternError;
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};
 pub use self::route::{Anonymous, ForwardKey, Route};
-pub use self::store::{FilterError, FilterUrl, ServerUrl, StoreUrl, StoreUrlError};
+pub use self::store::{FilterError, FilterUrl, ServerUrl, StoreFlag, StoreUrl, StoreUrlError};
 
 use self::error::notes;
 use self::rules::Rules;

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use self::admin::Desk;
 use self::app::App;
+use self::store::About;
 use crate::config::{Admin, Config};
 
 /// A gateway that serves.
@@ -75,7 +76,7 @@ pub enum StartError {
 impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        let once = engine(config).await?;
+        let (once, about) = engine(config).await?;
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let listeners = bind(config.listen, count)?;
         let address = local_address(&listeners[0], config.listen)?;
@@ -87,7 +88,7 @@ impl Gateway {
         }
         let mut gateway = Self { address, admin: None, once, stop, threads };
         if let Some(admin) = &config.admin {
-            gateway.start_admin(admin, stopped)?;
+            gateway.start_admin(admin, about, stopped)?;
         }
         Ok(gateway)
     }
@@ -109,20 +110,21 @@ impl Gateway {
     fn start_admin(
         &mut self,
         admin: &Admin,
+        about: About,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), StartError> {
         let listener = bind(admin.listen, 1)?.remove(0);
         self.admin = Some(local_address(&listener, admin.listen)?);
-        let desk = Desk { once: self.once.clone(), token: admin.token.clone() };
+        let desk = Desk { once: self.once.clone(), about, token: admin.token.clone() };
         let serve = move || admin::serve(listener, desk, stopped);
         self.threads.push(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }
 
-async fn engine(config: &Config) -> Result<Once, StartError> {
-    let settings = store::open(config).await?;
-    Ok(adjusted(settings, config).start())
+async fn engine(config: &Config) -> Result<(Once, About), StartError> {
+    let (settings, about) = store::open(config).await?;
+    Ok((adjusted(settings, config).start(), about))
 }
 
 fn adjusted(settings: Settings, config: &Config) -> Settings {

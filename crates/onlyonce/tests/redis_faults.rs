@@ -11,6 +11,8 @@ mod lab;
 mod nodes;
 #[path = "redis_faults/promise.rs"]
 mod promise;
+#[path = "redis_faults/proxy.rs"]
+mod proxy;
 #[path = "redis_faults/server.rs"]
 mod server;
 #[path = "redis_faults/silence.rs"]

@@ -1,6 +1,7 @@
 //! `onlyonce migrate`: from the file of one process to the database of many.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 use onlyonce::clock::StoreTime;
@@ -11,7 +12,7 @@ use onlyonce::store::sqlite::{OpenError, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Page, Scan};
 
 use super::exit;
-use crate::config::StoreUrl;
+use crate::config::{ServerUrl, StoreFlag, StoreUrl};
 
 /// Move every live record from SQLite to Postgres.
 ///
@@ -22,11 +23,11 @@ use crate::config::StoreUrl;
 #[command(after_help = EXAMPLES)]
 pub struct Migrate {
     /// Where the records are: sqlite:FILE
-    #[arg(long, value_name = "STORE", value_parser = StoreUrl::from_flag)]
-    from: StoreUrl,
+    #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
+    from: StoreFlag,
     /// Where they go: postgres://… or env:NAME
-    #[arg(long, value_name = "STORE", value_parser = StoreUrl::from_flag)]
-    to: StoreUrl,
+    #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
+    to: StoreFlag,
 }
 
 const EXAMPLES: &str = "\
@@ -36,31 +37,16 @@ Example:
 impl Migrate {
     /// Moves the records, and says how many.
     pub fn run(self) -> ExitCode {
-        let (StoreUrl::Sqlite(from), StoreUrl::Postgres(to)) = (&self.from, &self.to) else {
+        let (from, to) = match (self.from.url(), self.to.url()) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(error), _) | (_, Err(error)) => return exit::usage(&error.to_string()),
+        };
+        let (StoreUrl::Sqlite(path), StoreUrl::Postgres(server)) = (&from, &to) else {
             return exit::usage("migrate moves --from sqlite:FILE --to postgres://…");
         };
-        let moving = async {
-            let opened = SqliteStore::open(from).await;
-            let name = self.from.to_string();
-            let filling = Filling::begin(to.reveal(), &name).await;
-            match opened {
-                // Interrupted right before the end: the records are there, and only the end is missing.
-                Err(OpenError::Moved { to: before, .. }) if before == self.to.to_string() => {
-                    let filling = filling.map_err(|error| refused(&self.to, &error))?;
-                    filling.finish().await.map(|()| Moved::default()).map_err(interrupted)
-                }
-                opened => {
-                    let from = opened.map_err(|error| refused(&self.from, &error))?;
-                    let to = filling.map_err(|error| refused(&self.to, &error))?;
-                    let moved = migrate(&from, &to, &self.to.to_string()).await;
-                    from.close().await;
-                    moved.map_err(interrupted)
-                }
-            }
-        };
-        match super::block_on(moving) {
+        match super::block_on(move_all(path, server, &from.to_string())) {
             Ok(Ok(moved)) => {
-                println!("{moved}; {} is marked as moved, and is not opened again", self.from);
+                println!("{moved}; {from} is marked as moved, and is not opened again");
                 ExitCode::SUCCESS
             }
             Ok(Err(message)) => exit::trouble(&message),
@@ -69,7 +55,30 @@ impl Migrate {
     }
 }
 
-fn refused(what: &StoreUrl, error: &dyn std::error::Error) -> String {
+async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String> {
+    super::demand_file(path)?;
+    let opened = SqliteStore::open(path).await;
+    let is_moved = |error: &OpenError| match error {
+        OpenError::Moved { to: before, .. } => *before == to.to_string(),
+        _ => false,
+    };
+    // Interrupted right before the end: the records are there, and only the end is missing.
+    if opened.as_ref().is_err_and(is_moved) {
+        let filling = begin(to, name).await?;
+        return filling.finish().await.map(|()| Moved::default()).map_err(interrupted);
+    }
+    let from = opened.map_err(|error| refused(name, &error))?;
+    let filling = begin(to, name).await?;
+    let moved = migrate(&from, &filling, &to.to_string()).await;
+    from.close().await;
+    moved.map_err(interrupted)
+}
+
+async fn begin(to: &ServerUrl, from: &str) -> Result<Filling, String> {
+    Filling::begin(to.reveal(), from).await.map_err(|error| refused(&to.to_string(), &error))
+}
+
+fn refused(what: &str, error: &dyn std::error::Error) -> String {
     format!("{what} cannot be opened: {error}")
 }
 

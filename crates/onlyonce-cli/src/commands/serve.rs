@@ -92,7 +92,7 @@ async fn serve(config: &Config) -> ExitCode {
     tokio::select! {
         left = gateway.stop() => report(left),
         () = stop_signal(&mut terminate, &mut interrupt) => {
-            exit::trouble("stopped at once; what was under way is found as unknown at the next start")
+            exit::trouble("stopped at once; what was under way will be found as unknown")
         }
     }
 }

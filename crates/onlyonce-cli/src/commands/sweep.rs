@@ -9,7 +9,7 @@ use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{Fault, Maintain};
 
 use super::exit;
-use crate::config::{Config, StoreUrl};
+use crate::config::{Config, StoreFlag, StoreUrl};
 
 /// Delete what has expired.
 ///
@@ -19,8 +19,8 @@ use crate::config::{Config, StoreUrl};
 #[command(after_help = EXAMPLES)]
 pub struct Sweep {
     /// The store: sqlite:FILE (of no running gateway), postgres://…, redis://… or env:NAME
-    #[arg(long, value_name = "STORE", value_parser = StoreUrl::from_flag)]
-    store: Option<StoreUrl>,
+    #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
+    store: Option<StoreFlag>,
     /// The configuration that names the store
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl Sweep {
 
     fn store(&self) -> Result<StoreUrl, String> {
         match (&self.store, &self.config) {
-            (Some(store), _) => Ok(store.clone()),
+            (Some(store), _) => store.url().map_err(|error| format!("--store: {error}")),
             (None, Some(file)) => Config::load(file).map(|c| c.store).map_err(|e| e.to_string()),
             (None, None) => Err("there is no store: pass --store or --config".to_owned()),
         }
@@ -66,6 +66,7 @@ async fn sweep(url: &StoreUrl, confirm_clock: bool) -> Result<usize, String> {
     let swept = match url {
         StoreUrl::Memory => return Err("memory: has nothing to sweep".to_owned()),
         StoreUrl::Sqlite(path) => {
+            super::demand_file(path)?;
             let store = SqliteStore::open(path).await.map_err(|error| refused(&error))?;
             sweep_all(&store, confirm_clock).await
         }

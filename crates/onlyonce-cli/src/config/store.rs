@@ -29,13 +29,28 @@ pub enum StoreUrl {
     Memory,
 }
 
-impl StoreUrl {
-    /// What the flag says: an address, or `env:NAME` for the one that the variable holds.
-    pub fn from_flag(text: &str) -> Result<Self, StoreUrlError> {
-        match text.strip_prefix("env:") {
-            Some(name) => std::env::var(name).map_err(|_| StoreUrlError::NoVariable)?.parse(),
-            None => text.parse(),
-        }
+/// What `--store` says: an address, or `env:NAME` for the one that the variable holds. One that is wrong is told
+/// without being repeated, because it may have a password in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFlag(Result<StoreUrl, StoreUrlError>);
+
+impl StoreFlag {
+    /// Reads the flag; what is wrong with it is told by [`StoreFlag::url`].
+    pub fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+        let named = |name| std::env::var(name).map_err(|_| StoreUrlError::NoVariable);
+        let text = text.strip_prefix("env:").map_or_else(|| Ok(text.to_owned()), named);
+        Ok(Self(text.and_then(|text| text.parse())))
+    }
+
+    /// The address.
+    pub fn url(&self) -> Result<StoreUrl, StoreUrlError> {
+        self.0.clone()
+    }
+}
+
+impl From<StoreUrl> for StoreFlag {
+    fn from(url: StoreUrl) -> Self {
+        Self(Ok(url))
     }
 }
 

@@ -10,28 +10,50 @@ use onlyonce::{Once, Settings};
 use super::StartError;
 use crate::config::{Config, FilterUrl, StoreUrl};
 
+/// What the operator may want to know of the store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// It may lose what it said.
+    pub(super) is_best_effort: bool,
+    pub(super) filter: Option<Layered<PostgresStore>>,
+}
+
 /// The settings of an engine on that store. What the store itself has to say goes to stderr.
-pub(super) async fn open(config: &Config) -> Result<Settings, StartError> {
-    Ok(match &config.store {
-        StoreUrl::Memory => Once::settings(MemoryStore::new()),
+pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartError> {
+    let mut about = About::default();
+    let settings = match &config.store {
+        StoreUrl::Memory => {
+            about.is_best_effort = true;
+            Once::settings(MemoryStore::new())
+        }
         StoreUrl::Sqlite(path) => {
             Once::settings(SqliteStore::open(path).await.map_err(|error| refused(&told(&error)))?)
         }
         StoreUrl::Postgres(url) => {
             let postgres =
                 PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
+            for warning in postgres.warnings() {
+                eprintln!("onlyonce: {warning}");
+            }
             match &config.filter {
                 None => Once::settings(postgres),
-                Some(filter) => Once::settings(filtered(postgres, filter, config)?),
+                Some(filter) => {
+                    let layered = filtered(postgres, filter, config)?;
+                    about.filter = Some(layered.clone());
+                    Once::settings(layered)
+                }
             }
         }
         StoreUrl::Redis(url) => {
             let redis = RedisStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
-            check(config, &redis.promise())?;
-            eprintln!("onlyonce: {}", redis.promise());
+            let promise = redis.promise();
+            check(config, &promise)?;
+            eprintln!("onlyonce: {promise}");
+            about.is_best_effort = !promise.is_durable();
             Once::settings(redis)
         }
-    })
+    };
+    Ok((settings, about))
 }
 
 fn filtered(

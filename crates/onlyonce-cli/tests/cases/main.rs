@@ -21,6 +21,7 @@ mod replay;
 mod scope;
 mod stores;
 mod syntax;
+mod well_known;
 
 use std::time::Duration;
 

@@ -50,11 +50,16 @@ impl Gateway {
 
     /// Starts it with the configuration in `folder`.
     pub(crate) async fn listening(folder: &Path, listen: &str) -> Self {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.args(["serve", "--config", "onlyonce.toml", "--listen", listen]);
+        Self::running(folder, command.current_dir(folder).stdin(Stdio::null())).await
+    }
+
+    /// Runs `command`, a gateway with an admin listener, and waits until it is ready.
+    pub(crate) async fn running(folder: &Path, command: &mut std::process::Command) -> Self {
         let errors = folder.join("errors.log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
-            .args(["serve", "--config", "onlyonce.toml", "--listen", listen])
-            .current_dir(folder)
-            .stdin(Stdio::null())
+        let command = std::mem::replace(command, std::process::Command::new("true"));
+        let mut child = Command::from(command)
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&errors).unwrap())
             .kill_on_drop(true)

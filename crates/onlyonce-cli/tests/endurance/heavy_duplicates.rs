@@ -20,7 +20,7 @@ use crate::{BODY, within};
 /// How many send each key.
 const CALLERS: usize = 100;
 
-// R55, R56; CON-07
+// R49, R55; CON-07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duplicates_across_two_gateways_execute_once_and_are_answered_alike() {
     let fleet = Fleet::start("").await;
@@ -31,7 +31,7 @@ async fn duplicates_across_two_gateways_execute_once_and_are_answered_alike() {
     callers.report(tiered(200));
 }
 
-// threats D1, D7, D9, D10
+// R117, R119, R120, R121; threats D1, D7, D9, D10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_that_forgets_hangs_dies_and_comes_back_changes_nothing() {
     let postgres = block_in_place(Postgres::start);

@@ -14,7 +14,7 @@ use onlyonce::record::{
     Kept, KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, Token,
 };
 use onlyonce::scope::{OperationId, Principal};
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::postgres::{Filling, PostgresStore};
 use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{Draft, Guard, Lease, Maintain, Next, Notes, Scan, Store, Swap};
 use proof::client::post;
@@ -65,12 +65,44 @@ async fn a_move_to_postgres_loses_no_live_record_and_ends_the_file() {
     let again = post(gateway.address, QUICK, "after", BODY).await.unwrap();
     assert!(again.is_replay());
 
-    let refused = serve(&from).await;
-    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("was moved to postgres://"), "{said}");
-    let again = migrate(&from, &database).await;
-    assert_eq!(again.status.code(), Some(3), "{again:?}");
+    assert_refused(&serve(&from).await, "was moved to postgres://");
+    assert_refused(&migrate(&from, &database).await, "has records already");
+    assert_refused(&migrate("sqlite:/no/such.db", &database).await, "does not exist");
+}
+
+/// What an interruption leaves at each step, and that the same command ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_was_interrupted_is_refused_to_gateways_and_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let filled = fill(folder.path(), 300).await;
+    let postgres = block_in_place(Postgres::start);
+    let database = block_in_place(|| postgres.database());
+    let from = format!("sqlite:{}", store(folder.path()).display());
+
+    let half: Vec<_> = filled.iter().take(100).map(|(id, r)| (*id, r.clone())).collect();
+    Filling::begin(&database, &from).await.unwrap().import(&half).await.unwrap();
+    assert_refused(&serve(&database).await, "is being filled from sqlite:");
+    let other = Filling::begin(&database, "sqlite:another.db").await;
+    assert!(other.is_err_and(|error| error.to_string().contains("is being filled from")));
+
+    assert!(migrate(&from, &database).await.status.success());
+    judge(&filled, &arrived(&database).await);
+    let again = Filling::begin(&database, "sqlite:another.db").await;
+    assert!(again.is_err_and(|error| error.to_string().contains("has records already")));
+
+    // Right before its end: the file is marked, and the schema is not released.
+    let mark = format!("UPDATE onlyonce.meta SET filled_from = '{from}'");
+    block_in_place(|| postgres.sql(&database, &mark));
+    assert_refused(&serve(&database).await, "is being filled from sqlite:");
+    assert_refused(&serve(&from).await, "was moved to postgres://");
+    assert!(migrate(&from, &database).await.status.success());
+    judge(&filled, &arrived(&database).await);
+}
+
+fn assert_refused(output: &Output, because: &str) {
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(because), "{said}");
 }
 
 /// Completed, unknown and released records, and some that have expired.

@@ -20,11 +20,11 @@ async fn a_commit_whose_answer_is_lost_is_unsure_and_found_when_repeated() {
     let store = open(&proxy.url(&url)).await;
     for number in 0..if is_full() { 1_000 } else { 40 } {
         let draft = draft(number);
-        proxy.set(Mode::CutAnswer);
+        proxy.set(Mode::CutAnswer(draft.id));
         let claim = store.claim(draft.clone()).await;
         assert!(is_unsure(&claim), "{claim:?}");
         won(&store, &draft).await;
-        proxy.set(Mode::CutAnswer);
+        proxy.set(Mode::CutAnswer(draft.id));
         let swap = settle(&store, &draft).await;
         assert!(is_unsure(&swap), "{swap:?}");
         settled(&store, &draft).await;
@@ -41,7 +41,7 @@ async fn a_request_that_is_lost_is_unsure_and_done_when_repeated() {
     let proxy = Proxy::start(postgres.port());
     let store = open(&proxy.url(&postgres.database())).await;
     for number in 0..10 {
-        proxy.set(Mode::CutRequest);
+        proxy.set(Mode::CutRequest(draft(number).id));
         assert!(is_unsure(&store.claim(draft(number)).await));
         completed(&store, &draft(number)).await;
     }
@@ -56,7 +56,7 @@ async fn a_renewal_whose_answer_is_lost_is_unsure() {
     won(&store, &draft).await;
     let held = [(draft.id, draft.token)];
     let lease = Lease::new(Duration::from_secs(30));
-    proxy.set(Mode::CutAnswer);
+    proxy.set(Mode::CutAnswer(draft.id));
     assert_eq!(store.renew(&held, lease).await.unwrap(), [Beat::Unsure]);
     assert_eq!(store.renew(&held, lease).await.unwrap(), [Beat::Kept]);
 }

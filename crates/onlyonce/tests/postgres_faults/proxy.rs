@@ -2,25 +2,28 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
+
+use onlyonce::scope::OperationId;
 
 /// Passes bytes on, until it is told otherwise.
 pub(crate) struct Proxy {
     port: u16,
-    mode: Arc<AtomicU8>,
+    mode: Arc<Mutex<Mode>>,
     lines: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 /// What becomes of bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Pass,
-    /// The next answer of the server is swallowed and its line cut; then all pass again.
-    CutAnswer,
-    /// The next request is swallowed and its line cut; then all pass again.
-    CutRequest,
+    /// The answer to the next request that names this operation is swallowed and its line cut.
+    CutAnswer(OperationId),
+    /// The next request that names this operation is swallowed and its line cut.
+    CutRequest(OperationId),
     /// Nothing goes anywhere, and nobody is told.
     Stall,
 }
@@ -29,7 +32,7 @@ impl Proxy {
     pub(crate) fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mode = Arc::new(AtomicU8::new(Mode::Pass as u8));
+        let mode = Arc::new(Mutex::new(Mode::Pass));
         let lines = Arc::<Mutex<Vec<TcpStream>>>::default();
         let (modes, kept) = (mode.clone(), lines.clone());
         thread::spawn(move || {
@@ -39,21 +42,14 @@ impl Proxy {
                     continue;
                 };
                 kept.lock().unwrap().push(client.try_clone().unwrap());
-                for (from, to, cut) in [
-                    (client.try_clone().unwrap(), server.try_clone().unwrap(), Mode::CutRequest),
-                    (server, client, Mode::CutAnswer),
-                ] {
-                    from.set_nodelay(true).unwrap();
-                    let mode = modes.clone();
-                    thread::spawn(move || pass(from, to, cut, &mode));
-                }
+                Line::new(client, server, modes.clone()).start();
             }
         });
         Self { port, mode, lines }
     }
 
     pub(crate) fn set(&self, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::SeqCst);
+        *self.mode.lock().unwrap() = mode;
     }
 
     /// Ends every line.
@@ -71,22 +67,67 @@ impl Proxy {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, cut: Mode, mode: &AtomicU8) {
-    let mut bytes = [0; 65_536];
-    while let Ok(count) = from.read(&mut bytes)
-        && count > 0
-    {
-        let cuts = (cut as u8, Mode::Pass as u8);
-        if mode.compare_exchange(cuts.0, cuts.1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            break;
+#[derive(Clone)]
+struct Line {
+    client: Arc<TcpStream>,
+    server: Arc<TcpStream>,
+    mode: Arc<Mutex<Mode>>,
+    /// Its next answer is swallowed.
+    marked: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn new(client: TcpStream, server: TcpStream, mode: Arc<Mutex<Mode>>) -> Self {
+        for end in [&client, &server] {
+            end.set_nodelay(true).unwrap();
         }
-        while mode.load(Ordering::SeqCst) == Mode::Stall as u8 {
-            thread::sleep(std::time::Duration::from_millis(5));
-        }
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
+        Self { client: client.into(), server: server.into(), mode, marked: Arc::default() }
+    }
+
+    fn start(self) {
+        let (requests, answers) = (self.clone(), self);
+        thread::spawn(move || {
+            requests
+                .pass(&requests.client, &requests.server, |bytes| requests.keeps_request(bytes));
+        });
+        thread::spawn(move || {
+            answers
+                .pass(&answers.server, &answers.client, |_| answers.marked.load(Ordering::SeqCst));
+        });
+    }
+
+    /// Whether the line is to be cut before this request; marks it if that is to be before its answer.
+    fn keeps_request(&self, bytes: &[u8]) -> bool {
+        let names = |id: OperationId| bytes.windows(16).any(|window| window == id.as_bytes());
+        let mut mode = self.mode.lock().unwrap();
+        match *mode {
+            Mode::CutRequest(id) if names(id) => {
+                *mode = Mode::Pass;
+                true
+            }
+            Mode::CutAnswer(id) if names(id) => {
+                *mode = Mode::Pass;
+                self.marked.store(true, Ordering::SeqCst);
+                false
+            }
+            _ => false,
         }
     }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+
+    fn pass(&self, mut from: &TcpStream, mut to: &TcpStream, cuts: impl Fn(&[u8]) -> bool) {
+        let mut bytes = [0; 65_536];
+        while let Ok(count) = from.read(&mut bytes)
+            && count > 0
+            && !cuts(&bytes[..count])
+        {
+            while *self.mode.lock().unwrap() == Mode::Stall {
+                thread::sleep(Duration::from_millis(5));
+            }
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
 }

@@ -70,7 +70,7 @@ async fn a_deadlock_is_undone_and_done_again() {
     lock(&other, &second).await;
     let (store, both) = (blocked.store.clone(), (first.clone(), second));
     let settles = tokio::spawn(async move {
-        tokio::join!(settle(&store, &both.0), settle(&store, &both.1));
+        tokio::join!(settled(&store, &both.0), settled(&store, &both.1));
     });
     blocked.release().await;
     until_blocked(&other).await;

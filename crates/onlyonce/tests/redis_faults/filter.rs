@@ -132,7 +132,7 @@ async fn what_redis_forgot_is_copied_again_when_it_is_read() {
 }
 
 /// Each byte of an entry, flipped in its turn; the authority has nothing that it could be taken for.
-// threat D8
+// R122, threat D8
 #[tokio::test]
 async fn an_entry_that_was_tampered_with_is_not_believed() {
     let server = Redis::start(&[]);

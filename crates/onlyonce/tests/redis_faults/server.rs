@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use onlyonce::record::{State, StateKind};
 use onlyonce::store::redis::{OpenError, RedisStore};
-use onlyonce::store::{Fault, Maintain, Next, Store, StoreError};
+use onlyonce::store::{Fault, Guard, Maintain, Next, Notes, Store, StoreError, Swap};
 use servers::Redis;
 use tokio::task::JoinSet;
 
@@ -84,7 +84,7 @@ async fn what_is_no_redis_or_is_not_there_is_not_opened() {
 }
 
 /// Killed while many write: what was answered is there, and what was not is resolved by repeating it.
-// threats D1, D6
+// R123, R124; threats D1, D6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_answered_is_lost_when_redis_is_killed() {
     let mut server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -257,6 +257,24 @@ async fn a_claim_whose_index_cannot_be_written_is_not_done() {
     assert_eq!(store.load(draft.id).await.unwrap().record, None);
     redis::cmd("DEL").arg(format!("{slot}:running")).exec(&mut raw(&server)).unwrap();
     won(&store, &draft).await;
+}
+
+/// A write against the revision that is there is a write, though the record is already in that state.
+#[tokio::test]
+async fn a_write_that_changes_nothing_but_the_revision_changes_that() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let draft = draft(1);
+    won(&store, &draft).await;
+    done(&store, &draft, Next::Unknown { since: None }).await;
+    let unknown = store.load(draft.id).await.unwrap().record.unwrap();
+    let guard = Guard::Unchanged(unknown.revision());
+    let to = Next::Unknown { since: None };
+    let first = store.swap(draft.id, guard, to.clone(), Notes::default()).await.unwrap();
+    let Swap::Done(revision) = first else { panic!("{first:?}") };
+    assert_eq!((revision.token, revision.count), (draft.token, unknown.count + 1));
+    let again = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+    assert_eq!(again, Swap::Done(revision), "a repeat of it is done already");
 }
 
 #[tokio::test]

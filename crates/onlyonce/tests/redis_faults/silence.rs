@@ -9,6 +9,7 @@ use servers::Redis;
 use tokio::task::JoinSet;
 
 use crate::lab::{completed, done, draft, id, is_not_done, once_up, open, settled};
+use crate::proxy::Proxy;
 
 // threat D10
 #[tokio::test]
@@ -33,32 +34,19 @@ async fn a_call_of_a_silent_redis_is_unsure_in_bounded_time_and_is_resolved_by_r
     done(&store, &claimed, completed("after")).await;
 }
 
-/// The copies that lie in the socket of the old connection are not run behind those of the new one.
+/// The network keeps a claim, and delivers it long after another connection has answered.
 #[tokio::test]
 async fn what_an_old_connection_left_is_not_run_after_what_a_new_one_answered() {
     let server = Redis::start(&[]);
-    for round in 0..3 {
-        let store = open(&server).await;
-        let numbers = round * 1_000 + 1..round * 1_000 + 200;
-        server.pause();
-        let mut lanes = JoinSet::new();
-        for number in numbers.clone() {
-            let store = store.clone();
-            lanes.spawn(async move { store.claim(draft(number)).await });
-        }
-        for claim in lanes.join_all().await {
-            assert!(matches!(claim, Err(Fault::Unsure(_))), "{claim:?}");
-        }
-        server.resume();
-        let mut first = Vec::new();
-        for number in numbers.clone() {
-            first.push(once_up(async || store.load(id(number)).await).await.record);
-        }
-        let other = open(&server).await;
-        for (number, first) in numbers.zip(first) {
-            assert_eq!(other.load(id(number)).await.unwrap().record, first);
-        }
-    }
+    let proxy = Proxy::before(&server);
+    let store = RedisStore::open(&proxy.url()).await.unwrap();
+    settled(&store, &draft(1), "before").await;
+    proxy.hold();
+    let late = store.claim(draft(2)).await;
+    assert!(matches!(late, Err(Fault::Unsure(_))), "{late:?}");
+    assert_eq!(once_up(async || store.load(id(2)).await).await.record, None);
+    assert!(proxy.deliver() > 0, "the claim was on its way");
+    assert_eq!(store.load(id(2)).await.unwrap().record, None, "it came too late");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::link::Link;
 use super::place::Place;
 use super::shared::Shared;
+use crate::hex;
 use crate::record::Token;
 use crate::scope::OperationId;
 
@@ -31,7 +32,7 @@ pub(super) struct News {
 impl News {
     pub(super) fn new() -> Self {
         Self {
-            node: hex(Token::random().as_bytes()),
+            node: hex::encode(Token::random().as_bytes()),
             written: Mutex::default(),
             arrived: Notify::new(),
             has_others: AtomicBool::new(false),
@@ -157,10 +158,6 @@ fn listen(shared: &Shared, message: &str) {
             }
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const TELL: &str = "SELECT pg_notify($1::text, m) FROM unnest($2::text[]) AS m";

@@ -22,40 +22,69 @@ pub(super) struct Meta {
     pub(super) filled_from: Option<String>,
 }
 
-/// What is there; `None` if the schema has no store.
-pub(super) async fn read(client: &Client, schema: &str) -> Result<Option<Meta>, Error> {
-    let table = format!("{schema}.meta");
-    let exists = "SELECT to_regclass($1) IS NOT NULL";
-    if !client.query_one_scalar(exists, &[&table]).await? {
-        return Ok(None);
+/// What is there.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// A store that has lost its own row.
+    NoRow,
+    Meta(Meta),
+}
+
+impl Found {
+    fn needs_migration(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::NoRow => false,
+            Self::Meta(meta) => meta.version < VERSION,
+        }
+    }
+}
+
+/// Looks, and migrates if need be. Of many that do so at once, one does it.
+pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<Found, Error> {
+    let found = read(client, schema).await?;
+    if !found.needs_migration() {
+        return Ok(found);
+    }
+    migrate(client, schema).await?;
+    read(client, schema).await
+}
+
+async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
+    // Not `to_regclass`: it goes by a cache that may not know yet what was made while we waited.
+    let exists = format!(
+        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                         WHERE {NAMED} AND c.relname = 'meta')"
+    );
+    if !client.query_one_scalar(&exists, &[&schema]).await? {
+        return Ok(Found::Nothing);
     }
     let sql = format!(
         "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from
            FROM {schema}.meta WHERE one = 1"
     );
-    let row = client.query_opt(&sql, &[]).await?;
-    row.map(|row| {
-        Ok(Meta {
-            version: row.try_get(0)?,
-            oldest: row.try_get(1)?,
-            generation: row.try_get(2)?,
-            moved_to: row.try_get(3)?,
-            filled_from: row.try_get(4)?,
-        })
-    })
-    .transpose()
+    let Some(row) = client.query_opt(&sql, &[]).await? else {
+        return Ok(Found::NoRow);
+    };
+    Ok(Found::Meta(Meta {
+        version: row.try_get(0)?,
+        oldest: row.try_get(1)?,
+        generation: row.try_get(2)?,
+        moved_to: row.try_get(3)?,
+        filled_from: row.try_get(4)?,
+    }))
 }
 
-/// Makes the tables, or brings them to [`VERSION`]. Of many that do so at once, one does it.
-pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Error> {
+async fn migrate(client: &mut Client, schema: &str) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     transaction.batch_execute("SET LOCAL lock_timeout = '30s'").await?;
     transaction.batch_execute("SET LOCAL statement_timeout = '60s'").await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
     transaction.execute(lock, &[&schema]).await?;
-    let found = read(transaction.client(), schema).await?;
-    if found.is_none() {
-        if !exists(transaction.client(), schema).await? {
+    if let Found::Nothing = read(transaction.client(), schema).await? {
+        let exists = format!("SELECT EXISTS (SELECT FROM pg_namespace n WHERE {NAMED})");
+        if !transaction.client().query_one_scalar(&exists, &[&schema]).await? {
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
         }
         transaction.batch_execute(&first(schema)).await?;
@@ -63,9 +92,8 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Err
     transaction.commit().await
 }
 
-async fn exists(client: &Client, schema: &str) -> Result<bool, Error> {
-    client.query_one_scalar("SELECT to_regnamespace($1) IS NOT NULL", &[&schema]).await
-}
+/// The namespace of a quoted name.
+const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 
 /// Version 1. The checks restate which columns a state has.
 fn first(schema: &str) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, try_join_all};
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use super::news::{self, News};
 use super::place::Place;
 use super::reader::Reader;
 use super::renewer::Renewer;
-use super::schema::{self, Meta};
+use super::schema::{self, Found, Meta};
 use super::shared::Shared;
 use super::sql::Sql;
 use super::time::Time;
@@ -180,14 +180,13 @@ impl Lines {
 /// Migrates if need be; `Err` if the schema is not for us.
 pub(super) async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenError> {
     let failed = |error| OpenError::from_client(&place.name, &place.schema, error);
-    let mut meta = schema::read(&link.client, &place.schema).await.map_err(failed)?;
-    if meta.as_ref().is_none_or(|meta| meta.version < schema::VERSION) {
-        schema::migrate(&mut link.client, &place.schema).await.map_err(failed)?;
-        meta = schema::read(&link.client, &place.schema).await.map_err(failed)?;
-    }
     let schema = || place.schema.clone();
-    let meta =
-        meta.ok_or_else(|| OpenError::Damaged { schema: schema(), what: "its meta row is gone" })?;
+    let meta = match schema::ensure(&mut link.client, &place.schema).await.map_err(failed)? {
+        Found::Meta(meta) => meta,
+        Found::Nothing | Found::NoRow => {
+            return Err(OpenError::Damaged { schema: schema(), what: "its own row is gone" });
+        }
+    };
     if meta.oldest > schema::VERSION {
         let (found, supported) = (meta.version, schema::VERSION);
         return Err(OpenError::Newer { schema: schema(), found, supported });
@@ -202,21 +201,29 @@ pub(super) async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenE
 /// Whether a session is ours for as long as the connection: settings, statements and subscriptions are
 /// lost in a pooler that hands each transaction to another one.
 ///
-/// A second connection begins a transaction, which in such a pooler takes the session that was used last.
+/// A pooler that takes the session that has rested longest shows itself in a few questions; one that takes
+/// the last one, when another connection has begun a transaction there.
 async fn demand_session(link: &Link, place: &Place) -> Result<(), OpenError> {
     let failed = |error| OpenError::from_client(&place.name, &place.schema, error);
-    let pooled = || OpenError::Pooled { place: place.name.clone() };
-    let mark = "SELECT set_config('onlyonce.mark', $1, false)";
-    let name = format!("{:x?}", crate::record::Token::random().as_bytes());
+    let name = crate::hex::encode(crate::record::Token::random().as_bytes());
     let other = Link::connect(place, &[], None).await?;
-    link.client.query_one(mark, &[&name]).await.map_err(|_| pooled())?;
+    let mark = format!("SELECT set_config('onlyonce.mark', '{name}', false)");
+    link.client.batch_execute(&mark).await.map_err(failed)?;
+    let mut is_ours = true;
+    for _ in 0..MARK_LOOKS {
+        is_ours &= has_mark(link, &name).await;
+    }
     other.client.batch_execute("BEGIN; SELECT 1").await.map_err(failed)?;
+    is_ours &= has_mark(link, &name).await;
+    other.client.batch_execute("ROLLBACK").await.map_err(failed)?;
+    if is_ours { Ok(()) } else { Err(OpenError::Pooled { place: place.name.clone() }) }
+}
+
+/// A pooler without another session to give lets us wait.
+async fn has_mark(link: &Link, name: &str) -> bool {
     let look = link.client.simple_query("SELECT current_setting('onlyonce.mark', true)");
     let seen = timeout(MARK_WAIT_MAX, look).await;
-    let (_, ended) = join(std::future::ready(()), other.client.batch_execute("ROLLBACK")).await;
-    ended.map_err(failed)?;
-    let is_there = seen.is_ok_and(|seen| seen.is_ok_and(|seen| says(&seen, &name)));
-    if is_there { Ok(()) } else { Err(pooled()) }
+    seen.is_ok_and(|seen| seen.is_ok_and(|seen| says(&seen, name)))
 }
 
 fn says(answer: &[tokio_postgres::SimpleQueryMessage], word: &str) -> bool {
@@ -254,4 +261,5 @@ pub(super) const NOT_DURABLE: &str = "SET synchronous_commit = off";
 /// Renewals, and chores, that may wait.
 const CHORES_MAX: usize = 64;
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(1);
+const MARK_LOOKS: usize = 4;
 const MARK_WAIT_MAX: Duration = Duration::from_secs(2);

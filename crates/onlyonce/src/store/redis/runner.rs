@@ -160,7 +160,7 @@ impl<G: Greet> Runner<G> {
         };
         let line = made.unwrap_or(Err(OpenError::Silent { within: CONNECT_WAIT }))?;
         // Kept for as long as it may be needed: until a later connection has had it dropped.
-        self.last = line.address.clone().or(last.clone());
+        self.last = line.address.clone().or_else(|| last.clone());
         Ok(line)
     }
 }
