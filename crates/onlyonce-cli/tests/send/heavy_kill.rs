@@ -1,6 +1,8 @@
 //! `kill -9` of a process that uses the journal, at random moments, each followed by a resume.
 
-use std::time::Instant;
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 use onlyonce::client::Journal;
 use onlyonce::key::Key;
@@ -46,8 +48,10 @@ async fn killed_at_random_moments_each_operation_of_the_journal_is_executed_once
             &order,
         ];
         let mut child = onlyonce(&arguments).spawn().unwrap();
-        // A random moment of its life, not a wait for anything.
-        tokio::time::sleep(shortest.mul_f64(fastrand::f64())).await;
+        // Random moments, not waits for anything: every other one of its whole life, the others of the part
+        // in which it writes, sends and waits.
+        let part = if n % 2 == 0 { shortest } else { until_begun(&mut child) };
+        tokio::time::sleep(part.mul_f64(fastrand::f64())).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let journal = Journal::open(&path).await.unwrap();
@@ -67,6 +71,14 @@ async fn killed_at_random_moments_each_operation_of_the_journal_is_executed_once
     println!("{held} held and resumed, {unbegun} not begun, {settled} settled before the kill");
     assert!(held > 0, "no kill hit an operation that was on its way");
     drop(gateway);
+}
+
+/// Returns when the process says its key, and how long it may live from then on.
+fn until_begun(child: &mut Child) -> Duration {
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("key"), "{line}");
+    Duration::from_millis(20)
 }
 
 // The journal outlives also the gateway: what never got through is sent when it is back.
