@@ -232,7 +232,7 @@ fn concluded(
         }
         (End::NotThrough(stop), heard) => {
             let (last, source) = match heard {
-                Ok(answer) => (Some(answer), None),
+                Ok(answer) => (Some(Box::new(answer)), None),
                 Err(failure) => (None, Some(failure)),
             };
             Err(SendError::NotThrough { key: key(), stop, last, source })
