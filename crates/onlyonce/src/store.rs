@@ -16,13 +16,17 @@
 pub mod cas;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "redis")]
+pub mod layered;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "memory", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod wake;
 
 use std::future::Future;

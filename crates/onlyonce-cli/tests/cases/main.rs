@@ -19,7 +19,9 @@ mod fingerprint;
 mod hygiene;
 mod replay;
 mod scope;
+mod stores;
 mod syntax;
+mod well_known;
 
 use std::time::Duration;
 

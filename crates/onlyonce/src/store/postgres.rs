@@ -33,6 +33,7 @@
 //! ```
 
 mod error;
+mod filling;
 mod house;
 mod inbox;
 mod job;
@@ -60,6 +61,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::error::OpenError;
+pub use self::filling::Filling;
 use self::job::{Chore, Job, Load, Renewal, Reply, Swapping, demand_fit};
 use self::place::Place;
 use self::works::Works;

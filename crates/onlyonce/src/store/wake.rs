@@ -30,19 +30,19 @@ impl Wakers {
         wait.until(listener)
     }
 
-    /// Any record may have been written.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn wake_all(&self) {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in waiting.values() {
-            entry.event.notify(usize::MAX);
-        }
-    }
-
     /// The record of `id` was written.
     pub(crate) fn wake(&self, id: OperationId) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = waiting.get(&id) {
+            entry.event.notify(usize::MAX);
+        }
+    }
+
+    /// Any record may have been written.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn wake_all(&self) {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in waiting.values() {
             entry.event.notify(usize::MAX);
         }
     }

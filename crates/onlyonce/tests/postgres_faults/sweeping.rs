@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::lab::{brief, completed, draft, lock, open, session};
 
-// threat I6
+// R114, threat I6
 #[tokio::test]
 async fn a_sweep_passes_rows_that_someone_has_locked() {
     let postgres = Postgres::start();

@@ -119,6 +119,23 @@ pub enum OpenError {
         /// Where its records went.
         to: String,
     },
+    /// The records of another store are being copied here. Wait for that to end; if it was interrupted,
+    /// repeat it.
+    #[error(
+        "schema {schema} is being filled from {from}: wait for the end of that migration, or repeat it if it was interrupted"
+    )]
+    Filling {
+        /// The schema.
+        schema: String,
+        /// Where the records come from.
+        from: String,
+    },
+    /// It has records of its own, and another store's cannot be copied there. Give another schema.
+    #[error("schema {schema} has records already: give one that is empty, as in ?schema=NAME")]
+    NotEmpty {
+        /// The schema.
+        schema: String,
+    },
     /// It is there, and is not what was made. Restore it from a backup; nothing was changed.
     #[error("schema {schema} is damaged ({what}): restore it from a backup")]
     Damaged {

@@ -19,6 +19,7 @@ use super::tls::Encrypted;
 use super::trouble::{Cause, Trouble};
 
 /// A connection to a primary, with the session that our statements need.
+#[derive(Debug)]
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) server: Server,

@@ -212,17 +212,20 @@ pub(super) struct Puts<'a> {
 
 impl<'a> Puts<'a> {
     pub(super) fn new(known: Known, members: impl Iterator<Item = &'a Member>) -> Self {
-        let puts: Vec<(OperationId, &'a Put)> = members.filter_map(put).collect();
-        let number = |of: fn(&Put) -> i64| Values::of(&puts, |(_, put)| of(put));
-        let small = |of: fn(&Put) -> Option<i16>| Values::of(&puts, |(_, put)| of(put));
-        let moment = |of: fn(&Put) -> Option<i64>| Values::of(&puts, |(_, put)| of(put));
-        let digest = |of: fn(&'a Put) -> &'a [u8]| Values::of(&puts, |(_, put)| of(put));
+        Self::of(known, &members.filter_map(put).collect::<Vec<_>>())
+    }
+
+    pub(super) fn of(known: Known, puts: &[(OperationId, &'a Put)]) -> Self {
+        let number = |of: fn(&Put) -> i64| Values::of(puts, |(_, put)| of(put));
+        let small = |of: fn(&Put) -> Option<i16>| Values::of(puts, |(_, put)| of(put));
+        let moment = |of: fn(&Put) -> Option<i64>| Values::of(puts, |(_, put)| of(put));
+        let digest = |of: fn(&'a Put) -> &'a [u8]| Values::of(puts, |(_, put)| of(put));
         Self {
             known,
             uuids: [
-                Values::of(&puts, |(id, _)| uuid(id)),
-                Values::of(&puts, |(_, put)| token(put.from.token)),
-                Values::of(&puts, |(_, put)| token(put.record.token)),
+                Values::of(puts, |(id, _)| uuid(id)),
+                Values::of(puts, |(_, put)| token(put.from.token)),
+                Values::of(puts, |(_, put)| token(put.record.token)),
             ],
             numbers: [
                 number(|put| put.from.count.cast_signed()),
@@ -233,7 +236,7 @@ impl<'a> Puts<'a> {
                 number(|put| put.record.quiet_ms),
                 number(|put| put.record.ttl_ms),
             ],
-            attempts: Values::of(&puts, |(_, put)| put.record.attempt.cast_signed()),
+            attempts: Values::of(puts, |(_, put)| put.record.attempt.cast_signed()),
             small: [
                 small(|put| Some(state_columns(&put.record.state).0)),
                 small(|put| taken_columns(put.record.taken_from).0),
@@ -247,18 +250,18 @@ impl<'a> Puts<'a> {
                 moment(|put| state_columns(&put.record.state).1[2]),
             ],
             texts: [
-                Values::of(&puts, |(_, put)| put.record.key.as_str()),
-                Values::of(&puts, |(_, put)| &*put.record.route),
+                Values::of(puts, |(_, put)| put.record.key.as_str()),
+                Values::of(puts, |(_, put)| &*put.record.route),
             ],
             digests: [
                 digest(|put| &put.record.fingerprint.canonical),
                 digest(|put| &put.record.fingerprint.raw),
                 digest(|put| put.record.principal.as_bytes()),
             ],
-            heads: Values::of(&puts, |(_, put)| {
+            heads: Values::of(puts, |(_, put)| {
                 put.record.response().map(|it| codec::encode_head(it))
             }),
-            bodies: Values::of(&puts, |(_, put)| {
+            bodies: Values::of(puts, |(_, put)| {
                 put.record.response().and_then(|it| body_column(it))
             }),
         }
@@ -302,6 +305,14 @@ impl<'a> Puts<'a> {
             &self.heads,
             &self.bodies,
         ]
+    }
+
+    /// The records alone: neither the time nor what stood there before.
+    pub(super) fn records(&self) -> Params<'_> {
+        let mut params = self.params();
+        params.drain(3..6);
+        params.drain(..2);
+        params
     }
 }
 

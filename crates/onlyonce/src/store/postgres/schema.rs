@@ -19,6 +19,7 @@ pub(super) struct Meta {
     pub(super) oldest: i32,
     pub(super) generation: String,
     pub(super) moved_to: Option<String>,
+    pub(super) filled_from: Option<String>,
 }
 
 /// What is there.
@@ -60,7 +61,8 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     }
     let sql = format!(
-        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to FROM {schema}.meta WHERE one = 1"
+        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from
+           FROM {schema}.meta WHERE one = 1"
     );
     let Some(row) = client.query_opt(&sql, &[]).await? else {
         return Ok(Found::NoRow);
@@ -70,6 +72,7 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
         oldest: row.try_get(1)?,
         generation: row.try_get(2)?,
         moved_to: row.try_get(3)?,
+        filled_from: row.try_get(4)?,
     }))
 }
 
@@ -105,7 +108,9 @@ fn first(schema: &str) -> String {
            clock_held  boolean NOT NULL,
            -- How often someone has confirmed the clock.
            confirmed   bigint NOT NULL,
-           moved_to    text
+           moved_to    text,
+           -- The store whose records are being copied here. Nobody uses the schema until that is done.
+           filled_from text
          ) WITH (fillfactor = 10);
          CREATE TABLE {schema}.record (
            id                    uuid NOT NULL,
@@ -147,6 +152,6 @@ fn first(schema: &str) -> String {
          -- so that no plan of a claim ever takes this index.
          CREATE INDEX record_expiry ON {schema}.record ((expires_at >> 16)) WHERE state IN (3, 4);
          CREATE INDEX record_open ON {schema}.record (id) WHERE state IN (1, 2);
-         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), 0, false, 0, NULL);"
+         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), 0, false, 0, NULL, NULL);"
     )
 }

@@ -44,18 +44,19 @@ impl Sql {
 }
 
 /// The time, once per statement: never before what this node ($2, if the clock was not confirmed since,
-/// $1) or any other has seen. No row, and so no effect, once the records are kept elsewhere.
+/// $1) or any other has seen. No row, and so no effect, once the records are kept
+/// elsewhere, and until they are all here.
 fn clock(schema: &str) -> String {
     format!(
         "WITH clock AS MATERIALIZED (
            SELECT GREATEST({WALL}, m.highest, CASE WHEN m.confirmed = $1::bigint THEN $2::bigint END) AS now,
                   m.clock_held, m.confirmed
-             FROM {schema}.meta m WHERE m.one = 1 AND m.moved_to IS NULL)"
+             FROM {schema}.meta m WHERE m.one = 1 AND m.moved_to IS NULL AND m.filled_from IS NULL)"
     )
 }
 
 /// The server's clock in milliseconds. Not qualified, so that a test can stand in for it.
-const WALL: &str = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
+pub(super) const WALL: &str = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
 
 /// What a record is read from, in the order of [`super::row`].
 const COLUMNS: &str = "r.id, r.state, r.format, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.key, \
@@ -171,6 +172,26 @@ fn put(clock: &str, record: &str) -> String {
               AND c.now <= a.not_after AND {WALL} <= a.not_after
            RETURNING r.id, r.token, r.count)
          {WROTE}"
+    )
+}
+
+/// Whole records where there are none, in the columns that [`put`] has them.
+pub(super) fn import(record: &str) -> String {
+    format!(
+        "INSERT INTO {record} (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
+             fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms,
+             lease_until, unknown_since, expires_at, settled_by, head, body)
+         SELECT a.id, a.token, a.count, a.attempt, a.state, a.taken_from, a.taken_at, a.key, a.fingerprint_version,
+             a.fingerprint_canonical, a.fingerprint_raw, a.principal, a.route, a.first_claimed_at, a.lease_ms,
+             a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body
+           FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[],
+                       $7::bigint[], $8::text[], $9::smallint[], $10::bytea[], $11::bytea[], $12::bytea[], $13::text[],
+                       $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
+                       $20::bigint[], $21::smallint[], $22::bytea[], $23::bytea[])
+                  AS a (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
+                        fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
+                        ttl_ms, lease_until, unknown_since, expires_at, settled_by, head, body)
+         ON CONFLICT (id) DO NOTHING"
     )
 }
 

@@ -180,7 +180,7 @@ impl Lines {
 }
 
 /// Migrates if need be; `Err` if the schema is not for us.
-async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenError> {
+pub(super) async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenError> {
     let failed = |error| OpenError::from_client(&place.name, &place.schema, error);
     let schema = || place.schema.clone();
     let meta = match schema::ensure(&mut link.client, &place.schema).await.map_err(failed)? {
@@ -193,9 +193,10 @@ async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenError> {
         let (found, supported) = (meta.version, schema::VERSION);
         return Err(OpenError::Newer { schema: schema(), found, supported });
     }
-    match &meta.moved_to {
-        Some(to) => Err(OpenError::Moved { schema: schema(), to: to.clone() }),
-        None => Ok(meta),
+    match (&meta.moved_to, &meta.filled_from) {
+        (Some(to), _) => Err(OpenError::Moved { schema: schema(), to: to.clone() }),
+        (None, Some(from)) => Err(OpenError::Filling { schema: schema(), from: from.clone() }),
+        (None, None) => Ok(meta),
     }
 }
 

@@ -1,0 +1,339 @@
+//! Redis in front of the store that decides: a filter that answers replays.
+//!
+//! 1. The store behind, the *authority*, says what is so. Everything is written there, and only its answer
+//!    ever lets an operation run.
+//! 2. A record that it has completed is copied to Redis within a second. Until it expires, by the
+//!    authority's clock, a copy may answer a retry of the same request: a completed record does not change.
+//! 3. An older copy never replaces a newer one. A copy is signed, with the deployment's secret where
+//!    there is one, and what does not verify is not believed.
+//! 4. A call of Redis takes at most [`FILTER_WAIT`]. After one that took longer, or failed, there are none
+//!    for a second and more, until a new connection has told its time. Redis lost, flushed, stale or hung
+//!    changes how long an answer takes, and no answer.
+//! 5. The authority's time is estimated from its last answer and this node's boot clock. Before it was
+//!    heard, after a minute of silence, and while its clock is held, the authority is asked.
+//!
+//! Only `claim` and `load` look in Redis. A record that was completed and is then changed, which no rule of
+//! the engine does before it expires, is first forgotten in Redis; where that is not confirmed, this
+//! node does not believe its copy any more.
+//!
+//! What it gains is the authority's load, where nodes are many and replays are hot; an answer from the
+//! cache of [`Once`](crate::Once) is faster still. What it costs is a call of Redis for each fresh key.
+
+mod distrust;
+mod entry;
+mod filter;
+mod heard;
+mod lanes;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use self::distrust::Distrust;
+use self::entry::{Found, Seal, completed_at};
+pub use self::filter::FILTER_WAIT;
+use self::filter::{Filter, count};
+use self::heard::Heard;
+use self::lanes::{Job, Lanes};
+use super::redis::{Names, OpenError};
+use super::{
+    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap,
+    Swept, Watch,
+};
+use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::record::{Record, StateKind, Token};
+use crate::scope::OperationId;
+
+/// A store with Redis in front of it. A clone is the same.
+pub struct Layered<S> {
+    /// Dropped first: its thread has the authority too.
+    lanes: Arc<Lanes>,
+    inner: Arc<Inner<S>>,
+}
+
+struct Inner<S> {
+    authority: S,
+    filter: Filter,
+    heard: Heard,
+    distrust: Arc<Distrust>,
+    clock: Arc<dyn Clock>,
+}
+
+/// How a filter is opened.
+#[derive(Clone)]
+pub struct LayeredOptions {
+    prefix: String,
+    secret: Vec<u8>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LayeredOptions {
+    /// The prefix `oo`, no secret, and the system's clock.
+    pub fn new() -> Self {
+        Self { prefix: "oo".to_owned(), secret: Vec::new(), clock: Arc::new(SystemClock) }
+    }
+
+    /// What every name in Redis begins with: 1 to 64 letters, digits and `_ - . :`. Deployments that share
+    /// a Redis must not share a prefix, unless they share the authority too.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The deployment's secret. Without one, whoever can write to Redis can make up an answer.
+    #[must_use]
+    pub fn with_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = secret.into();
+        self
+    }
+
+    /// Where this node's boot clock comes from. Another one than the system's is for tests.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl Default for LayeredOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for LayeredOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("LayeredOptions");
+        shown.field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// What a filter did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilterCounts {
+    /// Answers from Redis.
+    pub hits: u64,
+    /// Answers for which the authority was asked.
+    pub misses: u64,
+    /// Entries that did not verify: damaged, or not written by any node with this secret.
+    pub unreadable: u64,
+    /// Calls that Redis did not answer in time, or refused.
+    pub unanswered: u64,
+    /// Entries that were written.
+    pub kept: u64,
+    /// Entries that were not, because the queue was full or it was too late.
+    pub dropped: u64,
+}
+
+impl<S: Watch + Maintain> Layered<S> {
+    /// Puts the Redis at `url` in front of `authority`. It does not have to be up.
+    ///
+    /// # Errors
+    /// If the address or the prefix does not read, or there is no thread to be had.
+    pub fn new(authority: S, url: &str, options: LayeredOptions) -> Result<Self, OpenError> {
+        let LayeredOptions { prefix, secret, clock } = options;
+        let filter = Filter::open(url, Names::new(&prefix)?, Seal::new(&secret))?;
+        let (heard, distrust) = (Heard::default(), Arc::default());
+        let inner = Arc::new(Inner { authority, filter, heard, distrust, clock });
+        Ok(Self { lanes: Arc::new(Lanes::start(&inner)?), inner })
+    }
+
+    /// The store that decides.
+    pub fn authority(&self) -> &S {
+        &self.inner.authority
+    }
+
+    /// Whether Redis is asked at all now.
+    pub fn is_filter_up(&self) -> bool {
+        self.inner.filter.is_up()
+    }
+
+    /// What the filter did so far.
+    pub fn counts(&self) -> FilterCounts {
+        let counters = &self.inner.filter.counters;
+        FilterCounts {
+            hits: counters.hits.load(Ordering::Relaxed),
+            misses: counters.misses.load(Ordering::Relaxed),
+            unreadable: counters.unreadable.load(Ordering::Relaxed),
+            unanswered: counters.unanswered.load(Ordering::Relaxed),
+            kept: counters.kept.load(Ordering::Relaxed),
+            dropped: counters.dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What Redis has to say about `id`: a completed record that has not expired and that `suits`.
+    async fn replayed(
+        &self,
+        id: OperationId,
+        suits: impl Fn(&Record, StoreTime) -> bool + Send,
+    ) -> Option<Seen> {
+        let inner = &self.inner;
+        inner.heard.now(inner.clock.boot())?;
+        let found = inner.filter.find(id).await;
+        if found == Some(Found::Unreadable) {
+            let (done, _) = oneshot::channel();
+            self.lanes.send(Job::Changed(id, done));
+        }
+        let Some(Found::Entry(record, expires_at)) = found else {
+            return None;
+        };
+        // Redis took its time: what counts is the time now.
+        let now = inner.heard.now(inner.clock.boot())?;
+        let is_alive = expires_at > now.latest && suits(&record, expires_at);
+        if !is_alive || !inner.distrust.is_trusted(id, completed_at(&record)?) {
+            return None;
+        }
+        count(&inner.filter.counters.hits);
+        Some(Seen { record: Some(*record), mine: false, now: now.earliest, clock_held: false })
+    }
+
+    /// What the authority said when it was asked at `read_at`; a completed record of it goes to Redis too.
+    fn repaired(&self, id: OperationId, seen: Seen, read_at: Duration) -> Seen {
+        count(&self.inner.filter.counters.misses);
+        if let Some(record) = seen.record.as_ref().filter(|record| completed_at(record).is_some())
+            && self.inner.filter.is_up()
+        {
+            self.offer(Job::Read(id, Box::new(record.clone()), read_at));
+        }
+        seen
+    }
+
+    /// Something to keep, if there is room for it.
+    fn offer(&self, job: Job) {
+        if !self.lanes.send(job) {
+            count(&self.inner.filter.counters.dropped);
+        }
+    }
+
+    /// Has Redis forget what it knows of a record that was changed.
+    async fn forget(&self, id: OperationId) -> bool {
+        let (done, forgotten) = oneshot::channel();
+        self.lanes.send(Job::Changed(id, done)) && forgotten.await.unwrap_or(false)
+    }
+}
+
+impl<S: Store> Inner<S> {
+    async fn load_authority(&self, id: OperationId) -> Result<Seen, Fault> {
+        let asked_at = self.clock.boot();
+        let seen = self.authority.load(id).await?;
+        self.heard.hear(seen.now, seen.clock_held, asked_at, self.clock.boot());
+        Ok(seen)
+    }
+}
+
+impl<S> Clone for Layered<S> {
+    fn clone(&self) -> Self {
+        Self { lanes: self.lanes.clone(), inner: self.inner.clone() }
+    }
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for Layered<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Layered");
+        shown.field("authority", &self.inner.authority);
+        shown.field("is_filter_up", &self.inner.filter.is_up()).finish_non_exhaustive()
+    }
+}
+
+impl<S: Watch + Maintain> Store for Layered<S> {
+    /// An earlier copy of the draft may be on its way to the authority. It cannot insert any more if the
+    /// completed record outlives its `not_after`; otherwise the authority is asked.
+    async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        let suits = |record: &Record, expires_at: StoreTime| {
+            expires_at > draft.not_after && record.fingerprint.matches(&draft.fingerprint)
+        };
+        if let Some(seen) = self.replayed(draft.id, suits).await {
+            return Ok(seen);
+        }
+        let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
+        let seen = self.inner.authority.claim(draft).await?;
+        self.inner.heard.hear(seen.now, seen.clock_held, asked_at, self.inner.clock.boot());
+        Ok(self.repaired(id, seen, read_at))
+    }
+
+    async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        if let Some(seen) = self.replayed(id, |_, _| true).await {
+            return Ok(seen);
+        }
+        let read_at = SystemClock.boot();
+        let seen = self.inner.load_authority(id).await?;
+        Ok(self.repaired(id, seen, read_at))
+    }
+
+    async fn swap(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        notes: Notes,
+    ) -> Result<Swap, Fault> {
+        let is_settle = matches!(to, Next::Completed { .. });
+        let boot = self.inner.clock.boot();
+        let distrusted = may_change_completed(&guard).then(|| {
+            let now = self.inner.heard.now(boot).map(|now| now.latest);
+            self.inner.distrust.begin(id, now)
+        });
+        let swap = self.inner.authority.swap(id, guard, to, notes).await?;
+        match &swap {
+            Swap::Stale(seen) => {
+                self.inner.heard.hear(seen.now, seen.clock_held, boot, self.inner.clock.boot());
+            }
+            Swap::Done(_) if is_settle && self.inner.filter.is_up() => {
+                self.offer(Job::Settled(id));
+            }
+            Swap::Done(_) => {}
+        }
+        if let Some(distrusted) = distrusted
+            && self.forget(id).await
+        {
+            distrusted.end();
+        }
+        Ok(swap)
+    }
+
+    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
+        self.inner.authority.renew(held, lease).await
+    }
+}
+
+impl<S: Watch + Maintain> Watch for Layered<S> {
+    fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
+        self.inner.authority.changed(id)
+    }
+}
+
+impl<S: Watch + Maintain> Maintain for Layered<S> {
+    async fn scan(&self, query: Scan) -> Result<Page, Fault> {
+        let asked_at = self.inner.clock.boot();
+        let page = self.inner.authority.scan(query).await?;
+        self.inner.heard.hear(page.now, page.clock_held, asked_at, self.inner.clock.boot());
+        Ok(page)
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
+        self.inner.authority.sweep(limit).await
+    }
+
+    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
+        // Before and after: whatever was heard meanwhile may be of before.
+        self.inner.heard.forget();
+        let answer = self.inner.authority.hold_clock(held).await;
+        self.inner.heard.forget();
+        answer
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.authority.limits()
+    }
+}
+
+/// An owner's write starts from a record that runs or is unknown or released: there is no copy of that.
+fn may_change_completed(guard: &Guard) -> bool {
+    match guard {
+        Guard::Owner { states, .. } => states.contains(StateKind::Completed),
+        Guard::Unchanged(_) => true,
+    }
+}

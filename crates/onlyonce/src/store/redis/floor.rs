@@ -1,0 +1,37 @@
+//! The highest time that this node was told: what it is told next is not earlier.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock::StoreTime;
+
+/// A time, and the epoch that it belongs to: whoever trusts the clock again begins a new one.
+#[derive(Debug, Default)]
+pub(super) struct Floor(Mutex<(i64, i64)>);
+
+impl Floor {
+    /// Epoch and time.
+    pub(super) fn parts(&self) -> (i64, i64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn raise(&self, epoch: i64, now: StoreTime) {
+        let mut floor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = if floor.0 == epoch { floor.1 } else { i64::MIN };
+        *floor = (epoch, kept.max(now.as_ms()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_rises_within_its_epoch_and_falls_with_a_new_one() {
+        let floor = Floor::default();
+        floor.raise(0, StoreTime::from_ms(50));
+        floor.raise(0, StoreTime::from_ms(20));
+        assert_eq!(floor.parts(), (0, 50));
+        floor.raise(1, StoreTime::from_ms(20));
+        assert_eq!(floor.parts(), (1, 20));
+    }
+}

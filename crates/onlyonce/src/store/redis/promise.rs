@@ -1,0 +1,177 @@
+//! What a Redis promises, by how it is configured.
+
+use std::fmt;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{InfoDict, RedisError};
+
+use super::error::OpenError;
+
+/// What a store in this Redis can promise. Its text is one line for a log or a page.
+///
+/// Even at its best it is less than a database promises: a failover to a replica may forget what was
+/// answered, because Redis answers before its replicas have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// `None`: the server does not say.
+    settings: Option<Settings>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Settings {
+    appendonly: String,
+    appendfsync: String,
+    maxmemory: String,
+    maxmemory_policy: String,
+    save: String,
+}
+
+impl Promise {
+    /// Whether what was answered survives a crash of the Redis, and nothing is evicted: `appendonly yes`,
+    /// `appendfsync always`, `maxmemory-policy noeviction`.
+    pub fn is_durable(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| {
+            settings.appendonly == "yes"
+                && settings.appendfsync == "always"
+                && settings.maxmemory_policy == "noeviction"
+        })
+    }
+
+    /// What the server says of itself; a setting that it will not tell makes it unknown.
+    pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, OpenError> {
+        match Settings::read(connection).await {
+            Ok(settings) => Ok(Self { settings: Some(settings) }),
+            Err(error) if error.code().is_some() => Ok(Self { settings: None }),
+            Err(error) => Err(OpenError::Unreachable(error)),
+        }
+    }
+
+    pub(super) const fn unknown() -> Self {
+        Self { settings: None }
+    }
+}
+
+impl Settings {
+    async fn read(connection: MultiplexedConnection) -> Result<Self, RedisError> {
+        Ok(Self {
+            appendonly: setting(&connection, "appendonly").await?,
+            appendfsync: setting(&connection, "appendfsync").await?,
+            maxmemory: setting(&connection, "maxmemory").await?,
+            maxmemory_policy: setting(&connection, "maxmemory-policy").await?,
+            save: setting(&connection, "save").await?,
+        })
+    }
+
+    fn crash(&self) -> &'static str {
+        match (self.appendonly.as_str(), self.appendfsync.as_str()) {
+            ("yes", "always") => {
+                "Redis writes each change to disk before it answers; a failover to a replica may still forget some"
+            }
+            ("yes", "everysec") => {
+                "best effort: a crash of Redis forgets about the last second (appendfsync everysec), and what it forgets may run again"
+            }
+            ("yes", _) => {
+                "best effort: a crash of Redis's machine forgets the last half minute or more (appendfsync no), and what it forgets may run again"
+            }
+            _ if self.save.is_empty() => {
+                "best effort: Redis keeps nothing on disk (appendonly no, no save), and after a restart everything may run again"
+            }
+            _ => {
+                "best effort: a crash of Redis forgets everything since its last snapshot (appendonly no), and what it forgets may run again"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(settings) = &self.settings else {
+            return f.write_str(
+                "best effort: Redis does not let us read its configuration, so nobody knows what a crash forgets; ask for appendonly yes, appendfsync always and maxmemory-policy noeviction",
+            );
+        };
+        f.write_str(settings.crash())?;
+        match settings.maxmemory_policy.as_str() {
+            "noeviction" => Ok(()),
+            policy if settings.maxmemory == "0" => {
+                write!(
+                    f,
+                    "; once maxmemory is set it evicts keys ({policy}), and those may run again"
+                )
+            }
+            policy => write!(
+                f,
+                "; it evicts keys when memory is short ({policy}), and those may run again"
+            ),
+        }
+    }
+}
+
+async fn setting(connection: &MultiplexedConnection, name: &str) -> Result<String, RedisError> {
+    let mut connection = connection.clone();
+    let pair: Vec<String> =
+        ::redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await?;
+    Ok(pair.into_iter().nth(1).unwrap_or_default())
+}
+
+/// Refuses a server that the store cannot work with.
+pub(super) async fn check(mut connection: MultiplexedConnection) -> Result<(), OpenError> {
+    let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await;
+    let info = info.map_err(OpenError::Unreachable)?;
+    let said = |name: &str| info.get::<String>(name).unwrap_or_default();
+    if said("cluster_enabled") == "1" {
+        return Err(OpenError::Cluster);
+    }
+    if said("role") == "slave" {
+        return Err(OpenError::Replica);
+    }
+    let found = said("redis_version");
+    if is_too_old(&found) { Err(OpenError::TooOld { found }) } else { Ok(()) }
+}
+
+/// Ours use `CLIENT INFO`, and rely on replication by effect.
+fn is_too_old(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_before_6_2_are_too_old() {
+        for (version, is_old) in [
+            ("6.0.16", true),
+            ("5.0", true),
+            ("", true),
+            ("6.2.0", false),
+            ("7.0.15", false),
+            ("10.1", false),
+        ] {
+            assert_eq!(is_too_old(version), is_old, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_strictest_configuration_is_durable() {
+        let best = Settings {
+            appendonly: "yes".to_owned(),
+            appendfsync: "always".to_owned(),
+            maxmemory: "0".to_owned(),
+            maxmemory_policy: "noeviction".to_owned(),
+            save: String::new(),
+        };
+        let promise = |settings| Promise { settings: Some(settings) };
+        assert!(promise(best.clone()).is_durable());
+        for worse in [
+            Settings { appendonly: "no".to_owned(), ..best.clone() },
+            Settings { appendfsync: "everysec".to_owned(), ..best.clone() },
+            Settings { maxmemory_policy: "allkeys-lru".to_owned(), ..best },
+        ] {
+            assert!(!promise(worse.clone()).is_durable(), "{worse:?}");
+            assert!(promise(worse).to_string().contains("may run again"));
+        }
+        assert!(!Promise::unknown().is_durable());
+    }
+}

@@ -1,0 +1,74 @@
+//! A clock that is held is held for every node, also for those that come later.
+
+use std::time::Duration;
+
+use onlyonce::store::conformance::ManualClock;
+use onlyonce::store::redis::{RedisOptions, RedisStore};
+use onlyonce::store::{Draft, Maintain, Store, Swept};
+use servers::Redis;
+
+use crate::lab::{draft, id, once_up, open, raw, settled, won};
+
+// threats B6, I6
+#[tokio::test]
+async fn a_held_clock_is_held_by_all_nodes_and_over_a_restart() {
+    let mut server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (one, two) = (open(&server).await, open(&server).await);
+    let brief = Draft { ttl_ms: 1, ..draft(1) };
+    let expired = settled(&one, &brief, "kept").await;
+    one.hold_clock(true).await.unwrap();
+    server.kill();
+    server.start_again();
+    let three = open(&server).await;
+    for node in [&one, &two, &three] {
+        for number in 0..200 {
+            let seen = once_up(async || node.load(id(number)).await).await;
+            assert!(seen.clock_held, "in every slot");
+        }
+        assert_eq!(node.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+    }
+    assert_eq!(three.load(brief.id).await.unwrap().record, Some(expired));
+    three.hold_clock(false).await.unwrap();
+    assert!(!one.load(id(7)).await.unwrap().clock_held);
+    assert_eq!(two.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
+}
+
+/// A day too far, told by one node to all, is forgotten by all when the clock is trusted again.
+#[tokio::test]
+async fn a_clock_that_is_trusted_again_is_trusted_by_nodes_that_saw_the_wrong_time() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let with_clock = RedisOptions::new().with_clock(clock.clone());
+    let one = RedisStore::open_with(&server.url(), with_clock.clone()).await.unwrap();
+    let two = RedisStore::open_with(&server.url(), with_clock).await.unwrap();
+    let right = one.load(id(1)).await.unwrap().now;
+    clock.set_wall(right.plus_ms(86_400_000));
+    for node in [&one, &two] {
+        assert!(node.load(id(1)).await.unwrap().now.since_ms(right) >= 86_400_000);
+    }
+    won(&one, &draft(1)).await;
+    one.hold_clock(true).await.unwrap();
+    clock.set_wall(right);
+    assert!(two.load(id(2)).await.unwrap().now > right, "time does not run backward by itself");
+    two.hold_clock(false).await.unwrap();
+    for node in [&two, &one] {
+        let now = node.load(id(1)).await.unwrap().now;
+        assert!(now.since_ms(right) < 1_000, "{now:?} is not {right:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_does_not_read_is_held() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let brief = Draft { ttl_ms: 1, ..draft(1) };
+    settled(&store, &brief, "kept").await;
+    let names: Vec<String> = redis::cmd("KEYS").arg("oo:*:clock").query(&mut raw(&server)).unwrap();
+    assert_eq!(names.len(), 1);
+    redis::cmd("SET").arg(&names[0]).arg("half past").exec(&mut raw(&server)).unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert!(store.load(brief.id).await.unwrap().clock_held);
+    assert_eq!(store.sweep(10).await.unwrap().deleted, 0);
+    store.hold_clock(false).await.unwrap();
+    assert_eq!(store.sweep(10).await.unwrap().deleted, 1);
+}

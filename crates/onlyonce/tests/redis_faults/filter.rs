@@ -1,0 +1,282 @@
+//! The filter answers replays, costs little when Redis is away, and believes nobody but its own nodes.
+
+use std::time::Duration;
+
+use onlyonce::clock::{Clock, StoreTime, SystemClock};
+use onlyonce::record::{Record, StateKind};
+use onlyonce::scope::OperationId;
+use onlyonce::store::conformance::ManualClock;
+use onlyonce::store::layered::{FILTER_WAIT, Layered, LayeredOptions};
+use onlyonce::store::memory::MemoryStore;
+use onlyonce::store::sqlite::SqliteStore;
+use onlyonce::store::{Draft, Maintain, Store, Watch};
+use servers::Redis;
+
+use crate::lab::{completed, done, draft, id, raw, settled, until, won};
+
+pub(crate) type Memory = Layered<MemoryStore>;
+
+/// A node with a store of its own behind it, once Redis answers it.
+pub(crate) async fn node(server: &Redis, clock: &ManualClock) -> Memory {
+    let authority = MemoryStore::with_clock(clock.clone());
+    up(authority, server, LayeredOptions::new().with_clock(clock.clone())).await
+}
+
+async fn up<S: Watch + Maintain>(
+    authority: S,
+    server: &Redis,
+    options: LayeredOptions,
+) -> Layered<S> {
+    let store = Layered::new(authority, &server.url(), options).unwrap();
+    until(async || store.is_filter_up()).await;
+    store
+}
+
+pub(crate) fn entry_key(id: OperationId) -> String {
+    let number = u128::from_be_bytes(*id.as_bytes());
+    format!("oo:{{{}}}:f:{number:032x}", number % 1024)
+}
+
+pub(crate) fn entry(server: &Redis, id: OperationId) -> Option<Vec<u8>> {
+    redis::cmd("GET").arg(entry_key(id)).query(&mut raw(server)).unwrap()
+}
+
+pub(crate) fn put(server: &Redis, id: OperationId, entry: &[u8]) {
+    redis::cmd("SET").arg(entry_key(id)).arg(entry).exec(&mut raw(server)).unwrap();
+}
+
+/// Settles through the node, and waits for the copy.
+pub(crate) async fn copied(
+    node: &Memory,
+    server: &Redis,
+    draft: &Draft,
+    text: &'static str,
+) -> Record {
+    let record = settled(node, draft, text).await;
+    until(async || entry(server, draft.id).is_some()).await;
+    record
+}
+
+// threat D7
+#[tokio::test]
+async fn a_replay_needs_no_authority_and_a_fresh_key_does() {
+    let server = Redis::start(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let authority = SqliteStore::open(folder.path().join("onlyonce.db")).await.unwrap();
+    let store = up(authority, &server, LayeredOptions::new()).await;
+    let first = draft(1);
+    let record = settled(&store, &first, "kept").await;
+    until(async || entry(&server, first.id).is_some()).await;
+    store.authority().close().await;
+    let seen = store.load(first.id).await.unwrap();
+    assert_eq!((seen.record.as_ref(), seen.mine), (Some(&record), false));
+    let retry = Draft { not_after: seen.now.plus_ms(10_000), ..draft(1) };
+    let seen = store.claim(retry.clone()).await.unwrap();
+    assert_eq!((seen.record.as_ref(), seen.mine), (Some(&record), false));
+    assert!(store.counts().hits >= 2);
+    assert!(store.claim(draft(2)).await.is_err(), "only the authority lets anything run");
+    let late = Draft { not_after: StoreTime::MAX, ..retry };
+    assert!(
+        store.claim(late).await.is_err(),
+        "a copy of it could still insert when the record has expired"
+    );
+}
+
+#[tokio::test]
+async fn an_entry_lives_no_longer_than_its_record() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let node = node(&server, &clock).await;
+    copied(&node, &server, &draft(1), "kept").await;
+    let ttl: i64 = redis::cmd("PTTL").arg(entry_key(id(1))).query(&mut raw(&server)).unwrap();
+    assert!((86_390_000..=86_400_000).contains(&ttl), "{ttl}");
+}
+
+// threat D10
+#[tokio::test]
+async fn a_silent_redis_costs_one_short_wait_and_then_nothing() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let node = node(&server, &clock).await;
+    let record = copied(&node, &server, &draft(1), "kept").await;
+    server.pause();
+    let (took, seen) = timed(node.load(id(1))).await;
+    assert_eq!(seen.unwrap().record, Some(record.clone()));
+    assert!(took < FILTER_WAIT + SLACK, "{took:?}");
+    until(async || !node.is_filter_up()).await;
+    let (took, ()) = timed(async {
+        for number in 2..502 {
+            won(&node, &draft(number)).await;
+            assert_eq!(node.load(id(1)).await.unwrap().record, Some(record.clone()));
+        }
+    })
+    .await;
+    assert!(took < FILTER_WAIT * 10, "a thousand calls took {took:?}");
+    server.resume();
+    until(async || node.is_filter_up()).await;
+    let hits = node.counts().hits;
+    node.load(id(1)).await.unwrap();
+    assert_eq!(node.counts().hits, hits + 1);
+}
+
+// threat D9
+#[tokio::test]
+async fn what_redis_forgot_is_copied_again_when_it_is_read() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let node = node(&server, &clock).await;
+    let record = copied(&node, &server, &draft(1), "kept").await;
+    redis::cmd("FLUSHALL").exec(&mut raw(&server)).unwrap();
+    assert_eq!(node.load(id(1)).await.unwrap().record, Some(record));
+    until(async || entry(&server, id(1)).is_some()).await;
+}
+
+/// Each byte of an entry, flipped in its turn; the authority has nothing that it could be taken for.
+// R122, threat D8
+#[tokio::test]
+async fn an_entry_that_was_tampered_with_is_not_believed() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let writer = node(&server, &clock).await;
+    copied(&writer, &server, &draft(1), "kept").await;
+    let whole = entry(&server, id(1)).unwrap();
+    let reader = heard(&server, &clock).await;
+    assert!(reader.load(id(1)).await.unwrap().record.is_some(), "a whole one is");
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        put(&server, id(1), &flipped);
+        assert_eq!(reader.load(id(1)).await.unwrap().record, None, "byte {at}");
+    }
+    put(&server, id(2), &whole);
+    assert_eq!(reader.load(id(2)).await.unwrap().record, None, "it is another operation's");
+    assert!(reader.counts().unreadable > 0);
+    put(&server, id(1), &whole);
+    let options = LayeredOptions::new().with_clock(clock.clone()).with_secret("another");
+    let stranger = up(MemoryStore::with_clock(clock.clone()), &server, options).await;
+    stranger.load(id(9)).await.unwrap();
+    assert_eq!(
+        stranger.load(id(1)).await.unwrap().record,
+        None,
+        "it was signed with another secret"
+    );
+}
+
+/// A node that has nothing of its own, and has heard its authority's time.
+async fn heard(server: &Redis, clock: &ManualClock) -> Memory {
+    let node = node(server, clock).await;
+    node.load(id(99)).await.unwrap();
+    node
+}
+
+#[tokio::test]
+async fn without_the_authoritys_time_nothing_is_replayed() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let writer = node(&server, &clock).await;
+    let record = copied(&writer, &server, &draft(1), "kept").await;
+    let reader = node(&server, &clock).await;
+    assert_eq!(reader.load(id(1)).await.unwrap().record, None, "its time was not heard yet");
+    assert_eq!(reader.load(id(1)).await.unwrap().record, Some(record.clone()));
+    reader.hold_clock(true).await.unwrap();
+    assert!(reader.load(id(99)).await.unwrap().clock_held);
+    assert_eq!(reader.load(id(1)).await.unwrap().record, None, "its clock is held");
+    reader.hold_clock(false).await.unwrap();
+    reader.load(id(99)).await.unwrap();
+    assert_eq!(reader.load(id(1)).await.unwrap().record, Some(record));
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(reader.load(id(1)).await.unwrap().record, None, "it was heard too long ago");
+}
+
+#[tokio::test]
+async fn an_entry_is_replayed_until_it_expires_and_no_longer() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let writer = node(&server, &clock).await;
+    let brief = Draft { ttl_ms: 10_000, ..draft(1) };
+    copied(&writer, &server, &brief, "kept").await;
+    put(&server, id(1), &entry(&server, id(1)).unwrap());
+    let reader = heard(&server, &clock).await;
+    clock.advance(Duration::from_millis(9_999));
+    assert!(reader.load(id(1)).await.unwrap().record.is_some());
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(reader.load(id(1)).await.unwrap().record, None);
+}
+
+/// One after the other goes the way of the first: when the second is there, the first was tried.
+#[tokio::test]
+async fn an_older_copy_never_replaces_a_newer_one() {
+    let server = Redis::start(&[]);
+    let (early, late) = (ManualClock::new(), ManualClock::new());
+    late.advance(Duration::from_secs(1_000));
+    let (older, newer) = (node(&server, &early).await, node(&server, &late).await);
+    copied(&newer, &server, &draft(1), "newer").await;
+    let kept = entry(&server, id(1));
+    let first = draft(1);
+    won(&older, &first).await;
+    done(&older, &first, completed("older")).await;
+    let mut beside = *id(1).as_bytes();
+    beside[15] ^= 1;
+    let second = Draft { id: OperationId::from_bytes(beside), ..draft(2) };
+    copied(&older, &server, &second, "beside").await;
+    assert_eq!(entry(&server, id(1)), kept);
+}
+
+/// The script alone: what it leaves as it is, and what it replaces.
+#[test]
+fn an_entry_is_kept_only_where_it_may_be() {
+    let server = Redis::start(&[]);
+    let mut connection = raw(&server);
+    let entry_of =
+        |version: u8, ms: i64| [b"oF", &[version][..], &ms.to_le_bytes(), b"and so on"].concat();
+    let new = entry_of(1, 500);
+    for (there, deadline, is_kept) in [
+        (None, i64::MAX >> 10, true),
+        (None, 5, false),
+        (Some(entry_of(1, 499)), i64::MAX >> 10, true),
+        (Some(entry_of(1, 500)), i64::MAX >> 10, false),
+        (Some(entry_of(1, 501)), i64::MAX >> 10, false),
+        (Some(entry_of(2, 1)), i64::MAX >> 10, false),
+        (Some(b"oF\0".to_vec()), i64::MAX >> 10, false),
+        (Some(b"garbage".to_vec()), i64::MAX >> 10, true),
+    ] {
+        redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
+        if let Some(there) = &there {
+            redis::cmd("SET").arg("entry").arg(there).exec(&mut connection).unwrap();
+        }
+        let mut keep = redis::cmd("EVAL");
+        keep.arg(KEEP).arg(1).arg("entry").arg(deadline).arg(500).arg(10_000).arg(&new);
+        let (_, kept): (i64, i64) = keep.query(&mut connection).unwrap();
+        assert_eq!(kept == 1, is_kept, "{there:?}, {deadline}");
+        let left: Option<Vec<u8>> = redis::cmd("GET").arg("entry").query(&mut connection).unwrap();
+        assert_eq!(left, if is_kept { Some(new.clone()) } else { there });
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_deleted_is_not_replayed_by_any_node() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let (writer, reader) = (node(&server, &clock).await, heard(&server, &clock).await);
+    let record = copied(&writer, &server, &draft(1), "kept").await;
+    assert!(reader.load(id(1)).await.unwrap().record.is_some());
+    let guard = onlyonce::store::Guard::Unchanged(record.revision());
+    let (to, notes) = (onlyonce::store::Next::Absent, onlyonce::store::Notes::default());
+    writer.swap(id(1), guard, to, notes).await.unwrap();
+    for node in [&writer, &reader] {
+        assert_eq!(node.load(id(1)).await.unwrap().record, None);
+    }
+    let anew = draft(1);
+    won(&writer, &anew).await;
+    assert_eq!(writer.load(id(1)).await.unwrap().record.unwrap().state.kind(), StateKind::Running);
+}
+
+async fn timed<T>(call: impl Future<Output = T>) -> (Duration, T) {
+    let start = SystemClock.boot();
+    let answer = call.await;
+    (SystemClock.boot() - start, answer)
+}
+
+const KEEP: &str = include_str!("../../src/store/layered/keep.lua");
+/// For a machine that is busy.
+const SLACK: Duration = Duration::from_millis(450);

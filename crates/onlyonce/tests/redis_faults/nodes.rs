@@ -1,0 +1,85 @@
+//! Many nodes on one Redis.
+
+use std::time::Duration;
+
+use onlyonce::store::redis::{RedisOptions, RedisStore};
+use onlyonce::store::{Draft, Maintain, Store, Swept, Watch};
+use servers::Redis;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::lab::{completed, done, draft, id, open, settled, won};
+
+// R48, threat B12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_that_race_never_both_win() {
+    let server = Redis::start(&[]);
+    let nodes = [open(&server).await, open(&server).await];
+    for number in 0..300 {
+        let mut racers = JoinSet::new();
+        for node in nodes.clone() {
+            racers.spawn(async move { node.claim(draft(number)).await.unwrap() });
+        }
+        let seen = racers.join_all().await;
+        assert_eq!(seen.iter().filter(|seen| seen.mine).count(), 1, "{seen:?}");
+        assert_eq!(seen[0].record, seen[1].record);
+    }
+}
+
+#[tokio::test]
+async fn stores_with_other_prefixes_do_not_see_each_other() {
+    let server = Redis::start(&[]);
+    let with = |prefix: &'static str| {
+        let url = server.url();
+        async move {
+            RedisStore::open_with(&url, RedisOptions::new().with_prefix(prefix)).await.unwrap()
+        }
+    };
+    let (one, two) = (with("shop").await, with("shop:2").await);
+    let brief = Draft { ttl_ms: 1, ..draft(1) };
+    settled(&one, &brief, "one").await;
+    let kept = settled(&two, &draft(1), "two").await;
+    two.hold_clock(true).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(!one.load(id(1)).await.unwrap().clock_held);
+    assert_eq!(one.sweep(10).await.unwrap(), Swept { deleted: 1, more: false });
+    assert_eq!(two.load(id(1)).await.unwrap().record, Some(kept));
+}
+
+#[tokio::test]
+async fn a_write_of_one_node_wakes_the_waiters_of_another() {
+    let server = Redis::start(&[]);
+    let (one, two) = (open(&server).await, open(&server).await);
+    for number in 0..20 {
+        let owned = draft(number);
+        won(&one, &owned).await;
+        let woken = listening(&two, owned.id, async || done(&one, &owned, completed("kept")).await);
+        assert!(woken.await, "operation {number}");
+    }
+}
+
+/// The first of them may come before the other node has subscribed: then it is woken by the subscription.
+async fn listening(
+    two: &RedisStore,
+    id: onlyonce::scope::OperationId,
+    write: impl AsyncFnOnce(),
+) -> bool {
+    let changed = two.changed(id);
+    write().await;
+    timeout(WAKE_WAIT, changed).await.is_ok()
+}
+
+#[tokio::test]
+async fn after_a_gap_everyone_is_woken() {
+    let mut server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let store = open(&server).await;
+    won(&store, &draft(1)).await;
+    let first = store.changed(id(1));
+    assert!(timeout(WAKE_WAIT, first).await.is_ok(), "by the first subscription");
+    let changed = store.changed(id(1));
+    server.kill();
+    server.start_again();
+    assert!(timeout(WAKE_WAIT, changed).await.is_ok(), "nobody knows what was missed");
+}
+
+const WAKE_WAIT: Duration = Duration::from_secs(5);
