@@ -3,6 +3,7 @@
 pub mod limit;
 pub mod load;
 pub mod operation;
+pub mod pgbench;
 pub mod proxy;
 pub mod request;
 pub mod stats;

@@ -38,6 +38,7 @@ mod read;
 mod reconcile;
 mod route;
 mod rules;
+mod store;
 mod units;
 
 use std::fs::File;
@@ -49,7 +50,7 @@ use std::time::Duration;
 use http::Method;
 use onlyonce::scope::Secret;
 
-pub use self::address::{StoreUrl, StoreUrlError, Upstream, UpstreamError};
+pub use self::address::{Upstream, UpstreamError};
 pub use self::admin::{Admin, AdminError, Hidden};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
@@ -59,6 +60,7 @@ pub use self::pattern::PatternError;
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};
 pub use self::route::{Anonymous, ForwardKey, Route};
+pub use self::store::{FilterError, FilterUrl, ServerUrl, StoreFlag, StoreUrl, StoreUrlError};
 
 use self::error::notes;
 use self::rules::Rules;
@@ -73,6 +75,10 @@ pub struct Config {
     pub upstream: Option<Upstream>,
     /// Where operations are remembered; the file `onlyonce.db`.
     pub store: StoreUrl,
+    /// The Redis in front of a Postgres, if there is one.
+    pub filter: Option<FilterUrl>,
+    /// Whether a store that may lose records may keep payments. Only a flag says so.
+    pub accept_loss: bool,
     /// What keys the ids of operations.
     pub secret: Option<Secret>,
     /// How often what has expired is deleted; 15 minutes.
@@ -147,6 +153,8 @@ impl Default for Config {
             listen: LISTEN,
             upstream: None,
             store: StoreUrl::Sqlite("onlyonce.db".into()),
+            filter: None,
+            accept_loss: false,
             secret: None,
             sweep: Duration::from_secs(15 * 60),
             sweep_rows: 5000,

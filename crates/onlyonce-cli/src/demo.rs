@@ -71,7 +71,7 @@ async fn start_gateway(folder: &Path, bank: SocketAddr) -> Result<Gateway, BoxEr
         let flags = Flags {
             upstream: Some(format!("http://{bank}").parse()?),
             listen: Some(listen.parse()?),
-            store: Some(StoreUrl::Sqlite(folder.join("onlyonce.db"))),
+            store: Some(StoreUrl::Sqlite(folder.join("onlyonce.db")).into()),
             ..Flags::default()
         };
         Ok(Config::default().with_flags(flags)?)

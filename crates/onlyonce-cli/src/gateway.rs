@@ -9,6 +9,7 @@ mod metrics;
 mod principal;
 mod reconcile;
 mod sending;
+mod store;
 mod tls;
 mod upstream;
 mod well_known;
@@ -20,14 +21,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onlyonce::store::BoxError;
-use onlyonce::store::memory::MemoryStore;
-use onlyonce::store::sqlite::{OpenError, SqliteStore};
 use onlyonce::{Left, Limits, Once, Settings};
 use tokio::sync::watch;
 
 use self::admin::Desk;
 use self::app::App;
-use crate::config::{Admin, Config, StoreUrl};
+use self::store::About;
+use crate::config::{Admin, Config};
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -49,8 +49,20 @@ pub enum StartError {
     #[error("{0}")]
     Config(BoxError),
     /// The store cannot be used as it is.
-    #[error("the store cannot be opened: {}", told(.0))]
-    Store(#[from] OpenError),
+    #[error("the store cannot be opened: {0}")]
+    Store(String),
+    /// Set Redis up as the message says, use another store, or accept the loss.
+    #[error(
+        "the route {route:?} has the preset payments, and this store may lose what it said: {promise}; \
+         set appendonly yes, appendfsync always and maxmemory-policy noeviction, use postgres:// or sqlite:, \
+         or pass --accept-loss"
+    )]
+    Loss {
+        /// The route.
+        route: String,
+        /// What the store promises.
+        promise: String,
+    },
     /// Choose another address, or end what listens there.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -61,19 +73,10 @@ pub enum StartError {
     },
 }
 
-/// Some refusals leave the reason to what lies below.
-fn told(error: &OpenError) -> String {
-    match error {
-        OpenError::Io { source, .. } => format!("{error}: {source}"),
-        OpenError::Engine { source, .. } => format!("{error}: {source}"),
-        _ => error.to_string(),
-    }
-}
-
 impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        let once = engine(config).await?;
+        let (once, about) = engine(config).await?;
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let listeners = bind(config.listen, count)?;
         let address = local_address(&listeners[0], config.listen)?;
@@ -85,7 +88,7 @@ impl Gateway {
         }
         let mut gateway = Self { address, admin: None, once, stop, threads };
         if let Some(admin) = &config.admin {
-            gateway.start_admin(admin, stopped)?;
+            gateway.start_admin(admin, about, stopped)?;
         }
         Ok(gateway)
     }
@@ -107,23 +110,21 @@ impl Gateway {
     fn start_admin(
         &mut self,
         admin: &Admin,
+        about: About,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), StartError> {
         let listener = bind(admin.listen, 1)?.remove(0);
         self.admin = Some(local_address(&listener, admin.listen)?);
-        let desk = Desk { once: self.once.clone(), token: admin.token.clone() };
+        let desk = Desk { once: self.once.clone(), about, token: admin.token.clone() };
         let serve = move || admin::serve(listener, desk, stopped);
         self.threads.push(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }
 
-async fn engine(config: &Config) -> Result<Once, StartError> {
-    let settings = match &config.store {
-        StoreUrl::Memory => Once::settings(MemoryStore::new()),
-        StoreUrl::Sqlite(path) => Once::settings(SqliteStore::open(path).await?),
-    };
-    Ok(adjusted(settings, config).start())
+async fn engine(config: &Config) -> Result<(Once, About), StartError> {
+    let (settings, about) = store::open(config).await?;
+    Ok((adjusted(settings, config).start(), about))
 }
 
 fn adjusted(settings: Settings, config: &Config) -> Settings {

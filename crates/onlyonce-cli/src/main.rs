@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use onlyonce_cli::commands::config::ConfigCommand;
+use onlyonce_cli::commands::migrate::Migrate;
 use onlyonce_cli::commands::serve::Serve;
+use onlyonce_cli::commands::sweep::Sweep;
 use onlyonce_cli::demo::Demo;
 
 /// Every request is many small allocations, and what one thread allocates another often frees.
@@ -26,7 +28,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(Demo),
-    Serve(Serve),
+    Serve(Box<Serve>),
+    Migrate(Migrate),
+    Sweep(Sweep),
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -36,6 +40,8 @@ fn main() -> io::Result<ExitCode> {
     match Cli::parse().command {
         Command::Demo(demo) => Ok(demo.run()),
         Command::Serve(serve) => Ok(serve.run()),
+        Command::Migrate(migrate) => Ok(migrate.run()),
+        Command::Sweep(sweep) => Ok(sweep.run()),
         Command::Config(command) => command.run(),
     }
 }

@@ -74,8 +74,8 @@
 //!
 //! - The work runs in a task of its own: **an outer timeout no longer bounds it**, and a client that hangs
 //!   up does not stop it. [`Policy::upstream_timeout`] bounds it.
-//! - The store decides the promise. `sqlite` is durable and for one process; `memory` forgets when the
-//!   process ends and is for tests. A store of your own proves itself by `store::conformance`.
+//! - The store decides the promise. `sqlite` is durable and for one process, `postgres` for many; `redis`
+//!   promises what its settings allow; `memory` forgets when the process ends. A store of your own proves itself by `store::conformance`.
 //! - Call [`Once::shutdown`] before the process ends, and it says what it left.
 //!
 //! # Features
@@ -83,7 +83,9 @@
 //! | feature | what |
 //! |---|---|
 //! | `tower` (default) | [`Once`], the layer, [`Once::run`] |
-//! | `sqlite` | the embedded store |
+//! | `sqlite` | the embedded store: one file, one process |
+//! | `postgres` | the store for many nodes |
+//! | `redis` | Redis as a store, and as a filter in front of another |
 //! | `memory` | the store for tests |
 //! | `conformance` | the suite that every store passes |
 //!

@@ -106,6 +106,11 @@ impl Secret {
         Self(Hmac::new_from_slice(bytes.as_ref()).expect("HMAC takes a key of any length"))
     }
 
+    /// A key for another purpose than ids. It tells nothing of the secret, nor of the keys for other purposes.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        self.digest(format!("onlyonce: a key for {purpose}").as_bytes())
+    }
+
     fn digest(&self, message: &[u8]) -> [u8; 32] {
         self.0.clone().chain_update(message).finalize().into_bytes().into()
     }

@@ -20,11 +20,13 @@ pub mod conformance;
 pub mod layered;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "memory", feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod wake;
 
 use std::future::Future;

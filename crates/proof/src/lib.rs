@@ -1,6 +1,7 @@
 //! The fault harness: processes that are killed, disks that fail, and the oracle that counts executions.
 
 pub mod client;
+pub mod cutter;
 #[cfg(target_os = "linux")]
 pub mod disk;
 pub mod ledger;

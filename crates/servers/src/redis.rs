@@ -1,6 +1,6 @@
 //! A private Redis.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -66,6 +66,19 @@ impl Redis {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
+    }
+
+    /// Sends one inline command and waits for the first line of its answer.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    pub fn command(&self, command: &str) -> String {
+        let mut connection =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        connection.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+        let mut line = String::new();
+        BufReader::new(connection).read_line(&mut line).expect("it answers");
+        line.trim_end().to_owned()
     }
 
     /// Its address.

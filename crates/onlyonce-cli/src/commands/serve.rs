@@ -81,7 +81,9 @@ async fn serve(config: &Config) -> ExitCode {
     };
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
-        Err(error @ StartError::Config(_)) => return exit::usage(&error.to_string()),
+        Err(error @ (StartError::Config(_) | StartError::Loss { .. })) => {
+            return exit::usage(&error.to_string());
+        }
         Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));
@@ -90,7 +92,7 @@ async fn serve(config: &Config) -> ExitCode {
     tokio::select! {
         left = gateway.stop() => report(left),
         () = stop_signal(&mut terminate, &mut interrupt) => {
-            exit::trouble("stopped at once; what was under way is found as unknown at the next start")
+            exit::trouble("stopped at once; what was under way will be found as unknown")
         }
     }
 }

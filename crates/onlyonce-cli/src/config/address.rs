@@ -1,7 +1,6 @@
-//! Where the upstream is, and where operations are remembered.
+//! Where the upstream is.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::Uri;
@@ -79,77 +78,6 @@ pub enum UpstreamError {
     Credentials,
 }
 
-/// Where operations are remembered.
-///
-/// ```
-/// use onlyonce_cli::config::StoreUrl;
-///
-/// assert_eq!("sqlite:keys.db".parse(), Ok(StoreUrl::Sqlite("keys.db".into())));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreUrl {
-    /// `sqlite:FILE`: one file, relative to the working directory.
-    Sqlite(PathBuf),
-    /// `memory:`: forgotten when the process ends.
-    Memory,
-}
-
-impl FromStr for StoreUrl {
-    type Err = StoreUrlError;
-
-    fn from_str(text: &str) -> Result<Self, StoreUrlError> {
-        match text.split_once(':') {
-            Some(("sqlite", file)) => sqlite(file),
-            Some(("memory", "")) => Ok(Self::Memory),
-            Some(("postgres" | "postgresql", _)) => Err(StoreUrlError::NotBuilt("postgres://")),
-            Some(("redis" | "rediss", _)) => Err(StoreUrlError::NotBuilt("redis://")),
-            _ => Err(StoreUrlError::Unknown),
-        }
-    }
-}
-
-fn sqlite(file: &str) -> Result<StoreUrl, StoreUrlError> {
-    match file {
-        "" => Err(StoreUrlError::NoFile),
-        ":memory:" => Err(StoreUrlError::SqliteMemory),
-        _ if file.starts_with("//") => Err(StoreUrlError::Slashes),
-        _ => Ok(StoreUrl::Sqlite(file.into())),
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(file) => write!(f, "sqlite:{}", file.display()),
-            Self::Memory => f.write_str("memory:"),
-        }
-    }
-}
-
-/// Why a text names no store. The text itself is not repeated: it may have a password in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreUrlError {
-    /// Use one of the two.
-    #[error("a store is sqlite:FILE or memory:")]
-    Unknown,
-    /// Give the file's name after the colon.
-    #[error("sqlite: needs the name of a file")]
-    NoFile,
-    /// Write the path right after the colon.
-    #[error(
-        "write the file right after `sqlite:`, as in sqlite:onlyonce.db or sqlite:/var/lib/onlyonce.db"
-    )]
-    Slashes,
-    /// Write `memory:`.
-    #[error("a store in memory is `memory:`")]
-    SqliteMemory,
-    /// Use SQLite until it is.
-    #[error("{0} is not built yet; use sqlite:FILE")]
-    NotBuilt(&'static str),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,25 +105,6 @@ mod tests {
         ];
         for (text, error) in cases {
             assert_eq!(text.parse::<Upstream>(), Err(error), "{text}");
-        }
-    }
-
-    #[test]
-    fn stores_are_files_or_memory() {
-        for text in ["sqlite:onlyonce.db", "sqlite:/var/lib/x.db", "memory:"] {
-            assert_eq!(text.parse::<StoreUrl>().unwrap().to_string(), text);
-        }
-        let cases = [
-            ("postgres://u:hunter2@db/x", StoreUrlError::NotBuilt("postgres://")),
-            ("redis://cache", StoreUrlError::NotBuilt("redis://")),
-            ("sqlite:///x.db", StoreUrlError::Slashes),
-            ("sqlite::memory:", StoreUrlError::SqliteMemory),
-            ("sqlite:", StoreUrlError::NoFile),
-            ("memory", StoreUrlError::Unknown),
-            ("onlyonce.db", StoreUrlError::Unknown),
-        ];
-        for (text, error) in cases {
-            assert_eq!(text.parse::<StoreUrl>(), Err(error), "{text}");
         }
     }
 }

@@ -70,6 +70,10 @@ pub enum AdminError {
 pub struct Hidden(String);
 
 impl Hidden {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// The text itself. Compare it in constant time, and never log it.
     pub fn reveal(&self) -> &str {
         &self.0

@@ -78,6 +78,15 @@ impl<'a> Field<'a> {
         parsed.map_err(|error| self.because(&error))
     }
 
+    /// What the text says, or the variable that it names, read as a `T` whose errors do not repeat it.
+    pub(super) fn confidentially_parsed<T>(self) -> Result<T, Remark>
+    where
+        T: FromStr<Err: std::error::Error + 'static>,
+    {
+        let parsed = self.confidential()?.parse();
+        parsed.map_err(|error| self.because(&error))
+    }
+
     /// The text, read as a `T` whose own errors say nothing that helps.
     pub(super) fn plainly_parsed<T: FromStr>(self) -> Result<T, Remark> {
         self.text()?.parse().map_err(|_| self.refused())

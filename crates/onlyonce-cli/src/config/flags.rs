@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Admin, AdminError, Config, StoreUrl, Upstream};
+use super::{Admin, AdminError, Config, FilterError, StoreFlag, StoreUrlError, Upstream};
 
 /// What `serve` may be told on the command line instead of in a file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -16,9 +16,12 @@ pub struct Flags {
     /// Where operators connect
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
-    /// Where operations are remembered: sqlite:FILE or memory:
-    #[arg(long, value_name = "STORE")]
-    pub store: Option<StoreUrl>,
+    /// Where operations are remembered: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
+    #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
+    pub store: Option<StoreFlag>,
+    /// Allow routes with the preset payments on a Redis that may lose what it said
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 impl Config {
@@ -26,12 +29,16 @@ impl Config {
     pub fn with_flags(mut self, flags: Flags) -> Result<Self, FlagsError> {
         self.upstream = flags.upstream.or(self.upstream);
         self.listen = flags.listen.unwrap_or(self.listen);
-        self.store = flags.store.unwrap_or(self.store);
+        if let Some(store) = flags.store {
+            self.store = store.url()?;
+        }
+        self.accept_loss = flags.accept_loss;
         if let Some(listen) = flags.admin {
             let token = self.admin.and_then(|admin| admin.token);
             self.admin = Some(Admin { listen, token });
         }
         self.check_admin()?;
+        self.check_filter()?;
         match self.has_every_upstream() {
             true => Ok(self),
             false => Err(FlagsError::NoUpstream),
@@ -51,14 +58,21 @@ pub enum FlagsError {
     /// Say where requests go.
     #[error("there is no upstream: pass --upstream URL, or set `upstream` in the configuration")]
     NoUpstream,
+    /// Write the store as the message says.
+    #[error("--store: {0}")]
+    Store(#[from] StoreUrlError),
     /// Close the listener for operators, or give it a token.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// Use Postgres as the store, or remove the filter.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::StoreUrl;
 
     fn flags() -> Flags {
         Flags { upstream: Some("http://127.0.0.1:9000".parse().unwrap()), ..Flags::default() }
@@ -69,7 +83,7 @@ mod tests {
         let flags = Flags {
             listen: Some("127.0.0.1:1".parse().unwrap()),
             admin: Some("127.0.0.1:2".parse().unwrap()),
-            store: Some(StoreUrl::Memory),
+            store: Some(StoreUrl::Memory.into()),
             ..flags()
         };
         let config = Config::default().with_flags(flags).unwrap();
@@ -77,6 +91,15 @@ mod tests {
         assert_eq!(config.admin.unwrap().listen.port(), 2);
         assert_eq!(config.store, StoreUrl::Memory);
         assert_eq!(config.upstream.unwrap().to_string(), "http://127.0.0.1:9000");
+    }
+
+    // threat H1
+    #[test]
+    fn a_store_that_is_none_is_told_without_its_password() {
+        let store = StoreFlag::parse("postgress://me:hunter2@db").ok();
+        let error = Config::default().with_flags(Flags { store, ..flags() }).unwrap_err();
+        assert_eq!(error, FlagsError::Store(StoreUrlError::Unknown));
+        assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]

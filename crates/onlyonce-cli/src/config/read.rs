@@ -22,6 +22,7 @@ pub(super) fn read(text: &str, env: Env<'_>) -> Result<(Config, Remarks), Remark
     let mut top = Top::default();
     wrong.gather(each(table.get_ref(), &TOP, env, |field| top.set(field)));
     wrong.gather(top.check_admin());
+    wrong.gather(top.check_filter());
     let policy = wrong.gather(top.policy()).unwrap_or_default();
     let drafts = wrong.gather(top.drafts(&policy)).unwrap_or_default();
     // What contradicts what is known only once everything is.
@@ -43,6 +44,7 @@ fn syntax(error: &toml::de::Error) -> Remark {
 struct Top<'a> {
     config: Config,
     odd: Remarks,
+    filter: Option<Field<'a>>,
     admin: Option<Field<'a>>,
     policy: Option<Field<'a>>,
     routes: Option<Field<'a>>,
@@ -54,7 +56,11 @@ impl<'a> Top<'a> {
         match field.name.name {
             "listen" => config.listen = field.plainly_parsed()?,
             "upstream" => config.upstream = Some(field.parsed()?),
-            "store" => config.store = field.parsed()?,
+            "store" => config.store = field.confidentially_parsed()?,
+            "filter" => {
+                config.filter = Some(field.confidentially_parsed()?);
+                self.filter = Some(field);
+            }
             "secret" => self.set_secret(field)?,
             "sweep" => config.sweep = field.duration_above_zero()?,
             "sweep_rows" => config.sweep_rows = field.count()?,
@@ -86,6 +92,12 @@ impl<'a> Top<'a> {
     fn check_admin(&self) -> Result<(), Remark> {
         let at = self.admin.map_or(0, |field| field.at);
         let checked = self.config.check_admin();
+        checked.map_err(|error| Remark::new(at, error.to_string()))
+    }
+
+    fn check_filter(&self) -> Result<(), Remark> {
+        let at = self.filter.map_or(0, |field| field.at);
+        let checked = self.config.check_filter();
         checked.map_err(|error| Remark::new(at, error.to_string()))
     }
 
@@ -168,7 +180,9 @@ fn set(rules: &mut Rules, field: Field<'_>, matching: Option<&Match>) -> Result<
     match field.name.name {
         "match" => Ok(()),
         "preset" => {
-            field.one_of(&Preset::ALL)?.apply(rules, field.named_at);
+            let preset = field.one_of(&Preset::ALL)?;
+            preset.apply(rules, field.named_at);
+            rules.is_payments = preset == Preset::Payments;
             Ok(())
         }
         "methods" if does_name_methods => Err(field

@@ -31,6 +31,8 @@ pub struct Route {
     pub upstream: Option<Upstream>,
     /// How the upstream is asked; there if and only if the policy's recovery is to reconcile.
     pub reconcile: Option<ReconcileRule>,
+    /// Whether it has the preset `payments`: a store that may lose what it said is not for it.
+    pub is_payments: bool,
 }
 
 impl Route {
@@ -52,6 +54,7 @@ impl Route {
             anonymous: rules.anonymous,
             forward_key: rules.forward_key,
             upstream: rules.upstream,
+            is_payments: rules.is_payments,
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })
     }

@@ -31,6 +31,7 @@ pub(super) struct Rules {
     pub(super) anonymous: Anonymous,
     pub(super) forward_key: ForwardKey,
     pub(super) upstream: Option<Upstream>,
+    pub(super) is_payments: bool,
     pub(super) said: Said,
 }
 
@@ -47,6 +48,7 @@ impl Default for Rules {
             anonymous: Anonymous::Allow,
             forward_key: ForwardKey::Verbatim,
             upstream: None,
+            is_payments: false,
             said: Said::default(),
         }
     }

@@ -16,12 +16,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::metrics;
+use super::store::About;
 use crate::config::Hidden;
 
 /// What the listener tells, and to whom.
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     pub(super) once: Once,
+    pub(super) about: About,
     /// What `/metrics` asks for, where one is set.
     pub(super) token: Option<Hidden>,
 }
@@ -62,7 +64,9 @@ impl Desk {
             "/metrics" if !self.admits(request) => {
                 text(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and the admin token\n")
             }
-            "/metrics" => of_type(METRICS, text(StatusCode::OK, metrics::text(&self.once))),
+            "/metrics" => {
+                of_type(METRICS, text(StatusCode::OK, metrics::text(&self.once, &self.about)))
+            }
             _ => text(StatusCode::NOT_FOUND, "there is /health/live, /health/ready and /metrics\n"),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use onlyonce::store::layered::Layered;
+use onlyonce::store::postgres::PostgresStore;
 use onlyonce::{Counts, Once};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -10,17 +12,19 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::store::About;
+
 /// The whole page.
-pub(super) fn text(once: &Once) -> String {
+pub(super) fn text(once: &Once, about: &About) -> String {
     let mut registry = Registry::with_prefix("onlyonce");
-    registry.register_collector(Box::new(Counted(once.clone())));
+    registry.register_collector(Box::new(Counted(once.clone(), about.clone())));
     let mut page = String::new();
     text::encode(&mut page, &registry).expect("a string takes everything that is written to it");
     page
 }
 
 #[derive(Debug)]
-struct Counted(Once);
+struct Counted(Once, About);
 
 impl Collector for Counted {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -37,13 +41,45 @@ impl Collector for Counted {
             ConstCounter::new(count(&self.0.counts(), name)).encode(family)?;
         }
         gauge(&mut encoder, "executing", "Operations under way", self.0.executing())?;
+        let waiting = self.0.waiting();
+        gauge(&mut encoder, "waiting", "Callers that wait for the answer of another", waiting)?;
+        let best_effort = usize::from(self.1.is_best_effort);
         gauge(
             &mut encoder,
-            "waiting",
-            "Callers that wait for the answer of another",
-            self.0.waiting(),
-        )
+            "store_best_effort",
+            "1 if the store may lose what it said",
+            best_effort,
+        )?;
+        self.1.filter.as_ref().map_or(Ok(()), |filter| encode_filter(&mut encoder, filter))
     }
+}
+
+fn encode_filter(
+    encoder: &mut DescriptorEncoder<'_>,
+    filter: &Layered<PostgresStore>,
+) -> fmt::Result {
+    let counts = filter.counts();
+    for (name, help, count) in [
+        ("filter_hits", "Answers from the filter", counts.hits),
+        ("filter_misses", "Answers for which the store was asked", counts.misses),
+        ("filter_unreadable", "Entries of the filter that did not verify", counts.unreadable),
+        ("filter_unanswered", "Calls that the filter did not answer in time", counts.unanswered),
+        ("filter_kept", "Answers that were copied to the filter", counts.kept),
+        (
+            "filter_dropped",
+            "Answers that were not copied, for want of room or time",
+            counts.dropped,
+        ),
+    ] {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(count).encode(family)?;
+    }
+    gauge(
+        encoder,
+        "filter_up",
+        "1 if the filter is asked at all",
+        usize::from(filter.is_filter_up()),
+    )
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usize) -> fmt::Result {
@@ -88,7 +124,7 @@ mod tests {
             let is_listed = BY_ROUTE.iter().chain(&IN_ALL).any(|(listed, _)| *listed == name);
             assert!(is_listed, "{name}");
         }
-        let page = text(&once);
+        let page = text(&once, &About::default());
         assert!(
             page.contains("onlyonce_reaped_total 0") && page.contains("onlyonce_executing 0"),
             "{page}"

@@ -19,6 +19,7 @@ mod fingerprint;
 mod hygiene;
 mod replay;
 mod scope;
+mod stores;
 mod syntax;
 
 use std::time::Duration;

@@ -45,7 +45,10 @@ pub(crate) enum Set {
     RequestBytesMax(usize),
     ResponseBytesMax(usize),
     ForwardKey(&'static str),
+    StoreDown(&'static str),
     /// Of the process, not of the policy.
+    Store(String),
+    Filter(String),
     SweepMs(u64),
     Secret,
 }
@@ -55,7 +58,7 @@ pub(crate) fn toml(profile: Profile<'_>) -> (String, String) {
     let (mut process, mut policy) = (String::new(), String::new());
     for set in profile {
         let lines = match set {
-            Set::SweepMs(_) | Set::Secret => &mut process,
+            Set::Store(_) | Set::Filter(_) | Set::SweepMs(_) | Set::Secret => &mut process,
             _ => &mut policy,
         };
         writeln!(lines, "{}", set.toml()).unwrap();
@@ -97,6 +100,9 @@ impl Set {
             Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
             Self::ResponseBytesMax(bytes) => format!(r#"response_bytes_max = "{bytes}B""#),
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
+            Self::StoreDown(what) => format!("store_down = {what:?}"),
+            Self::Store(url) => format!("store = {url:?}"),
+            Self::Filter(url) => format!("filter = {url:?}"),
             Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
             Self::Secret => r#"secret = "env:ONLYONCE_SECRET""#.to_owned(),
         }
@@ -134,7 +140,11 @@ impl Set {
                 let (absent, quiet) = (Absent::Hold, Duration::from_secs(600));
                 policy.recovery = Recovery::Reconcile { absent, quiet };
             }
-            Self::Recovery(_) | Self::ForwardKey(_) => {
+            Self::Recovery(_)
+            | Self::ForwardKey(_)
+            | Self::StoreDown(_)
+            | Self::Store(_)
+            | Self::Filter(_) => {
                 panic!("{self:?} is for the gateway alone")
             }
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use onlyonce::Once;
 use onlyonce::store::sqlite::SqliteStore;
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -131,6 +132,34 @@ impl Subject {
         };
         process.kill().await;
         process.restart().await;
+    }
+
+    /// Stops the gateway where it is, as a paused virtual machine would.
+    pub(crate) fn pause(&self) {
+        self.process().signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.process().signal(Signal::CONT);
+    }
+
+    /// A number on the gateway's page of metrics.
+    pub(crate) async fn metric(&self, name: &str) -> usize {
+        gauge(&metrics(self.process().admin).await, name)
+    }
+
+    /// Whether the gateway says that it is ready.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let mut connection = Connection::open(self.process().admin).await;
+        let answer = connection.send(&Ask::bare("GET", "/health/ready")).await;
+        answer.expect("an answer").status == 200
+    }
+
+    fn process(&self) -> &Process {
+        match &self.running {
+            Running::Gateway(process) => process,
+            Running::Library(_) => panic!("the library has no process of its own"),
+        }
     }
 
     /// Everything that the gateway tells its operator: its metrics, then, after its end, its outputs.

@@ -30,16 +30,36 @@ impl Gateway {
 
     /// The same, with these lines under `[policy]`.
     pub(crate) async fn with_policy(folder: &Path, upstream: SocketAddr, policy: &str) -> Self {
+        let top = format!("store = \"sqlite:{}\"", store(folder).display());
+        Self::with_top(folder, upstream, &top, policy).await
+    }
+
+    /// Starts it in `folder` with these lines at the top, where the store is named, and under `[policy]`.
+    pub(crate) async fn with_top(
+        folder: &Path,
+        upstream: SocketAddr,
+        top: &str,
+        policy: &str,
+    ) -> Self {
         let config = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = \"http://{upstream}\"\nstore = \"sqlite:{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}\n",
-            store(folder).display()
+            "upstream = \"http://{upstream}\"\n{top}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}\n",
         );
         fs::write(folder.join("onlyonce.toml"), config).unwrap();
+        Self::listening(folder, "127.0.0.1:0").await
+    }
+
+    /// Starts it with the configuration in `folder`.
+    pub(crate) async fn listening(folder: &Path, listen: &str) -> Self {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.args(["serve", "--config", "onlyonce.toml", "--listen", listen]);
+        Self::running(folder, command.current_dir(folder).stdin(Stdio::null())).await
+    }
+
+    /// Runs `command`, a gateway with an admin listener, and waits until it is ready.
+    pub(crate) async fn running(folder: &Path, command: &mut std::process::Command) -> Self {
         let errors = folder.join("errors.log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
-            .args(["serve", "--config", "onlyonce.toml"])
-            .current_dir(folder)
-            .stdin(Stdio::null())
+        let command = std::mem::replace(command, std::process::Command::new("true"));
+        let mut child = Command::from(command)
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&errors).unwrap())
             .kill_on_drop(true)
@@ -62,8 +82,21 @@ impl Gateway {
     }
 
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Stops it where it is, as a paused virtual machine would.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid.cast_signed()).expect("a process has a number");
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
     }
 
     /// Waits until it has ended by itself.

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 
+use crate::fleet::Fleet;
 use crate::gateway::Gateway;
 use crate::upstream::{GATED, Upstream};
 use crate::{until, within};
@@ -34,14 +35,36 @@ async fn one_key_from_ten_thousand_at_once_executes_once_in_bounded_memory() {
     let upstream = Upstream::start().await;
     let policy = "in_flight = \"wait\"\nwait = \"60s\"";
     let gateway = Gateway::with_policy(folder.path(), upstream.address, policy).await;
-    let crowd = Crowd::gather(&gateway, tiered(10_000)).await;
-    crowd.all_at_once(&gateway).await;
+    let crowd = Crowd::gather(&[&gateway], KEY, tiered(10_000)).await;
+    crowd.all_at_once(&[&gateway]).await;
     upstream.open_gate();
     let answers = crowd.answers().await;
     judge(&answers, &upstream.executions(KEY));
     let memory_kib = gateway.memory_kib_max();
     println!("{} MiB resident at most", memory_kib / 1024);
     assert!(memory_kib < MEMORY_KIB_MAX, "{memory_kib} KiB");
+}
+
+// threats C11, I1: the store sees nodes, not callers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_two_gateways_costs_postgres_no_more_for_its_size() {
+    let fleet = Fleet::start("in_flight = \"wait\"\nwait = \"60s\"").await;
+    let mut statements = Vec::new();
+    for size in [tiered(1_000), tiered(10_000)] {
+        let key = format!("{KEY}-{size}");
+        let gateways: Vec<_> = fleet.gateways.iter().collect();
+        fleet.upstream.close_gate();
+        let crowd = Crowd::gather(&gateways, &key, size).await;
+        fleet.forget_statements();
+        crowd.all_at_once(&gateways).await;
+        fleet.upstream.open_gate();
+        let answers = crowd.answers().await;
+        judge(&answers, &fleet.upstream.executions(&key));
+        statements.push(fleet.statements());
+        println!("{size} callers of one key at two gateways: {} statements", fleet.statements());
+    }
+    assert!(statements[0] > 0, "nothing was counted");
+    assert!(statements[1] < 4 * statements[0].max(100), "{statements:?}");
 }
 
 /// Requests whose last byte is held back until all are there.
@@ -54,7 +77,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    async fn gather(gateway: &Gateway, size: usize) -> Self {
+    async fn gather(gateways: &[&Gateway], key: &str, size: usize) -> Self {
         let mut crowd = Self {
             size,
             begun: Arc::default(),
@@ -63,35 +86,33 @@ impl Crowd {
             requests: JoinSet::new(),
         };
         let mut connections = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for gateway in gateways.iter().cycle().take(CONNECTIONS) {
             connections.push(connect(gateway).await);
         }
         for n in 0..size {
-            crowd.join(connections[n % CONNECTIONS].clone());
+            crowd.join(connections[n % CONNECTIONS].clone(), key.to_owned());
         }
         crowd
     }
 
-    fn join(&mut self, connection: SendRequest<Held>) {
+    fn join(&mut self, connection: SendRequest<Held>, key: String) {
         let body = Held::new(self.begun.clone(), self.last_byte.subscribe());
         let answered = self.answered.clone();
         self.requests.spawn(async move {
-            let answer = send(connection, body).await;
+            let answer = send(connection, &key, body).await;
             answered.fetch_add(1, Ordering::SeqCst);
             answer
         });
     }
 
     /// Lets all of them go at once; returns when each but the owner was answered or waits.
-    async fn all_at_once(&self, gateway: &Gateway) {
+    async fn all_at_once(&self, gateways: &[&Gateway]) {
         let is_begun = || self.begun.load(Ordering::SeqCst) == self.size;
         until("all requests to begin", is_begun).await;
         assert_eq!(self.answered.load(Ordering::SeqCst), 0);
         self.last_byte.send_replace(true);
         within("the crowd to settle", async {
-            while self.answered.load(Ordering::SeqCst) + gateway.metric("onlyonce_waiting ").await
-                < self.size - 1
-            {
+            while self.answered.load(Ordering::SeqCst) + waiting(gateways).await < self.size - 1 {
                 sleep(Duration::from_millis(20)).await;
             }
         })
@@ -101,6 +122,14 @@ impl Crowd {
     async fn answers(self) -> Vec<Answer> {
         within("all answers", self.requests.join_all()).await
     }
+}
+
+async fn waiting(gateways: &[&Gateway]) -> usize {
+    let mut waiting = 0;
+    for gateway in gateways {
+        waiting += gateway.metric("onlyonce_waiting ").await;
+    }
+    waiting
 }
 
 fn judge(answers: &[Answer], executions: &[Bytes]) {
@@ -132,9 +161,9 @@ async fn connect(gateway: &Gateway) -> SendRequest<Held> {
     sender
 }
 
-async fn send(mut connection: SendRequest<Held>, body: Held) -> Answer {
+async fn send(mut connection: SendRequest<Held>, key: &str, body: Held) -> Answer {
     let request = Request::post(format!("http://crowd.test{GATED}"))
-        .header("idempotency-key", KEY)
+        .header("idempotency-key", key)
         .header("content-type", "text/plain")
         .body(body)
         .unwrap();

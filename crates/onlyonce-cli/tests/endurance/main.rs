@@ -1,15 +1,23 @@
-//! What the gateway endures: kills, hang-ups, crowds, stops and spoiled stores. The real binary, real sockets.
+//! What the gateway endures: kills, hang-ups, crowds, stops, spoiled stores, and a fleet whose parts fail. The real binary, real sockets.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod caller;
+mod fleet;
 mod gateway;
+mod history;
 mod upstream;
 
+mod clock_jump;
 mod hang_up;
 mod heavy_crowd;
+mod heavy_duplicates;
+mod heavy_fleet;
 mod heavy_kill;
+mod heavy_migrate;
+mod heavy_rolling;
 mod refused_store;
+mod secured;
 mod stop;
 
 use std::time::Duration;

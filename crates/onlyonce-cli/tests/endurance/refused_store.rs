@@ -7,7 +7,9 @@ use std::process::{Command, Output, Stdio};
 use proof::client;
 use proof::disk::{Disk, Shim};
 use rusqlite::Connection;
+use servers::Redis;
 use tempfile::TempDir;
+use tokio::task::block_in_place;
 
 use crate::BODY;
 use crate::gateway::{self, Gateway};
@@ -230,3 +232,54 @@ fn serve_on_full(folder: &Path, disk: &Path, store: &str) -> Output {
 
 /// As root of a namespace of its own, and with mounts of its own.
 const OWN_MOUNTS: &str = "-rm";
+
+// threats D1, D3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payments_are_not_kept_by_a_redis_that_may_lose_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start().await;
+    let careless = block_in_place(|| Redis::start(&["--appendonly", "yes"]));
+    let careful = ["--appendonly", "yes", "--appendfsync", "always"];
+    let careful = block_in_place(|| Redis::start(&careful));
+    let route = "[[route]]\nmatch = \"POST /pay\"\npreset = \"payments\"\n";
+    fs::write(folder.path().join("pay.toml"), route).unwrap();
+    let payments = |redis: &Redis| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        let upstream = format!("http://{}", upstream.address);
+        command.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--config",
+            "pay.toml",
+            "--upstream",
+            &upstream,
+        ]);
+        command.args(["--store", &redis.url()]).current_dir(folder.path()).stdin(Stdio::null());
+        command
+    };
+    let refused = payments(&careless).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        told.contains("\"POST /pay\" has the preset payments") && told.contains("--accept-loss"),
+        "{told}"
+    );
+    for (mut command, is_best_effort) in [
+        (payments(&careful), false),
+        (
+            {
+                let mut command = payments(&careless);
+                command.arg("--accept-loss");
+                command
+            },
+            true,
+        ),
+    ] {
+        let gateway =
+            Gateway::running(folder.path(), command.args(["--admin", "127.0.0.1:0"])).await;
+        let best_effort = gateway.metric("onlyonce_store_best_effort ").await;
+        assert_eq!(best_effort, usize::from(is_best_effort));
+        assert!(gateway.errors().starts_with("onlyonce: "), "it says which promise holds");
+    }
+}

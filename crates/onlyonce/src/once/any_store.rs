@@ -1,11 +1,13 @@
 //! Any store behind one type, with a bound on each call and an eye on its clock.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::timeout;
 
 use crate::clock::{Clock, Reading, StoreTime};
@@ -130,11 +132,14 @@ impl std::fmt::Debug for AnyStore {
     }
 }
 
-/// A call that takes too long is unsure: it may still happen.
+/// A call that takes too long is unsure: it may still happen. So is one that panics, which must not end the
+/// thread that renews everybody's leases.
 async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    match timeout(STORE_WAIT, call).await {
-        Ok(answer) => answer,
-        Err(elapsed) => Err(Fault::Unsure(StoreError::Unavailable(elapsed.into()))),
+    let unsure = |why| Err(Fault::Unsure(StoreError::Unavailable(why)));
+    match timeout(STORE_WAIT, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => unsure("the store panicked".into()),
+        Err(elapsed) => unsure(elapsed.into()),
     }
 }
 

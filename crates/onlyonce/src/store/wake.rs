@@ -39,7 +39,7 @@ impl Wakers {
     }
 
     /// Any record may have been written.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn wake_all(&self) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in waiting.values() {

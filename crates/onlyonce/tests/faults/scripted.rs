@@ -41,6 +41,8 @@ pub(crate) enum Act {
     LoseReply,
     /// No answer ever comes, and it does not arrive.
     Hang,
+    /// A bug in the store, before anything is sent.
+    Panic,
     /// Well; before the answer leaves, this happens.
     DoThen(Arc<dyn Fn() + Send + Sync>),
     /// It is done, this happens, and nobody can tell.
@@ -129,6 +131,7 @@ impl<S> Scripted<S> {
                 Err(lost())
             }
             Act::Hang => std::future::pending().await,
+            Act::Panic => panic!("a bug in the store"),
             Act::DoThen(then) => {
                 let answer = work.await;
                 then();

@@ -40,6 +40,24 @@ async fn a_runtime_that_is_blocked_for_two_leases_does_not_lose_the_lease() {
     assert_eq!(owner.once.counts().reaped + other.once.counts().reaped, 0);
 }
 
+// threat B10: one bug must not end the renewal of everybody's leases
+#[tokio::test]
+async fn a_store_that_panics_now_and_then_does_not_lose_the_lease() {
+    let (owner, gate) = gated(policy());
+    let other = owner.another(Handler::counting(), policy());
+    for call in [Call::Renew, Call::Scan, Call::Settle] {
+        owner.store.next(call, 1, Act::Panic);
+    }
+    let first = owner.begin(KEY).await;
+    let two_leases = 2 * RENEWALS_PER_LEASE;
+    until("two leases to pass", || async { owner.store.made(Call::Renew) > two_leases }).await;
+    gate.open();
+    assert!(soon("the owner", first).await.expect("alive").is_fresh());
+    assert!(other.send(KEY).await.is_replay());
+    assert_eq!(owner.once.counts().reaped + other.once.counts().reaped, 0);
+    assert_eq!(owner.once.counts().renewals_unsure, 1);
+}
+
 // threat B10: a lease that comes into use while the keeper sleeps by a longer one
 #[tokio::test]
 async fn a_short_lease_is_renewed_although_a_longer_one_was_known_first() {

@@ -20,11 +20,16 @@ pub const TOP: Section = Section {
         ),
         Name::new(
             "store",
-            "\"sqlite:FILE\" or \"memory:\"",
+            "\"sqlite:FILE\", \"postgres://…\", \"redis://…\", \"memory:\", or \"env:NAME\" for what that variable holds",
             "\"sqlite:onlyonce.db\"",
-            "where operations are remembered; `memory:` forgets them and needs `--ephemeral`",
+            "where operations are remembered: a file for one process, Postgres for many. Redis promises less unless it syncs every write; `memory:` forgets them and needs `--ephemeral`",
         ),
-        Name::later("filter", "a Redis in front of Postgres"),
+        Name::new(
+            "filter",
+            "\"redis://HOST:PORT\" (or rediss://), or \"env:NAME\" for what that variable holds",
+            "",
+            "a Redis in front of a Postgres store: it answers retries of what is completed, and decides nothing",
+        ),
         Name::new(
             "secret",
             "a text, or \"env:NAME\" for what that variable holds",

@@ -16,7 +16,7 @@ fn the_default_text_is_the_default() {
     assert!(is_default(&good(Config::default_text())));
 }
 
-// Delete the first `# ` of what is commented out, and it is good as well.
+// Delete the first `# ` of what is commented out, and it is good as well; a filter needs a Postgres behind it.
 #[test]
 fn the_examples_in_the_default_text_are_good() {
     let uncommented = |line: &str| match line.strip_prefix("# ") {
@@ -26,8 +26,14 @@ fn the_examples_in_the_default_text_are_good() {
         _ => line.to_owned(),
     };
     let lines: Vec<_> = Config::default_text().lines().map(uncommented).collect();
-    let config = good(&lines.join("\n").replace("env:ADMIN_TOKEN", "env:SECRET"));
-    assert!(config.upstream.is_some() && config.secret.is_some() && config.admin.is_some());
+    let text = lines.join("\n").replace("env:ADMIN_TOKEN", "env:SECRET");
+    let config = good(&text.replace("sqlite:onlyonce.db", "postgres://db/keys"));
+    assert!(
+        config.filter.is_some()
+            && config.upstream.is_some()
+            && config.secret.is_some()
+            && config.admin.is_some()
+    );
     assert_eq!(config.routes.len(), 1);
 }
 

@@ -56,12 +56,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
         assert_eq!(complaint(&format!("[{name}]")), expected);
     }
     let others = [
-        ("filter = \"redis://x\"", "`filter` is not built yet; remove it"),
-        (
-            "store = \"postgres://me:pw@db\"",
-            "`store`: postgres:// is not built yet; use sqlite:FILE",
-        ),
-        ("store = \"redis://db\"", "`store`: redis:// is not built yet; use sqlite:FILE"),
         (
             "policy.principal = \"jwt:sub\"",
             "`principal`: jwt: is not built yet; use header:NAME or cookie:NAME",
@@ -77,6 +71,27 @@ fn what_is_not_built_yet_is_refused_by_name() {
     ];
     for (text, expected) in others {
         assert!(complaint(text).ends_with(expected), "{}", complaint(text));
+    }
+}
+
+#[test]
+fn a_filter_needs_a_postgres_behind_it_and_passwords_are_not_repeated() {
+    let cases = [
+        (
+            "filter = \"redis://x\"",
+            "1:10: `filter` stands in front of a postgres:// store, and `store` is another one",
+        ),
+        (
+            "store = \"postgres://db\"\nfilter = \"http://hunter2\"",
+            "2:10: `filter`: a Redis is redis://HOST:PORT, or rediss:// with TLS",
+        ),
+        (
+            "store = \"postgres:hunter2\"",
+            "1:9: `store`: a Postgres is postgres://USER:PASSWORD@HOST:PORT/DATABASE",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), expected);
     }
 }
 

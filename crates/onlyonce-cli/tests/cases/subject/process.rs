@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -22,10 +23,9 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start(folder: &Path, upstream: &str, profile: Profile<'_>) -> Self {
         let (process, policy) = profile::toml(profile);
-        let store = folder.join("onlyonce.db");
+        // Without another word, the store is a file in the folder.
         let config = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\nstore = \"sqlite:{}\"\n{process}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}",
-            store.display()
+            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\n{process}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}",
         );
         std::fs::write(folder.join(CONFIG), config).unwrap();
         let (child, [address, admin]) = spawn(folder).await;
@@ -35,6 +35,11 @@ impl Process {
     /// SIGKILL, and waits for the end.
     pub(super) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        kill_process(pid.expect("it runs"), signal).unwrap();
     }
 
     pub(super) async fn restart(&mut self) {

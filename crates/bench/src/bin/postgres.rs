@@ -1,0 +1,251 @@
+//! The Postgres store beside pgbench and a bare client with the same two statements: rounds of each in turn.
+
+use std::error::Error;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use onlyonce::clock::{Clock, SystemClock};
+use onlyonce::scope::OperationId;
+use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::{Maintain, Store};
+use onlyonce_bench::limit::fsync_probe;
+use onlyonce_bench::load::{self, Run};
+use onlyonce_bench::operation::{BODY_BYTES, Drafts, Operations};
+use onlyonce_bench::pgbench::{BareCycle, TABLE, pgbench};
+use onlyonce_bench::stats::median;
+use servers::Postgres;
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+/// Cycles per second of the Postgres store ÷ what others reach with the same statements.
+#[derive(Parser)]
+struct Args {
+    /// Records that are there when sizes are told.
+    #[arg(long, default_value_t = 50_000)]
+    records: u64,
+    /// Rounds of each.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of each round.
+    #[arg(long, default_value_t = 2)]
+    seconds: u64,
+    /// Cycles in flight.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256])]
+    in_flight: Vec<usize>,
+    /// Only the cycles.
+    #[arg(long)]
+    cycles_only: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let bench = Bench::start()?;
+    for in_flight in &args.in_flight {
+        bench.compare(*in_flight, &args)?;
+    }
+    if !args.cycles_only {
+        bench.latency(&args);
+        bench.replays(&args);
+        bench.sizes(args.records);
+        bench.sweep(&args);
+    }
+    Ok(())
+}
+
+struct Bench {
+    postgres: Postgres,
+    url: String,
+    store: PostgresStore,
+}
+
+impl Bench {
+    fn start() -> Result<Self, Box<dyn Error>> {
+        let postgres = Postgres::start();
+        let url = postgres.database();
+        postgres.sql(&url, TABLE);
+        let store = block_on(PostgresStore::open(&url))?;
+        Ok(Self { postgres, url, store })
+    }
+
+    fn ours(&self, in_flight: usize, length: Duration) -> Run {
+        load::run(Operations::new(self.store.clone(), seed()), in_flight, length)
+    }
+
+    fn compare(&self, in_flight: usize, args: &Args) -> Result<(), Box<dyn Error>> {
+        println!("{in_flight} in flight: ours/s, pgbench/s, ratio, claim p50 and p99, fsync");
+        let peer = in_flight.min(PGBENCH_CLIENTS_MAX);
+        let mut ratios = Vec::new();
+        for _ in 0..args.rounds {
+            let fsync = fsync_probe(Path::new("/tmp"), PROBES)?;
+            let ours = self.ours(in_flight, Duration::from_secs(args.seconds));
+            let theirs = pgbench(&self.url, peer, args.seconds);
+            let (p50, p99) = (ms(ours.claim_percentile(50)), ms(ours.claim_p99()));
+            ratios.push(ours.rate / theirs);
+            println!(
+                "  {:>8.0} {theirs:>8.0}  {:>6.2}   {p50:.2} / {p99:.2} ms   {:.3} ms",
+                ours.rate,
+                ours.rate / theirs,
+                ms(fsync)
+            );
+        }
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let goal = match in_flight {
+            1 => "none here: see the latency",
+            2..=31 => ">= 2, and never below 1",
+            32..=127 => ">= 6",
+            _ => ">= 10 (÷ pgbench at 64)",
+        };
+        println!("  median of ratios {:.2}, lowest {low:.2}; goal {goal}\n", median(ratios));
+        Ok(())
+    }
+
+    /// One cycle after the other, ours and a bare client's.
+    fn latency(&self, args: &Args) {
+        let length = Duration::from_secs(args.seconds);
+        let mut ratios = Vec::new();
+        for _ in 0..args.rounds {
+            let ours = self.ours(1, length);
+            let bare = BareCycle { url: self.url.clone(), bare: Default::default() };
+            let bare = load::run(bare, 1, length);
+            let (ours, bare) = (ours.claim_percentile(50), bare.claim_percentile(50));
+            println!("claim p50 {:.3} ms, bare {:.3} ms", ms(ours), ms(bare));
+            ratios.push(ms(ours) / ms(bare));
+        }
+        println!("1 in flight ÷ bare tokio-postgres: {:.3}; goal <= 1.05\n", median(ratios));
+    }
+
+    /// Loads of completed keys, 64 at once and one at a time.
+    fn replays(&self, args: &Args) {
+        let keys = self.filled(1_000);
+        let mut ratios = Vec::new();
+        for _ in 0..args.rounds {
+            let (many, one) =
+                (self.load(&keys, 64, args.seconds), self.load(&keys, 1, args.seconds));
+            println!("replays: {many:.0}/s at 64, {one:.0}/s at 1");
+            ratios.push(many / one);
+        }
+        println!("batched ÷ single replays: {:.1}; goal >= 3\n", median(ratios));
+    }
+
+    fn load(&self, keys: &Rc<Vec<OperationId>>, in_flight: usize, seconds: u64) -> f64 {
+        let end = SystemClock.boot() + Duration::from_secs(seconds);
+        let loader = |at: usize| {
+            let (store, keys) = (self.store.clone(), keys.clone());
+            async move {
+                let mut count = 0_usize;
+                while SystemClock.boot() < end {
+                    let id = keys[(at * 31 + count * 7) % keys.len()];
+                    let seen = store.load(id).await.expect("the store answers");
+                    assert!(seen.record.is_some(), "a replay");
+                    count += 1;
+                }
+                count
+            }
+        };
+        let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
+        let count: usize = LocalSet::new().block_on(&runtime, async {
+            let tasks: Vec<_> =
+                (0..in_flight).map(|at| tokio::task::spawn_local(loader(at))).collect();
+            let mut all = 0;
+            for task in tasks {
+                all += task.await.expect("a loader does not panic");
+            }
+            all
+        });
+        count as f64 / seconds as f64
+    }
+
+    /// Completed keys.
+    fn filled(&self, count: usize) -> Rc<Vec<OperationId>> {
+        let seed = seed();
+        let drafts = Drafts::new(seed);
+        let keys = (0..count).map(|_| drafts.next().id).collect();
+        let operations = Operations::new(self.store.clone(), seed);
+        let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
+        runtime.block_on(async {
+            use onlyonce_bench::load::Cycle;
+            for _ in 0..count {
+                let claimed = operations.claim().await;
+                operations.settle(claimed).await;
+            }
+        });
+        Rc::new(keys)
+    }
+
+    fn sizes(&self, records: u64) {
+        while self.count() < records {
+            self.ours(256, Duration::from_secs(1));
+        }
+        let rows = self.count();
+        let sizes = "SELECT pg_table_size('onlyonce.record'), pg_relation_size('onlyonce.record_id'),
+                            pg_relation_size('onlyonce.record_expiry'), pg_relation_size('onlyonce.record_open'),
+                            (SELECT n_tup_hot_upd * 100 / greatest(n_tup_upd, 1) FROM pg_stat_user_tables WHERE relname = 'record')";
+        let sizes = self.postgres.sql(&self.url, sizes);
+        let sizes: Vec<f64> =
+            sizes.split('|').map(|size| size.parse().unwrap_or(f64::NAN)).collect();
+        let each = |at: usize| sizes[at] / rows as f64;
+        println!(
+            "{rows} keys: table {:.0} bytes a key (body {BODY_BYTES}), index of ids {:.1}, of expiry {:.1}, of what is open {:.1}; HOT {} %",
+            each(0),
+            each(1),
+            each(2),
+            each(3),
+            sizes[4]
+        );
+        println!("index bytes a key: {:.1}; goal <= 50\n", each(1) + each(2) + each(3));
+    }
+
+    fn count(&self) -> u64 {
+        self.postgres.sql(&self.url, "SELECT count(*) FROM onlyonce.record").parse().unwrap_or(0)
+    }
+
+    /// Claim p99 with and without a sweep beside the load.
+    fn sweep(&self, args: &Args) {
+        let length = Duration::from_secs(args.seconds);
+        let mut ratios = Vec::new();
+        for _ in 0..args.rounds {
+            self.postgres.sql(&self.url, "UPDATE onlyonce.record SET expires_at = 1 WHERE ctid IN (SELECT ctid FROM onlyonce.record WHERE state = 4 LIMIT 20000)");
+            let (without, (with, swept)) = (self.ours(16, length), self.swept(length));
+            println!(
+                "claim p99 {:.2} ms, {:.2} ms during a sweep of {swept}",
+                ms(without.claim_p99()),
+                ms(with.claim_p99())
+            );
+            ratios.push(ms(with.claim_p99()) / ms(without.claim_p99()));
+        }
+        println!("claim p99 during a sweep ÷ without: {:.2}; goal <= 1.5\n", median(ratios));
+    }
+
+    fn swept(&self, length: Duration) -> (Run, usize) {
+        let store = self.store.clone();
+        let end = SystemClock.boot() + length;
+        let sweeper = std::thread::spawn(move || {
+            let mut deleted = 0;
+            while SystemClock.boot() < end {
+                deleted += block_on(store.sweep(5_000)).expect("the store answers").deleted;
+            }
+            deleted
+        });
+        let run = self.ours(16, length);
+        (run, sweeper.join().expect("the sweeper does not panic"))
+    }
+}
+
+fn seed() -> u64 {
+    1_000_000 + SystemClock.wall().as_ms().unsigned_abs() % 10_000_000
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
+    runtime.block_on(future)
+}
+
+/// More sessions than this only slow pgbench down.
+const PGBENCH_CLIENTS_MAX: usize = 64;
+const PROBES: usize = 50;

@@ -1,0 +1,112 @@
+//! Two gateways on one Postgres, while its parts fail: nothing twice, nothing acknowledged lost.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proof::cutter::Cutter;
+use proof::tier::tiered;
+use servers::Postgres;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use crate::fleet::{Fleet, Load};
+use crate::history::Shared;
+use crate::{until, within};
+
+/// How many operations a fault must find under way.
+const IN_FLIGHT_MIN: usize = 5;
+/// A lease that a paused gateway outsleeps in the time of a test.
+const SHORT_LEASE: &str = "lease = \"2s\"";
+
+fn lively() -> Shared {
+    let shared = Shared::default();
+    shared.history().owners_live = true;
+    shared
+}
+
+/// A random moment, and then one at which enough is under way.
+async fn moment(shared: &Shared) -> usize {
+    sleep(Duration::from_millis(fastrand::u64(50..300))).await;
+    until("load", || shared.history().in_flight() >= IN_FLIGHT_MIN).await;
+    shared.history().in_flight()
+}
+
+// threats C2, C11
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_is_killed_and_recovers_loses_nothing() {
+    let mut fleet = Fleet::start("").await;
+    let shared = lively();
+    let load = Load::start(&shared, &fleet.addresses());
+    let mut under_way = 0;
+    for _ in 0..tiered(10) {
+        under_way += moment(&shared).await;
+        shared.history().fault_begins();
+        block_in_place(|| {
+            fleet.postgres.kill();
+            fleet.postgres.start_again();
+        });
+        works_again(&shared).await;
+        shared.history().fault_ends();
+    }
+    load.end().await;
+    fleet.judge(&shared, &[("replays", 200), ("refusals of a store that is away", 1)]).await;
+    println!("{under_way} operations under way at {} kills", tiered(10));
+}
+
+/// Until operations complete again.
+async fn works_again(shared: &Shared) {
+    let before = shared.history().completed();
+    until("operations to complete again", || shared.history().completed() > before + 20).await;
+}
+
+// threat C1; FAIL-29
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_is_cut_at_the_reply_to_a_commit_changes_nothing() {
+    let postgres = block_in_place(Postgres::start);
+    let database = block_in_place(|| postgres.database());
+    let cutter = Cutter::start(SocketAddr::from(([127, 0, 0, 1], postgres.port()))).await.unwrap();
+    let line = database.replace(&postgres.port().to_string(), &cutter.address.port().to_string());
+    let fleet = Fleet::on(postgres, &format!("store = \"{line}\""), "").await;
+    let shared = lively();
+    let load = Load::start(&shared, &fleet.addresses());
+    for cut in 1..=tiered(200) {
+        moment(&shared).await;
+        shared.history().fault_begins();
+        cutter.cut();
+        until("a cut", || cutter.made() >= cut).await;
+        works_again(&shared).await;
+        shared.history().fault_ends();
+    }
+    load.end().await;
+    fleet.judge(&shared, &[("replays", 200)]).await;
+    println!("{} lines cut at the reply to a commit", cutter.made());
+}
+
+// threats A9, B1 to B4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_sleeps_through_its_lease_changes_nothing_when_it_wakes() {
+    let fleet = Fleet::start(SHORT_LEASE).await;
+    let shared = lively();
+    let load = Load::start(&shared, &fleet.addresses());
+    let (sleeper, other) = (&fleet.gateways[0], &fleet.gateways[1]);
+    for _ in 0..tiered(20) {
+        let reaped = other.metric("onlyonce_reaped_total").await;
+        moment(&shared).await;
+        shared.history().fault_begins();
+        sleeper.pause();
+        within("the sleeper's operations to lapse", async {
+            while other.metric("onlyonce_reaped_total").await == reaped {
+                sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        sleeper.resume();
+        works_again(&shared).await;
+        shared.history().fault_ends();
+    }
+    let reaped = other.metric("onlyonce_reaped_total").await;
+    load.end().await;
+    fleet.judge(&shared, &[("replays", 200)]).await;
+    println!("{reaped} operations lapsed while their gateway slept");
+    assert!(reaped >= tiered(20), "only {reaped} lapsed");
+}

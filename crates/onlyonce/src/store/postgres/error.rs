@@ -1,0 +1,185 @@
+//! Why a store could not be opened, and what to do about it.
+
+use std::io;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::store::BoxError;
+
+/// Why a store could not be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not an address. Give one like `postgres://user@host/database`.
+    #[error("not the address of a Postgres database ({why}): give postgres://user@host/database")]
+    BadUrl {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Not the name of a schema. Give another.
+    #[error("{schema:?} cannot name a schema: give 1 to 63 bytes that do not begin with pg_")]
+    BadSchema {
+        /// What was given.
+        schema: String,
+    },
+    /// The line could not be secured as asked. Look at `sslmode` and `sslrootcert`.
+    #[error("the line to the server cannot be secured: look at sslmode and sslrootcert")]
+    Tls(#[source] BoxError),
+    /// Nobody answers there. Start the server, or give another address.
+    #[error("{place} cannot be reached: is the server running, and is this its address?")]
+    Unreachable {
+        /// Server and database.
+        place: String,
+        /// What the system said.
+        #[source]
+        source: BoxError,
+    },
+    /// The server does not know this user or this password. Correct them.
+    #[error("{place} refuses this user or password")]
+    WrongPassword {
+        /// Server and database.
+        place: String,
+        /// What the server said.
+        #[source]
+        source: BoxError,
+    },
+    /// There is no such database. Make it first.
+    #[error("{place} does not exist: make the database first")]
+    NoDatabase {
+        /// Server and database.
+        place: String,
+    },
+    /// This user may not. Let it make the schema, or make the schema for it and give it to that user.
+    #[error(
+        "no permission in {place}: this user must own the schema {schema}, or be allowed to make it"
+    )]
+    NoPermission {
+        /// Server and database.
+        place: String,
+        /// The schema.
+        schema: String,
+        /// What the server said.
+        #[source]
+        source: BoxError,
+    },
+    /// It follows another server and takes no writes. Give the address of the primary; an address may list
+    /// several hosts with `target_session_attrs=read-write`.
+    #[error("{place} is a standby: records are read from and written to the primary only")]
+    Standby {
+        /// Server and database.
+        place: String,
+    },
+    /// The server is too old. Upgrade it.
+    #[error(
+        "{place} runs Postgres {found}, and at least {SERVER_MIN} is needed: upgrade the server"
+    )]
+    TooOld {
+        /// Server and database.
+        place: String,
+        /// Its version.
+        found: i32,
+    },
+    /// A setting that the promise rests on is not in force. Correct it and restart the server.
+    #[error(
+        "{place} is not durable: {setting} is off; set it to on, or keys are forgotten when the machine fails"
+    )]
+    NotDurable {
+        /// Server and database.
+        place: String,
+        /// The setting.
+        setting: &'static str,
+    },
+    /// A pooler between us hands every transaction to another session. Connect past it, or through one in
+    /// session mode.
+    #[error(
+        "{place} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
+    )]
+    Pooled {
+        /// Server and database.
+        place: String,
+    },
+    /// Written by a newer version. Run that version, or a newer one.
+    #[error(
+        "schema {schema} has version {found}, and this build knows up to {supported}: run the newer version"
+    )]
+    Newer {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i32,
+        /// Ours.
+        supported: i32,
+    },
+    /// Its records are kept elsewhere now. Open that one.
+    #[error("schema {schema} was moved to {to}: open that one")]
+    Moved {
+        /// The schema.
+        schema: String,
+        /// Where its records went.
+        to: String,
+    },
+    /// The records of another store are being copied here. Wait for that to end; if it was interrupted,
+    /// repeat it.
+    #[error(
+        "schema {schema} is being filled from {from}: wait for the end of that migration, or repeat it if it was interrupted"
+    )]
+    Filling {
+        /// The schema.
+        schema: String,
+        /// Where the records come from.
+        from: String,
+    },
+    /// It has records of its own, and another store's cannot be copied there. Give another schema.
+    #[error("schema {schema} has records already: give one that is empty, as in ?schema=NAME")]
+    NotEmpty {
+        /// The schema.
+        schema: String,
+    },
+    /// It is there, and is not what was made. Restore it from a backup; nothing was changed.
+    #[error("schema {schema} is damaged ({what}): restore it from a backup")]
+    Damaged {
+        /// The schema.
+        schema: String,
+        /// What was found.
+        what: &'static str,
+    },
+    /// The server refused. Its own words say why.
+    #[error("{place} cannot be opened")]
+    Server {
+        /// Server and database.
+        place: String,
+        /// What it said.
+        #[source]
+        source: BoxError,
+    },
+    /// The system gives no thread for the connections.
+    #[error("the system gives no thread")]
+    Thread(#[source] io::Error),
+}
+
+impl OpenError {
+    /// What the client said of `place`.
+    pub(super) fn from_client(place: &str, schema: &str, error: Error) -> Self {
+        let place = place.to_owned();
+        let Some(code) = error.code().cloned() else {
+            return Self::Unreachable { place, source: error.into() };
+        };
+        let source = error.into();
+        match code {
+            SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                Self::WrongPassword { place, source }
+            }
+            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase { place },
+            SqlState::INSUFFICIENT_PRIVILEGE => {
+                Self::NoPermission { place, schema: schema.to_owned(), source }
+            }
+            SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby { place },
+            SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { place, source },
+            _ => Self::Server { place, source },
+        }
+    }
+}
+
+/// The oldest server that is supported, as `server_version_num` counts.
+pub(super) const SERVER_MIN: i32 = 140_000;

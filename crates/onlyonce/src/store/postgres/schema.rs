@@ -1,0 +1,157 @@
+//! The tables, and how they came to be.
+//!
+//! 1. A schema has a `version`, and the `oldest` version of this library that may still use it.
+//! 2. A migration only adds: tables, indexes, columns that are null or have a default. Statements name their
+//!    columns. So the version before keeps working beside the new one, and `oldest` is the version less one.
+//! 3. Rows have a `format`. A row of another format is unreadable to who does not know it, never absent, and
+//!    no statement of theirs changes it.
+//! 4. Migrations run under a lock that belongs to the schema's name, in one transaction.
+
+use tokio_postgres::{Client, Error};
+
+/// The version that this build makes and knows.
+pub(super) const VERSION: i32 = 1;
+
+/// What a schema says of itself.
+#[derive(Debug)]
+pub(super) struct Meta {
+    pub(super) version: i32,
+    pub(super) oldest: i32,
+    pub(super) generation: String,
+    pub(super) moved_to: Option<String>,
+    pub(super) filled_from: Option<String>,
+}
+
+/// What is there.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// A store that has lost its own row.
+    NoRow,
+    Meta(Meta),
+}
+
+impl Found {
+    fn needs_migration(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::NoRow => false,
+            Self::Meta(meta) => meta.version < VERSION,
+        }
+    }
+}
+
+/// Looks, and migrates if need be. Of many that do so at once, one does it.
+pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<Found, Error> {
+    let found = read(client, schema).await?;
+    if !found.needs_migration() {
+        return Ok(found);
+    }
+    migrate(client, schema).await?;
+    read(client, schema).await
+}
+
+async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
+    // Not `to_regclass`: it goes by a cache that may not know yet what was made while we waited.
+    let exists = format!(
+        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                         WHERE {NAMED} AND c.relname = 'meta')"
+    );
+    if !client.query_one_scalar(&exists, &[&schema]).await? {
+        return Ok(Found::Nothing);
+    }
+    let sql = format!(
+        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from
+           FROM {schema}.meta WHERE one = 1"
+    );
+    let Some(row) = client.query_opt(&sql, &[]).await? else {
+        return Ok(Found::NoRow);
+    };
+    Ok(Found::Meta(Meta {
+        version: row.try_get(0)?,
+        oldest: row.try_get(1)?,
+        generation: row.try_get(2)?,
+        moved_to: row.try_get(3)?,
+        filled_from: row.try_get(4)?,
+    }))
+}
+
+async fn migrate(client: &mut Client, schema: &str) -> Result<(), Error> {
+    let transaction = client.transaction().await?;
+    transaction.batch_execute("SET LOCAL lock_timeout = '30s'").await?;
+    transaction.batch_execute("SET LOCAL statement_timeout = '60s'").await?;
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
+    transaction.execute(lock, &[&schema]).await?;
+    if let Found::Nothing = read(transaction.client(), schema).await? {
+        let exists = format!("SELECT EXISTS (SELECT FROM pg_namespace n WHERE {NAMED})");
+        if !transaction.client().query_one_scalar(&exists, &[&schema]).await? {
+            transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+        }
+        transaction.batch_execute(&first(schema)).await?;
+    }
+    transaction.commit().await
+}
+
+/// The namespace of a quoted name.
+const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
+
+/// Version 1. The checks restate which columns a state has.
+fn first(schema: &str) -> String {
+    format!(
+        "CREATE TABLE {schema}.meta (
+           one         smallint PRIMARY KEY CHECK (one = 1),
+           version     integer NOT NULL,
+           oldest      integer NOT NULL,
+           generation  uuid NOT NULL,
+           -- The highest time that any node has told, as of its last beat.
+           highest     bigint NOT NULL,
+           clock_held  boolean NOT NULL,
+           -- How often someone has confirmed the clock.
+           confirmed   bigint NOT NULL,
+           moved_to    text,
+           -- The store whose records are being copied here. Nobody uses the schema until that is done.
+           filled_from text
+         ) WITH (fillfactor = 10);
+         CREATE TABLE {schema}.record (
+           id                    uuid NOT NULL,
+           token                 uuid NOT NULL,
+           count                 bigint NOT NULL CHECK (count >= 1),
+           first_claimed_at      bigint NOT NULL CHECK (first_claimed_at >= 0),
+           lease_ms              bigint NOT NULL CHECK (lease_ms >= 1),
+           quiet_ms              bigint NOT NULL CHECK (quiet_ms >= 0),
+           ttl_ms                bigint NOT NULL CHECK (ttl_ms >= 0),
+           lease_until           bigint CHECK (lease_until >= 0),
+           unknown_since         bigint CHECK (unknown_since >= 0),
+           expires_at            bigint CHECK (expires_at >= 0),
+           taken_at              bigint CHECK (taken_at >= 0),
+           attempt               integer NOT NULL CHECK (attempt >= 1),
+           -- 1 running, 2 unknown, 3 released, 4 completed.
+           state                 smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+           format                smallint NOT NULL DEFAULT 1 CHECK (format >= 1),
+           taken_from            smallint CHECK (taken_from IN (2, 3)),
+           settled_by            smallint CHECK (settled_by BETWEEN 1 AND 4),
+           fingerprint_version   smallint NOT NULL CHECK (fingerprint_version BETWEEN 0 AND 255),
+           fingerprint_canonical bytea NOT NULL CHECK (octet_length(fingerprint_canonical) = 32),
+           fingerprint_raw       bytea NOT NULL CHECK (octet_length(fingerprint_raw) = 32),
+           principal             bytea NOT NULL CHECK (octet_length(principal) = 32),
+           key                   text NOT NULL,
+           route                 text NOT NULL,
+           head                  bytea,
+           body                  bytea,
+           CONSTRAINT running_has_a_lease CHECK ((state = 1) = (lease_until IS NOT NULL)),
+           CONSTRAINT unknown_has_a_since CHECK ((state = 2) = (unknown_since IS NOT NULL)),
+           CONSTRAINT final_expires CHECK ((state IN (3, 4)) = (expires_at IS NOT NULL)),
+           CONSTRAINT completed_has_a_response
+             CHECK (CASE WHEN state = 4 THEN head IS NOT NULL AND settled_by IS NOT NULL
+                         ELSE head IS NULL AND body IS NULL AND settled_by IS NULL END),
+           CONSTRAINT taken_from_a_moment CHECK ((taken_from IS NULL) = (taken_at IS NULL))
+         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
+         ALTER TABLE {schema}.record ALTER body SET STORAGE EXTERNAL;
+         CREATE UNIQUE INDEX record_id ON {schema}.record (id);
+         -- By 65 seconds, not by the millisecond: many keys are one entry, and no claim names the expression,
+         -- so that no plan of a claim ever takes this index.
+         CREATE INDEX record_expiry ON {schema}.record ((expires_at >> 16)) WHERE state IN (3, 4);
+         CREATE INDEX record_open ON {schema}.record (id) WHERE state IN (1, 2);
+         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), 0, false, 0, NULL, NULL);"
+    )
+}

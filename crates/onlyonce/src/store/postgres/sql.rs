@@ -1,0 +1,286 @@
+//! The statements. Each begins with the store's time, and every table is named with its schema: the
+//! search path is the user's own.
+//!
+//! A statement answers with rows of one shape, told apart by `kind`: the time, what was written, what
+//! is there. Members of a batch that come back in no row lost their guard or their race.
+
+/// The statements of one schema.
+#[derive(Clone, Debug)]
+pub(super) struct Sql {
+    pub(super) claim: String,
+    pub(super) complete: String,
+    pub(super) delete: String,
+    pub(super) put: String,
+    pub(super) load: String,
+    pub(super) renew: String,
+    pub(super) scan_open: String,
+    pub(super) scan_all: String,
+    pub(super) sweep: String,
+    pub(super) more: String,
+    pub(super) beat: String,
+    pub(super) hold: String,
+}
+
+impl Sql {
+    /// For the schema of this quoted name.
+    pub(super) fn new(schema: &str) -> Self {
+        let clock = clock(schema);
+        let record = format!("{schema}.record");
+        Self {
+            claim: claim(&clock, &record),
+            complete: complete(&clock, &record),
+            delete: delete(&clock, &record),
+            put: put(&clock, &record),
+            load: load(&clock, &record),
+            renew: renew(&clock, &record),
+            scan_open: scan_open(&clock, &record),
+            scan_all: scan_all(&clock, &record),
+            sweep: sweep(&clock, &record),
+            more: more(&clock, &record),
+            beat: beat(&clock, schema),
+            hold: hold(&clock, schema),
+        }
+    }
+}
+
+/// The time, once per statement: never before what this node ($2, if the clock was not confirmed since,
+/// $1) or any other has seen. No row, and so no effect, once the records are kept
+/// elsewhere, and until they are all here.
+fn clock(schema: &str) -> String {
+    format!(
+        "WITH clock AS MATERIALIZED (
+           SELECT GREATEST({WALL}, m.highest, CASE WHEN m.confirmed = $1::bigint THEN $2::bigint END) AS now,
+                  m.clock_held, m.confirmed
+             FROM {schema}.meta m WHERE m.one = 1 AND m.moved_to IS NULL AND m.filled_from IS NULL)"
+    )
+}
+
+/// The server's clock in milliseconds. Not qualified, so that a test can stand in for it.
+pub(super) const WALL: &str = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
+
+/// What a record is read from, in the order of [`super::row`].
+const COLUMNS: &str = "r.id, r.state, r.format, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.key, \
+    r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, r.principal, r.route, \
+    r.first_claimed_at, r.lease_ms, r.quiet_ms, r.ttl_ms, r.lease_until, r.unknown_since, r.expires_at, \
+    r.settled_by, r.head, r.body";
+/// The same without a record.
+const NO_COLUMNS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+
+/// The row of the time.
+fn told() -> String {
+    format!(
+        "SELECT 0::smallint, c.now, c.clock_held, c.confirmed, NULL::uuid, {NO_COLUMNS} FROM clock c"
+    )
+}
+
+/// Milliseconds after the store's time that end with time itself.
+fn after_now(ms: &str) -> String {
+    format!("CASE WHEN {ms} > {END} - c.now THEN {END} ELSE c.now + {ms} END")
+}
+
+const END: &str = "9223372036854775807";
+
+/// Reads first: what is there costs no transaction id and no flush. Who finds nothing inserts; who then
+/// finds someone faster comes back in no row, and asks again.
+fn claim(clock: &str, record: &str) -> String {
+    let lease_until = after_now("a.lease_ms");
+    let told = told();
+    format!(
+        "{clock}, asked AS MATERIALIZED (
+           SELECT * FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::smallint[], $7::bytea[], $8::bytea[],
+                                $9::bytea[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
+             AS a (id, token, key, fingerprint_version, fingerprint_canonical, fingerprint_raw, principal, route,
+                   lease_ms, quiet_ms, ttl_ms, not_after)),
+         made AS (
+           INSERT INTO {record} (id, token, count, attempt, state, key, fingerprint_version,
+               fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
+               ttl_ms, lease_until)
+           SELECT a.id, a.token, 1, 1, 1, a.key, a.fingerprint_version, a.fingerprint_canonical,
+               a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until}
+             FROM asked a CROSS JOIN clock c
+            WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
+           ON CONFLICT (id) DO NOTHING
+           RETURNING id)
+         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
+           FROM asked a JOIN {record} r ON r.id = a.id
+         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, {NO_COLUMNS} FROM made m
+         UNION ALL {told}"
+    )
+}
+
+/// The guard of [`complete`] and [`delete`]: the token, and one of the states, or else the exact count.
+const GUARD: &str = "r.id = a.id AND r.token = a.token AND r.format = 1
+    AND CASE WHEN a.states = 0 THEN r.count = a.count ELSE (a.states >> r.state) & 1 = 1 END";
+
+fn complete(clock: &str, record: &str) -> String {
+    let expires_at = after_now("r.ttl_ms");
+    format!(
+        "{clock}, made AS (
+           UPDATE {record} r
+              SET token = COALESCE(a.new_token, r.token),
+                  count = CASE WHEN a.new_token IS NULL THEN r.count + 1 ELSE 1 END,
+                  state = 4, lease_until = NULL, unknown_since = NULL, expires_at = {expires_at},
+                  settled_by = a.settled_by, head = a.head, body = a.body
+             FROM unnest($3::uuid[], $4::uuid[], $5::integer[], $6::bigint[], $7::smallint[], $8::bytea[],
+                         $9::bytea[], $10::uuid[])
+                    AS a (id, token, states, count, settled_by, head, body, new_token), clock c
+            WHERE {GUARD}
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
+/// What a guarded write answers: the time, and each id with its revision.
+const WROTE: &str = "SELECT 1::smallint, NULL::bigint, NULL::boolean, NULL::bigint, m.id, m.token, m.count FROM made m
+    UNION ALL SELECT 0::smallint, c.now, c.clock_held, c.confirmed, NULL, NULL, NULL FROM clock c";
+
+fn delete(clock: &str, record: &str) -> String {
+    format!(
+        "{clock}, made AS (
+           DELETE FROM {record} r
+            USING unnest($3::uuid[], $4::uuid[], $5::integer[], $6::bigint[]) AS a (id, token, states, count), clock c
+            WHERE {GUARD}
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
+/// A whole record in place of exactly the one that was read. A take obeys its `not_after` at the moment
+/// when it has the row, not only when it began to wait for it.
+fn put(clock: &str, record: &str) -> String {
+    format!(
+        "{clock}, made AS (
+           UPDATE {record} r
+              SET token = a.token, count = a.count, attempt = a.attempt, state = a.state, taken_from = a.taken_from,
+                  taken_at = a.taken_at, key = a.key, fingerprint_version = a.fingerprint_version,
+                  fingerprint_canonical = a.fingerprint_canonical, fingerprint_raw = a.fingerprint_raw,
+                  principal = a.principal, route = a.route, first_claimed_at = a.first_claimed_at,
+                  lease_ms = a.lease_ms, quiet_ms = a.quiet_ms, ttl_ms = a.ttl_ms, lease_until = a.lease_until,
+                  unknown_since = a.unknown_since, expires_at = a.expires_at, settled_by = a.settled_by,
+                  head = a.head, body = a.body
+             FROM unnest($3::uuid[], $4::uuid[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::integer[],
+                         $10::smallint[], $11::smallint[], $12::bigint[], $13::text[], $14::smallint[], $15::bytea[],
+                         $16::bytea[], $17::bytea[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[],
+                         $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::smallint[], $27::bytea[],
+                         $28::bytea[])
+                    AS a (id, old_token, old_count, not_after, token, count, attempt, state, taken_from, taken_at, key,
+                          fingerprint_version, fingerprint_canonical, fingerprint_raw, principal, route,
+                          first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until, unknown_since, expires_at,
+                          settled_by, head, body), clock c
+            WHERE r.id = a.id AND r.token = a.old_token AND r.count = a.old_count AND r.format = 1
+              AND c.now <= a.not_after AND {WALL} <= a.not_after
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
+/// Whole records where there are none, in the columns that [`put`] has them.
+pub(super) fn import(record: &str) -> String {
+    format!(
+        "INSERT INTO {record} (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
+             fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms,
+             lease_until, unknown_since, expires_at, settled_by, head, body)
+         SELECT a.id, a.token, a.count, a.attempt, a.state, a.taken_from, a.taken_at, a.key, a.fingerprint_version,
+             a.fingerprint_canonical, a.fingerprint_raw, a.principal, a.route, a.first_claimed_at, a.lease_ms,
+             a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body
+           FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[],
+                       $7::bigint[], $8::text[], $9::smallint[], $10::bytea[], $11::bytea[], $12::bytea[], $13::text[],
+                       $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
+                       $20::bigint[], $21::smallint[], $22::bytea[], $23::bytea[])
+                  AS a (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
+                        fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
+                        ttl_ms, lease_until, unknown_since, expires_at, settled_by, head, body)
+         ON CONFLICT (id) DO NOTHING"
+    )
+}
+
+fn load(clock: &str, record: &str) -> String {
+    let told = told();
+    format!(
+        "{clock}
+         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
+           FROM unnest($3::uuid[]) AS a (id) JOIN {record} r ON r.id = a.id
+         UNION ALL {told}"
+    )
+}
+
+fn renew(clock: &str, record: &str) -> String {
+    let lease_until = after_now("$5::bigint");
+    format!(
+        "{clock}, made AS (
+           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
+             FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token), clock c
+            WHERE r.id = a.id AND r.token = a.token AND r.state = 1 AND r.format = 1
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
+/// Running and unknown records, by the index that has only those.
+fn scan_open(clock: &str, record: &str) -> String {
+    let told = told();
+    format!(
+        "{clock}
+         (SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
+            FROM {record} r WHERE r.id >= $3::uuid AND r.state IN (1, 2) AND r.state = ANY ($4::smallint[])
+           ORDER BY r.id LIMIT $5::bigint)
+         UNION ALL {told}"
+    )
+}
+
+/// Records in any state: looks at $6 of them at most, and tells the last one that it looked at.
+fn scan_all(clock: &str, record: &str) -> String {
+    let told = told();
+    format!(
+        "{clock}, looked AS MATERIALIZED (
+           SELECT r.id, r.state FROM {record} r WHERE r.id >= $3::uuid ORDER BY r.id LIMIT $6::bigint),
+         picked AS MATERIALIZED (
+           SELECT l.id FROM looked l WHERE l.state = ANY ($4::smallint[]) ORDER BY l.id LIMIT $5::bigint)
+         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
+           FROM picked p JOIN {record} r ON r.id = p.id
+         UNION ALL SELECT 1::smallint, count(*), NULL, NULL, (SELECT l.id FROM looked l ORDER BY l.id DESC LIMIT 1),
+             {NO_COLUMNS} FROM looked HAVING count(*) > 0
+         UNION ALL {told}"
+    )
+}
+
+/// What has expired, by the minute or so in which it does ([`super::schema`]), at the store's time or at
+/// $3, what this node holds to be possible, whichever is earlier.
+const DUE: &str = "NOT c.clock_held AND (r.expires_at >> 16) <= (LEAST(c.now, $3::bigint) >> 16)
+    AND r.expires_at <= LEAST(c.now, $3::bigint) AND r.state IN (3, 4) AND r.format = 1";
+
+/// The row that is locked is judged again: someone may have taken it since.
+fn sweep(clock: &str, record: &str) -> String {
+    format!(
+        "{clock}, due AS MATERIALIZED (
+           SELECT r.id FROM clock c, {record} r WHERE {DUE} LIMIT $4::bigint FOR UPDATE OF r SKIP LOCKED),
+         gone AS (DELETE FROM {record} r USING due d WHERE r.id = d.id RETURNING 1)
+         SELECT c.now, c.clock_held, c.confirmed, (SELECT count(*) FROM gone) FROM clock c"
+    )
+}
+
+fn more(clock: &str, record: &str) -> String {
+    format!(
+        "{clock} SELECT c.now, c.clock_held, c.confirmed, EXISTS (SELECT FROM {record} r WHERE {DUE})::integer::bigint
+           FROM clock c"
+    )
+}
+
+/// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3).
+fn beat(clock: &str, schema: &str) -> String {
+    format!(
+        "{clock} UPDATE {schema}.meta m SET highest = c.now, clock_held = m.clock_held OR $3::boolean
+           FROM clock c WHERE m.one = 1 RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
+    )
+}
+
+/// Who trusts the clock again trusts what it says now, however far back that is.
+fn hold(clock: &str, schema: &str) -> String {
+    format!(
+        "{clock} UPDATE {schema}.meta m
+            SET clock_held = $3::boolean, highest = CASE WHEN $3 THEN c.now ELSE {WALL} END,
+                confirmed = m.confirmed + CASE WHEN $3 THEN 0 ELSE 1 END
+           FROM clock c WHERE m.one = 1 RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
+    )
+}

@@ -1,0 +1,89 @@
+//! The server's time as this node knows it: it does not run backward, and a jump of it is noticed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{CLOCK_JUMP_MS, Clock, Reading, StoreTime};
+
+/// One per store.
+pub(super) struct Time {
+    clock: Arc<dyn Clock>,
+    known: Mutex<Known>,
+    /// The clock jumped: the other nodes must be told.
+    pub(super) jumped: Notify,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    /// How often someone has confirmed the clock; what was known before the last time is forgotten.
+    confirmed: i64,
+    highest: i64,
+    reading: Option<Reading>,
+    jumped: bool,
+}
+
+/// What a statement answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) now: StoreTime,
+    pub(super) clock_held: bool,
+    pub(super) confirmed: i64,
+}
+
+impl Time {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let known = Known { confirmed: 0, highest: 0, reading: None, jumped: false };
+        Self { clock, known: Mutex::new(known), jumped: Notify::new() }
+    }
+
+    pub(super) fn boot(&self) -> Duration {
+        self.clock.boot()
+    }
+
+    /// What every statement is given: the highest time that was told here, and since when that counts.
+    pub(super) fn known(&self) -> (i64, i64) {
+        let known = self.lock();
+        (known.confirmed, known.highest)
+    }
+
+    /// The latest time that can be true now: the last reading and what passed here since, with the margin
+    /// that is no jump. Everything is possible before the first reading.
+    pub(super) fn plausible(&self) -> i64 {
+        let reading = self.lock().reading;
+        let latest = |reading: Reading| reading.estimate(self.clock.boot()).plus_ms(CLOCK_JUMP_MS);
+        reading.map_or(i64::MAX, |reading| latest(reading).as_ms())
+    }
+
+    /// Whether this node saw a jump that the server may not know of.
+    pub(super) fn has_jumped(&self) -> bool {
+        self.lock().jumped
+    }
+
+    /// Takes note of an answer that was asked for at `asked_at`; the clock is held in it if it jumped.
+    pub(super) fn tell(&self, mut told: Told, asked_at: Duration) -> Told {
+        let boot = self.clock.boot();
+        let mut known = self.lock();
+        if told.confirmed > known.confirmed {
+            let confirmed = told.confirmed;
+            *known = Known { confirmed, highest: told.now.as_ms(), reading: None, jumped: false };
+        }
+        if told.confirmed < known.confirmed {
+            return told;
+        }
+        if !told.clock_held && known.reading.is_some_and(|last| last.is_jump(told.now, boot)) {
+            known.jumped = true;
+            self.jumped.notify_one();
+        }
+        known.jumped &= !told.clock_held;
+        known.reading = Some(Reading::new(told.now, asked_at));
+        known.highest = known.highest.max(told.now.as_ms());
+        told.clock_held |= known.jumped;
+        told
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,136 @@
+//! A writer: whatever has queued during the last commit is the next one.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::inbox::Inbox;
+use super::job::Job;
+use super::link::Line;
+use super::round::{Fate, Member, attempt};
+use super::shared::Shared;
+use super::trouble::Trouble;
+use crate::scope::OperationId;
+
+/// Works until its queue is closed and empty.
+pub(super) struct Writer {
+    pub(super) line: Line,
+    pub(super) jobs: Inbox<Job>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Writer {
+    pub(super) async fn run(mut self) {
+        let mut waiting = VecDeque::new();
+        while self.fill(&mut waiting).await {
+            let batch = batch(&mut waiting);
+            let left = self.round(batch).await;
+            for member in left.into_iter().rev() {
+                waiting.push_front(member);
+            }
+        }
+    }
+
+    /// Takes what has queued; waits if there is nothing at all. Whether there is any.
+    async fn fill(&mut self, waiting: &mut VecDeque<Member>) -> bool {
+        if waiting.is_empty() {
+            match self.jobs.recv().await {
+                Some(job) => waiting.push_back(Member::new(job)),
+                None => return false,
+            }
+        }
+        while waiting.len() < 2 * BATCH_MAX
+            && let Some(job) = self.jobs.try_recv()
+        {
+            waiting.push_back(Member::new(job));
+        }
+        true
+    }
+
+    /// One commit for the batch, or for its parts if some of it is refused. Returns those who have a step
+    /// to go.
+    async fn round(&mut self, batch: Vec<Member>) -> Vec<Member> {
+        let mut left = Vec::new();
+        let mut parts = vec![batch];
+        while let Some(mut part) = parts.pop() {
+            match self.attempt(&part).await {
+                Ok(fates) => self.settle(part, fates, &mut left),
+                Err(Trouble::Member(_)) if part.len() > 1 => {
+                    let second = part.split_off(part.len() / 2);
+                    parts.extend([second, part]);
+                }
+                Err(trouble) => {
+                    part.into_iter().for_each(|member| member.job.fail(trouble.fault()))
+                }
+            }
+        }
+        left
+    }
+
+    /// The same again where it met others and was undone.
+    async fn attempt(&mut self, part: &[Member]) -> Result<Vec<Fate>, Trouble> {
+        let mut pause = AGAIN_PAUSE;
+        for _ in 0..AGAIN_MAX {
+            match self.attempt_once(part).await {
+                Err(Trouble::Again(_)) => tokio::time::sleep(pause).await,
+                done => return done,
+            }
+            pause *= 2;
+        }
+        self.attempt_once(part).await
+    }
+
+    async fn attempt_once(&mut self, part: &[Member]) -> Result<Vec<Fate>, Trouble> {
+        let link = self.line.ready().await?;
+        let done = attempt(link, &self.shared.time, part).await;
+        if let Err(trouble) = &done {
+            self.line.after(trouble);
+        }
+        done
+    }
+
+    fn settle(&self, part: Vec<Member>, fates: Vec<Fate>, left: &mut Vec<Member>) {
+        let mut written = Vec::new();
+        for (member, fate) in part.into_iter().zip(fates) {
+            match fate {
+                Fate::Next(step) => left.push(member.at(step)),
+                fate => {
+                    let is_news = matches!(fate, Fate::Swapped(_));
+                    let id = member.id();
+                    if member.answer(fate) {
+                        self.shared.wakers.wake(id);
+                        written.extend(is_news.then_some(id));
+                    }
+                }
+            }
+        }
+        self.shared.news.spread(written);
+    }
+}
+
+/// The next batch: each id once, in order, so that no two batches wait for each other in a ring. A second
+/// write of an id waits for the next batch.
+fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
+    let mut ids: HashSet<OperationId> = HashSet::new();
+    let (mut batch, mut later, mut body_bytes) = (Vec::new(), VecDeque::new(), 0);
+    for member in waiting.drain(..) {
+        let is_full = batch.len() >= BATCH_MAX || body_bytes > BATCH_BYTES_MAX;
+        if !ids.insert(member.id()) || is_full {
+            later.push_back(member);
+        } else {
+            body_bytes += member.job.body_bytes();
+            batch.push(member);
+        }
+    }
+    *waiting = later;
+    batch.sort_unstable_by_key(Member::id);
+    batch
+}
+
+/// Members of one commit.
+const BATCH_MAX: usize = 512;
+/// A batch with more bytes of bodies than this takes no further member.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// How often a batch that met others is tried again, and after what pause; it doubles.
+const AGAIN_MAX: usize = 5;
+const AGAIN_PAUSE: Duration = Duration::from_millis(4);

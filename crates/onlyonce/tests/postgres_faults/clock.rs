@@ -1,0 +1,138 @@
+//! The server's clock, set for real: a schema before `pg_catalog` has a `clock_timestamp()` of its own.
+
+use std::time::Duration;
+
+use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::{Draft, Maintain, Store, Swept};
+use servers::Postgres;
+use tokio::time::timeout;
+
+use crate::lab::{completed, draft, open, won};
+
+/// A server whose clock can be set.
+struct Clocked {
+    postgres: Postgres,
+    url: String,
+}
+
+impl Clocked {
+    fn start() -> Self {
+        let postgres = Postgres::start();
+        let url = postgres.database();
+        postgres.sql(
+            &url,
+            "CREATE SCHEMA fake; CREATE TABLE fake.shift (by interval); INSERT INTO fake.shift VALUES ('0');
+             CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
+               AS 'SELECT pg_catalog.clock_timestamp() + by FROM fake.shift'",
+        );
+        Self { postgres, url }
+    }
+
+    async fn open(&self) -> PostgresStore {
+        open(&format!("{}?options=-csearch_path%3Dfake,pg_catalog", self.url)).await
+    }
+
+    fn shift(&self, by: &str) {
+        self.postgres.sql(&self.url, &format!("UPDATE fake.shift SET by = '{by}'"));
+    }
+
+    fn flag(&self) -> String {
+        self.postgres.sql(&self.url, "SELECT clock_held FROM onlyonce.meta")
+    }
+}
+
+/// Nothing expires or is swept, for those who saw the jump, those who did not, and one that starts later.
+// R113, threat B8
+#[tokio::test]
+async fn after_a_jump_of_a_day_nothing_expires_until_someone_confirms_it() {
+    let clocked = Clocked::start();
+    let (saw, other) = (clocked.open().await, clocked.open().await);
+    completed(&saw, &draft(1)).await;
+    clocked.shift("1 day");
+    let seen = saw.load(draft(1).id).await.unwrap();
+    assert!(seen.clock_held, "it is noticed at once");
+    assert!(seen.record.unwrap().is_expired(seen.now), "by the clock it would have expired");
+    let told = async {
+        while clocked.flag() != "t" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), told).await.expect("the others are told");
+    let later = clocked.open().await;
+    for store in [&saw, &other, &later] {
+        assert!(store.load(draft(1).id).await.unwrap().clock_held);
+        assert!(store.claim(draft(1)).await.unwrap().clock_held);
+        assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+    }
+    later.hold_clock(false).await.unwrap();
+    for store in [&other, &saw, &later] {
+        assert!(!store.load(draft(1).id).await.unwrap().clock_held, "confirmed for everyone");
+    }
+    assert_eq!(saw.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
+}
+
+/// Even if the sweep is the first to read the clock after the jump.
+// threat B8
+#[tokio::test]
+async fn a_sweep_does_not_trust_a_clock_that_jumped() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    completed(&store, &draft(1)).await;
+    assert_eq!(store.sweep(100).await.unwrap().deleted, 0);
+    clocked.shift("1 day");
+    assert_eq!(store.sweep(100).await.unwrap().deleted, 0);
+    assert_eq!(store.sweep(100).await.unwrap().deleted, 0);
+}
+
+// threat B7
+#[tokio::test]
+async fn time_does_not_run_backward_when_the_clock_is_set_back() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    let before = store.load(draft(1).id).await.unwrap().now;
+    clocked.shift("-1 hour");
+    let seen = store.claim(draft(1)).await.unwrap();
+    assert!(seen.now >= before && seen.record.unwrap().first_claimed_at >= before);
+    // A node that starts later knows it from the last beat of this one.
+    clocked
+        .postgres
+        .sql(&clocked.url, &format!("UPDATE onlyonce.meta SET highest = {}", before.as_ms()));
+    let later = clocked.open().await;
+    assert!(later.load(draft(1).id).await.unwrap().now >= before);
+    // Until someone says that the clock is right.
+    later.hold_clock(false).await.unwrap();
+    for store in [&store, &later] {
+        let now = store.load(draft(1).id).await.unwrap().now;
+        assert!(now.since_ms(before) < -3_500_000, "{now:?}");
+    }
+}
+
+/// The clock stands still at that moment.
+#[tokio::test]
+async fn a_claim_at_its_not_after_is_in_time_and_one_after_it_is_not() {
+    let clocked = Clocked::start();
+    let still = "CREATE OR REPLACE FUNCTION fake.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
+                   AS 'SELECT timestamptz ''2035-01-01'' + by FROM fake.shift'";
+    clocked.postgres.sql(&clocked.url, still);
+    let store = clocked.open().await;
+    let not_after = store.load(draft(1).id).await.unwrap().now;
+    won(&store, &Draft { not_after, ..draft(1) }).await;
+    clocked.shift("1 millisecond");
+    let late = store.claim(Draft { not_after, ..draft(2) }).await.unwrap();
+    assert!(!late.mine && late.record.is_none());
+}
+
+/// The highest time is kept while nothing happens, for a node that starts after this one.
+#[tokio::test]
+async fn a_node_keeps_the_time_it_has_seen() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    let now = store.load(draft(1).id).await.unwrap().now.as_ms();
+    let kept = async {
+        let highest = "SELECT highest FROM onlyonce.meta";
+        while clocked.postgres.sql(&clocked.url, highest).parse::<i64>().unwrap() < now {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), kept).await.expect("it is kept");
+}

@@ -1,0 +1,135 @@
+//! Connections that break.
+
+use std::time::Duration;
+
+use onlyonce::store::{Beat, Lease, Store, Swap};
+use servers::Postgres;
+use tokio::time::timeout;
+
+use crate::lab::{
+    completed, draft, is_away, is_full, is_unsure, open, session, settle, settled, until, won,
+};
+use crate::proxy::{Mode, Proxy};
+
+// R52, threat C1
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_unsure_and_found_when_repeated() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    for number in 0..if is_full() { 1_000 } else { 40 } {
+        let draft = draft(number);
+        proxy.set(Mode::CutAnswer(draft.id));
+        let claim = store.claim(draft.clone()).await;
+        assert!(is_unsure(&claim), "{claim:?}");
+        won(&store, &draft).await;
+        proxy.set(Mode::CutAnswer(draft.id));
+        let swap = settle(&store, &draft).await;
+        assert!(is_unsure(&swap), "{swap:?}");
+        settled(&store, &draft).await;
+    }
+    let rows = postgres.sql(&url, "SELECT count(*), max(count), min(state) FROM onlyonce.record");
+    let count = if is_full() { 1_000 } else { 40 };
+    assert_eq!(rows, format!("{count}|2|4"), "each was claimed once and settled once");
+}
+
+// R52
+#[tokio::test]
+async fn a_request_that_is_lost_is_unsure_and_done_when_repeated() {
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&postgres.database())).await;
+    for number in 0..10 {
+        proxy.set(Mode::CutRequest(draft(number).id));
+        assert!(is_unsure(&store.claim(draft(number)).await));
+        completed(&store, &draft(number)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_whose_answer_is_lost_is_unsure() {
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&postgres.database())).await;
+    let draft = draft(1);
+    won(&store, &draft).await;
+    let held = [(draft.id, draft.token)];
+    let lease = Lease::new(Duration::from_secs(30));
+    proxy.set(Mode::CutAnswer(draft.id));
+    assert_eq!(store.renew(&held, lease).await.unwrap(), [Beat::Unsure]);
+    assert_eq!(store.renew(&held, lease).await.unwrap(), [Beat::Kept]);
+}
+
+/// Every line is cut while nobody asks; loads and claims after it are none the worse.
+#[tokio::test]
+async fn a_line_that_broke_unnoticed_is_made_anew() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    completed(&store, &draft(1)).await;
+    proxy.cut_all();
+    let others = session(&url).await;
+    until(
+        &others,
+        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE application_name = 'onlyonce'",
+    )
+    .await;
+    assert!(store.load(draft(1).id).await.unwrap().record.is_some());
+    completed(&store, &draft(2)).await;
+}
+
+// threat C7
+#[tokio::test]
+async fn a_server_that_stands_still_hangs_nobody() {
+    let postgres = Postgres::start();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&postgres.database())).await;
+    let first = draft(1);
+    won(&store, &first).await;
+    proxy.set(Mode::Stall);
+    let both =
+        async { tokio::join!(store.claim(draft(2)), settle(&store, &first), store.load(first.id)) };
+    let (claim, swap, load) = timeout(Duration::from_secs(12), both).await.expect("nobody hangs");
+    assert!(is_unsure(&claim), "{claim:?}");
+    assert!(swap.is_err() && load.is_err(), "{swap:?}, {load:?}");
+    proxy.set(Mode::Pass);
+    let answered = async {
+        while store.claim(draft(3)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), answered).await.expect("it recovers");
+}
+
+// threat C2
+#[tokio::test]
+async fn while_the_server_is_away_nothing_is_done_and_everyone_is_told_so() {
+    let mut postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let first = draft(1);
+    won(&store, &first).await;
+    postgres.kill();
+    // The first may have been under way when the line broke.
+    let _ = store.claim(draft(2)).await;
+    let _ = store.load(draft(1).id).await;
+    for number in 3..20 {
+        let (claim, load) = tokio::join!(
+            timeout(Duration::from_secs(2), store.claim(draft(number))),
+            timeout(Duration::from_secs(2), store.load(draft(1).id)),
+        );
+        assert!(is_away(&claim.expect("at once")) && is_away(&load.expect("at once")));
+    }
+    postgres.start_again();
+    let back = async {
+        loop {
+            match settle(&store, &first).await {
+                Ok(swap) => return assert!(matches!(swap, Swap::Done(_)), "{swap:?}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    timeout(Duration::from_secs(10), back).await.expect("it comes back by itself");
+}

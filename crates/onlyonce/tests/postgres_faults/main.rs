@@ -1,0 +1,13 @@
+//! The Postgres store among servers that fail, lock, lie about the time, and are not what they should be.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+mod clock;
+mod lab;
+mod lines;
+mod nodes;
+mod opening;
+mod proxy;
+mod servers_die;
+mod sqlstates;
+mod statements;
+mod sweeping;

@@ -1,0 +1,228 @@
+//! What a store refuses to be opened on, in a sentence, and what it works with.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use onlyonce::store::postgres::{OpenError, PostgresStore};
+use onlyonce::store::{Fault, Store};
+use servers::{Pgbouncer, Postgres};
+
+use crate::lab::{completed, draft, is_away, open, won};
+
+async fn refused(url: &str) -> OpenError {
+    PostgresStore::open(url).await.expect_err("it is refused")
+}
+
+// threat C4
+#[tokio::test]
+async fn a_standby_is_refused() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let standby = postgres.standby("follower");
+    let name = url.rsplit('/').next().unwrap();
+    let theirs = format!("postgres://postgres@127.0.0.1:{}/{name}", standby.port());
+    assert!(matches!(refused(&theirs).await, OpenError::Standby { .. }));
+    let both = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), postgres.port());
+    let both = format!("postgres://postgres@{both}/{name}?target_session_attrs=read-write");
+    let warned = open(&both).await;
+    completed(&warned, &draft(1)).await;
+    assert!(store.load(draft(1).id).await.unwrap().record.is_some(), "it is the primary");
+    assert_eq!(
+        warned.warnings().len(),
+        1,
+        "the standby is not synchronous: {:?}",
+        warned.warnings()
+    );
+}
+
+// threat C13
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let running = open(&url).await;
+    won(&running, &draft(1)).await;
+    let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 2, oldest = 1";
+    postgres.sql(&url, next);
+    completed(&running, &draft(2)).await;
+    completed(&open(&url).await, &draft(3)).await;
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 3, oldest = 2");
+    let error = refused(&url).await;
+    assert!(matches!(error, OpenError::Newer { found: 3, supported: 1, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_schema_that_was_moved_takes_nothing_more() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let (store, other) = (open(&url).await, open(&url).await);
+    won(&store, &draft(1)).await;
+    store.mark_moved("postgres://elsewhere/db").await.unwrap();
+    assert!(is_away(&other.claim(draft(2)).await));
+    assert!(is_away(&crate::lab::settle(&other, &draft(1)).await));
+    assert!(is_away(&other.load(draft(1).id).await));
+    let error = refused(&url).await;
+    assert_eq!(
+        error.to_string(),
+        "schema \"onlyonce\" was moved to postgres://elsewhere/db: open that one"
+    );
+    assert_eq!(postgres.sql(&url, "SELECT count(*) FROM onlyonce.record"), "1");
+}
+
+#[tokio::test]
+async fn a_schema_without_its_own_row_is_damaged() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    open(&url).await.close().await;
+    postgres.sql(&url, "DELETE FROM onlyonce.meta");
+    assert!(matches!(refused(&url).await, OpenError::Damaged { .. }));
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    postgres.sql(&url, "CREATE ROLE guest LOGIN PASSWORD 'right'; CREATE ROLE owner LOGIN");
+    let guest = url.replace("postgres@", "guest@");
+    let error = refused(&guest).await;
+    assert!(matches!(error, OpenError::NoPermission { .. }), "{error}");
+    postgres.sql(&url, "CREATE SCHEMA onlyonce AUTHORIZATION owner");
+    completed(&open(&url.replace("postgres@", "owner@")).await, &draft(1)).await;
+    let hosts = postgres.data().join("pg_hba.conf");
+    fs::write(hosts, "host all guest all scram-sha-256\nhost all all all trust\n").unwrap();
+    postgres.sql(&url, "SELECT pg_reload_conf()");
+    let wrong = url.replace("postgres@", "guest:wrong@");
+    let error = refused(&wrong).await;
+    assert!(matches!(error, OpenError::WrongPassword { .. }), "{error}");
+    assert!(!error.to_string().contains("wrong@"));
+    let gone = format!("{url}_gone");
+    assert!(matches!(refused(&gone).await, OpenError::NoDatabase { .. }));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_not_durable_is_refused() {
+    let mut postgres = Postgres::start_with(&["fsync=off"]);
+    let error = refused(&postgres.url()).await;
+    assert!(matches!(error, OpenError::NotDurable { setting: "fsync", .. }), "{error}");
+    postgres.stop();
+    let error = refused(&postgres.url()).await;
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    let postgres = Postgres::start_with(&["full_page_writes=off", "synchronous_commit=off"]);
+    let store = open(&postgres.url()).await;
+    assert_eq!(store.warnings().len(), 1);
+    let commits = "SELECT setting FROM pg_settings WHERE name = 'synchronous_commit'";
+    assert_eq!(postgres.sql("postgres", commits), "off", "for others; ours waits for the disk");
+}
+
+// threat C8
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_is_refused_and_one_in_session_mode_is_not() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let pooler = Pgbouncer::start(&postgres, "transaction");
+    for _ in 0..3 {
+        let error = refused(&pooler.url(&url)).await;
+        assert!(matches!(error, OpenError::Pooled { .. }), "{error}");
+    }
+    let pooler = Pgbouncer::start(&postgres, "session");
+    let store = open(&pooler.url(&url)).await;
+    completed(&store, &draft(1)).await;
+    assert!(store.load(draft(1).id).await.unwrap().record.is_some());
+}
+
+#[tokio::test]
+async fn a_line_is_encrypted_and_the_server_verified_as_asked() {
+    let mut postgres = Postgres::start();
+    let url = postgres.database().replace("127.0.0.1", "localhost");
+    assert!(matches!(
+        refused(&format!("{url}?sslmode=require")).await,
+        OpenError::Unreachable { .. }
+    ));
+    let certificate = certify(&postgres.data());
+    postgres.stop();
+    let settings = "ssl = on\n";
+    let file = postgres.data().join("postgresql.auto.conf");
+    fs::write(&file, settings).unwrap();
+    postgres.start_again();
+    let required = open(&format!("{url}?sslmode=require")).await;
+    completed(&required, &draft(1)).await;
+    let ssl = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                WHERE ssl AND application_name = 'onlyonce'";
+    assert_eq!(
+        postgres.sql(&url, ssl),
+        "6",
+        "every connection is encrypted, the first and its check closed"
+    );
+    assert_eq!(required.warnings().len(), 1, "nobody checked who answers");
+    let verified = format!("{url}?sslmode=verify-full&sslrootcert={}", certificate.display());
+    let verified = open(&verified).await;
+    completed(&verified, &draft(2)).await;
+    assert!(verified.warnings().is_empty());
+    let stranger = format!("{url}?sslmode=verify-full");
+    assert!(PostgresStore::open(&stranger).await.is_err(), "no one vouches for it");
+    let misnamed = url.replace("localhost", "127.0.0.1");
+    let misnamed = format!("{misnamed}?sslmode=verify-full&sslrootcert={}", certificate.display());
+    assert!(PostgresStore::open(&misnamed).await.is_err(), "the certificate is for another name");
+}
+
+/// A certificate for `localhost` that vouches for itself.
+fn certify(data: &Path) -> std::path::PathBuf {
+    let (key, certificate) = (data.join("server.key"), data.join("server.crt"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ])
+        .args([
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output();
+    let made = made.expect("openssl is installed");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(data).unwrap());
+    for file in [&key, &certificate] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+        chown(file, Some(owner), None).unwrap();
+    }
+    certificate
+}
+
+#[tokio::test]
+async fn a_closed_store_takes_nothing_and_has_finished_what_was_asked() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let claims: Vec<_> = (0..40)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { store.claim(draft(number)).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    store.close().await;
+    for claim in claims {
+        assert!(claim.await.unwrap().unwrap().mine);
+    }
+    let late = store.claim(draft(200)).await;
+    assert!(matches!(late, Err(Fault::NotDone(onlyonce::store::StoreError::Closed))), "{late:?}");
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    assert_eq!(postgres.sql(&url, sessions), "0", "it has said goodbye");
+}

@@ -1,0 +1,218 @@
+//! Statements that the server undoes, each for real.
+
+use onlyonce::record::KeyText;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
+use onlyonce::store::{Draft, Fault, Seen, Store, StoreError};
+use servers::Postgres;
+use tokio_postgres::Client;
+
+use crate::lab::{
+    draft, is_away, is_unsure, lock, open, open_with, session, settle, settled, until_blocked, won,
+};
+
+/// A store with one writer, which waits for the row of operation 0.
+struct Blocked {
+    store: PostgresStore,
+    other: Client,
+    waits: tokio::task::JoinHandle<()>,
+}
+
+impl Blocked {
+    async fn new(url: &str, options: PostgresOptions, rows: &[Draft]) -> Self {
+        let store = open_with(url, options.with_writers(1)).await;
+        let first = draft(0);
+        won(&store, &first).await;
+        for row in rows {
+            won(&store, row).await;
+        }
+        let other = session(url).await;
+        lock(&other, &first).await;
+        let settles = store.clone();
+        let waits = tokio::spawn(async move { settled(&settles, &first).await });
+        until_blocked(&other).await;
+        Self { store, other, waits }
+    }
+
+    async fn release(self) -> Client {
+        self.other.batch_execute("COMMIT").await.unwrap();
+        self.waits.await.unwrap();
+        self.other
+    }
+}
+
+// threat C7
+#[tokio::test]
+async fn a_row_that_someone_else_locks_is_not_done() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let (first, second) = (draft(1), draft(2));
+    won(&store, &first).await;
+    let other = session(&url).await;
+    lock(&other, &first).await;
+    let swap = settle(&store, &first).await;
+    assert!(is_away(&swap), "55P03 is definite: {swap:?}");
+    won(&store, &second).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    settled(&store, &first).await;
+}
+
+/// The other session locks the later row, then the earlier one: against the order of the batch.
+// threat C5
+#[tokio::test]
+async fn a_deadlock_is_undone_and_done_again() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let (first, second) = (draft(1), draft(2));
+    let blocked =
+        Blocked::new(&url, PostgresOptions::new(), &[first.clone(), second.clone()]).await;
+    let other = session(&url).await;
+    lock(&other, &second).await;
+    let (store, both) = (blocked.store.clone(), (first.clone(), second));
+    let settles = tokio::spawn(async move {
+        tokio::join!(settled(&store, &both.0), settled(&store, &both.1));
+    });
+    blocked.release().await;
+    until_blocked(&other).await;
+    let against = format!("SELECT FROM onlyonce.record WHERE id = '{}' FOR UPDATE", first.id);
+    other.batch_execute(&against).await.expect("the store is the one to give way");
+    other.batch_execute("COMMIT").await.unwrap();
+    settles.await.unwrap();
+    let states = postgres.sql(&url, "SELECT count(*) FROM onlyonce.record WHERE state = 4");
+    assert_eq!(states, "3", "all were settled");
+    assert!(postgres.log().contains("deadlock detected"), "there was a deadlock");
+}
+
+/// Raises 40001 as often as it is told to.
+const UNLUCKY: &str = "
+    CREATE SEQUENCE onlyonce.luck;
+    CREATE FUNCTION onlyonce.unlucky() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF nextval('onlyonce.luck') <= TG_ARGV[0]::bigint THEN
+        RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001';
+      END IF;
+      RETURN NEW;
+    END $$;";
+
+// threat C5
+#[tokio::test]
+async fn a_serialization_failure_is_tried_again_within_bounds() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let trigger = |times| {
+        format!(
+            "CREATE OR REPLACE TRIGGER unlucky BEFORE INSERT ON onlyonce.record
+               FOR EACH ROW EXECUTE FUNCTION onlyonce.unlucky({times})"
+        )
+    };
+    postgres.sql(&url, &format!("{UNLUCKY} {}", trigger(3)));
+    won(&store, &draft(1)).await;
+    postgres.sql(&url, &format!("SELECT setval('onlyonce.luck', 1); {}", trigger(1_000_000)));
+    let claim = store.claim(draft(2)).await;
+    assert!(is_away(&claim), "every time: {claim:?}");
+    postgres.sql(&url, "DROP TRIGGER unlucky ON onlyonce.record");
+    won(&store, &draft(2)).await;
+}
+
+// threat C7
+#[tokio::test]
+async fn a_statement_that_is_cancelled_is_unsure() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let first = draft(1);
+    won(&store, &first).await;
+    let other = session(&url).await;
+    lock(&other, &first).await;
+    let cancels = async {
+        until_blocked(&other).await;
+        let cancel =
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        other.batch_execute(cancel).await.unwrap();
+    };
+    let (swap, ()) = tokio::join!(settle(&store, &first), cancels);
+    assert!(is_unsure(&swap), "57014: {swap:?}");
+    other.batch_execute("COMMIT").await.unwrap();
+    settled(&store, &first).await;
+}
+
+/// The server gives up waiting for its standby, and reports the commit nevertheless.
+// threat C3
+#[tokio::test]
+async fn a_commit_that_no_standby_has_is_unsure() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let reload = "SELECT pg_reload_conf()";
+    postgres.sql(&url, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    postgres.sql(&url, reload);
+    let other = session(&url).await;
+    crate::lab::until(&other, "SELECT current_setting('synchronous_standby_names') = 'nobody'")
+        .await;
+    let cancels = async {
+        let waits = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        crate::lab::until(&other, &format!("SELECT EXISTS (SELECT {waits})")).await;
+        other.batch_execute(&format!("SELECT pg_cancel_backend(pid) {waits}")).await.unwrap();
+    };
+    let (claim, ()) = tokio::join!(store.claim(draft(1)), cancels);
+    assert!(is_unsure(&claim), "{claim:?}");
+}
+
+// threat A8
+#[tokio::test]
+async fn a_bad_member_of_a_batch_fails_alone() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let blocked = Blocked::new(&url, PostgresOptions::new(), &[]).await;
+    let bad = [7, 30];
+    let claim = |number: u64| {
+        let key = if bad.contains(&number) { "a\0b".to_owned() } else { format!("key {number}") };
+        let draft = Draft { key: KeyText::new(key), ..draft(number) };
+        let store = blocked.store.clone();
+        async move { (number, store.claim(draft).await) }
+    };
+    let claims: Vec<_> = (1..=40).map(|number| tokio::spawn(claim(number))).collect();
+    tokio::task::yield_now().await;
+    blocked.release().await;
+    for claim in claims {
+        let (number, answer) = claim.await.unwrap();
+        match answer {
+            Ok(Seen { mine: true, .. }) => assert!(!bad.contains(&number)),
+            Err(Fault::NotDone(StoreError::Refused(_))) => assert!(bad.contains(&number)),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_breaks_a_constraint_is_refused() {
+    let postgres = Postgres::start();
+    let store = open(&postgres.database()).await;
+    let claim = store.claim(Draft { ttl_ms: -1, ..draft(1) }).await;
+    assert!(matches!(claim, Err(Fault::NotDone(StoreError::Refused(_)))), "{claim:?}");
+    won(&store, &draft(1)).await;
+}
+
+// threat C11
+#[tokio::test]
+async fn a_full_queue_is_busy_and_nothing_in_it_is_lost() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let blocked = Blocked::new(&url, PostgresOptions::new().with_queue_max(8), &[]).await;
+    let claim = |number: u64| {
+        let store = blocked.store.clone();
+        tokio::spawn(async move { store.claim(draft(number)).await })
+    };
+    let claims: Vec<_> = (1..=20).map(claim).collect();
+    tokio::task::yield_now().await;
+    blocked.release().await;
+    let (mut won, mut busy) = (0, 0);
+    for claim in claims {
+        match claim.await.unwrap() {
+            Ok(Seen { mine: true, .. }) => won += 1,
+            Err(Fault::NotDone(StoreError::Busy)) => busy += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((won, busy), (8, 12));
+}
