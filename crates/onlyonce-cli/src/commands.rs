@@ -3,6 +3,7 @@
 pub mod config;
 pub mod exit;
 pub mod migrate;
+pub mod send;
 pub mod serve;
 pub mod sweep;
 

@@ -39,7 +39,7 @@ mod reconcile;
 mod route;
 mod rules;
 mod store;
-mod units;
+pub(crate) mod units;
 
 use std::fs::File;
 use std::io::Read;

@@ -172,7 +172,11 @@ fn show_what_to_try(gateway: SocketAddr, bank: SocketAddr) {
     println!(
         "  curl -i http://{gateway}/charges -H 'Idempotency-Key: my-first-key' {charge} -d '{{\"customer\":\"you\",\"amount\":999}}'"
     );
-    println!("  curl -s http://{gateway}/charges\n");
+    println!("  curl -s http://{gateway}/charges");
+    println!(
+        "  onlyonce send POST http://{gateway}/charges --json '{{\"customer\":\"you\",\"amount\":100}}'"
+    );
+    println!("  or pay in a browser, however often you tap: http://{gateway}/\n");
     println!("Ctrl-C ends it.");
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use onlyonce_cli::commands::config::ConfigCommand;
 use onlyonce_cli::commands::migrate::Migrate;
+use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
 use onlyonce_cli::commands::sweep::Sweep;
 use onlyonce_cli::demo::Demo;
@@ -29,6 +30,7 @@ struct Cli {
 enum Command {
     Demo(Demo),
     Serve(Box<Serve>),
+    Send(Box<Send>),
     Migrate(Migrate),
     Sweep(Sweep),
     /// Check a configuration, or print the default one
@@ -42,6 +44,7 @@ fn main() -> io::Result<ExitCode> {
         Command::Serve(serve) => Ok(serve.run()),
         Command::Migrate(migrate) => Ok(migrate.run()),
         Command::Sweep(sweep) => Ok(sweep.run()),
+        Command::Send(send) => Ok(send.run()),
         Command::Config(command) => command.run(),
     }
 }

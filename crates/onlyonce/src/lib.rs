@@ -87,11 +87,16 @@
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
 //! | `memory` | the store for tests |
+//! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
+//! | `client-journal` | its journal: keys that outlive the process |
+//! | `client-reqwest` | the same over reqwest, and as a layer of `reqwest-middleware` |
 //! | `conformance` | the suite that every store passes |
 //!
 //! Without any of them this is the engine alone: values, decisions and the store contract, with no
 //! async runtime in its tree.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 pub mod engine;
 pub mod fingerprint;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// Reads `500ms`, `5s`, `15m`, `24h` or `30d`.
-pub(super) fn duration(text: &str) -> Result<Duration, UnitError> {
+pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     let ms = scaled(text, &DURATIONS, MS_MAX).map_err(|wrong| match wrong {
         Wrong::Shape => UnitError::Duration,
         Wrong::TooMuch => UnitError::TooLong,
@@ -25,7 +25,7 @@ pub(super) fn bytes(text: &str) -> Result<usize, UnitError> {
 
 /// Why a text is no duration or size. Write it as the message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum UnitError {
+pub(crate) enum UnitError {
     #[error("a duration is a whole number and one of ms, s, m, h, d, such as \"90s\"")]
     Duration,
     #[error("a duration is at most ten years, \"3650d\"")]

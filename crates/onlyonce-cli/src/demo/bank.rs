@@ -87,6 +87,9 @@ impl Bank {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        if (request.method(), request.uri().path()) == (&Method::GET, "/") {
+            return page();
+        }
         let answer = match (request.method(), request.uri().path()) {
             (&Method::POST, "/charges") => self.charge(request.into_body()).await,
             (&Method::GET, "/charges") => self.charges().map(|charges| {
@@ -122,6 +125,14 @@ impl Bank {
             .execute("INSERT INTO charge (customer, amount) VALUES (?1, ?2)", (customer, amount))?;
         Ok(Charge { number: ledger.last_insert_rowid(), customer: customer.to_owned(), amount })
     }
+}
+
+/// A form with a little script that cannot pay twice.
+fn page() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(include_str!("pay.html")));
+    let media_type = http::HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert("content-type", media_type);
+    response
 }
 
 const BODY_BYTES_MAX: usize = 16 * 1024;

@@ -1,0 +1,163 @@
+//! How an outcome is told: the body and a sentence, or JSON; and which exit code it is.
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+use onlyonce::client::{Answer, Outcome, SendError};
+use onlyonce::key::Key;
+use serde_json::{Value, json};
+
+/// How outcomes are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// The body of the answer.
+    Text,
+    /// A summary.
+    Json,
+}
+
+/// What is told of one operation.
+pub(super) struct Report {
+    key: String,
+    outcome: &'static str,
+    why: Option<String>,
+    advice: &'static str,
+    status: Option<u16>,
+    answer: Option<Answer>,
+    code: u8,
+}
+
+impl Report {
+    pub(super) fn of(key: &Key, end: &Result<Outcome, SendError>) -> Self {
+        match end {
+            Ok(outcome) => Self::of_outcome(key, outcome),
+            Err(error) => Self::of_error(key, error),
+        }
+    }
+
+    fn of_outcome(key: &Key, outcome: &Outcome) -> Self {
+        let (why, code) = match outcome {
+            Outcome::Fresh(_) | Outcome::Replayed(_) => (None, HAPPENED),
+            Outcome::Done { original_status } => {
+                (Some("its answer was not kept".to_owned()), code_of(original_status.as_u16()))
+            }
+            Outcome::Rejected { elsewhere: Some(to), .. } => (Some(format!("go to {to}")), REFUSED),
+            Outcome::Rejected { .. } => (None, REFUSED),
+            Outcome::Unknown { doubt, stop, .. } => (Some(format!("{doubt}; {stop}")), UNKNOWN),
+        };
+        let status = match outcome {
+            Outcome::Done { original_status } => Some(original_status.as_u16()),
+            _ => outcome.answer().map(|answer| answer.status.as_u16()),
+        };
+        Self {
+            key: key.as_str().to_owned(),
+            outcome: outcome.name(),
+            why,
+            advice: outcome.advice(),
+            status,
+            answer: outcome.answer().cloned(),
+            code,
+        }
+    }
+
+    fn of_error(key: &Key, error: &SendError) -> Self {
+        let (outcome, code, last, why) = match error {
+            // What failed was told attempt by attempt.
+            SendError::NotThrough { last, stop, .. } => {
+                ("not_through", NOT_THROUGH, last.clone(), stop.to_string())
+            }
+            SendError::Request(why) => ("not_sent", USAGE, None, why.clone()),
+            _ => ("not_sent", NOT_THROUGH, None, causes(error)),
+        };
+        Self {
+            key: key.as_str().to_owned(),
+            outcome,
+            why: Some(why),
+            advice: error.advice(),
+            status: last.as_ref().map(|answer| answer.status.as_u16()),
+            answer: last,
+            code,
+        }
+    }
+
+    /// Data on stdout, everything else on stderr.
+    pub(super) fn print(&self, format: Format) -> ExitCode {
+        self.tell();
+        let mut stdout = std::io::stdout();
+        let printed = match (format, &self.answer) {
+            (Format::Json, _) => writeln!(stdout, "{}", self.json()),
+            (Format::Text, Some(answer)) => stdout.write_all(&answer.body),
+            (Format::Text, None) => Ok(()),
+        };
+        // Whoever closed the pipe still gets the exit code.
+        drop(printed.and_then(|()| stdout.flush()));
+        ExitCode::from(self.code)
+    }
+
+    fn tell(&self) {
+        let why = self.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let name = self.outcome.replace('_', " ");
+        eprintln!("onlyonce: {name}{why}. {}", self.advice);
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "key": self.key,
+            "outcome": self.outcome,
+            "status": self.status,
+            "why": self.why,
+            "advice": self.advice,
+            "exit": self.code,
+            "body": self.answer.as_ref().map(|answer| answer.text()),
+        })
+    }
+}
+
+/// One line for each, and the exit code of the worst.
+pub(super) fn print_all(reports: &[Report], left: usize, format: Format) -> ExitCode {
+    for report in reports {
+        match format {
+            Format::Json => println!("{}", report.json()),
+            Format::Text => {
+                let status = report.status.map_or_else(|| "-".to_owned(), |code| code.to_string());
+                println!("{} {} {status}", report.key, report.outcome);
+            }
+        }
+        report.tell();
+    }
+    if left > 0 {
+        eprintln!("onlyonce: {left} were left alone, because too much failed; resume again later");
+    }
+    let left = if left > 0 { NOT_THROUGH } else { HAPPENED };
+    let worst = reports.iter().map(|report| report.code).chain([left]).max();
+    ExitCode::from(worst.unwrap_or(HAPPENED))
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text += &format!(": {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+fn code_of(status: u16) -> u8 {
+    match status {
+        ..400 => HAPPENED,
+        400..500 => REFUSED,
+        500.. => UNKNOWN,
+    }
+}
+
+const HAPPENED: u8 = 0;
+const REFUSED: u8 = 1;
+const USAGE: u8 = 2;
+const NOT_THROUGH: u8 = 3;
+const UNKNOWN: u8 = 4;

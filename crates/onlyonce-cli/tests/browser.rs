@@ -1,0 +1,252 @@
+//! The page of `onlyonce demo` in a real browser: Pay is clicked twice, and the network is cut in between.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onlyonce::client::{Client, Outcome, Retries};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+// R149, R162; threat G22
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_double_click_with_the_network_cut_in_between_pays_once() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let browser = Browser::open(&driver).await;
+    browser.go(&format!("http://{}/", cable.address)).await;
+
+    // The request gets through, its answer does not.
+    cable.lose_answers.store(true, Ordering::SeqCst);
+    browser.run("const b = document.getElementById('button'); b.click(); b.click()").await;
+    browser.until_outcome("No answer").await;
+    assert_eq!(cable.charges.load(Ordering::SeqCst), 1, "the second click was sent as well");
+
+    // The page is loaded anew, and still knows its key.
+    cable.lose_answers.store(false, Ordering::SeqCst);
+    browser.go(&format!("http://{}/", cable.address)).await;
+    browser.until_outcome("same key").await;
+    browser.run("document.getElementById('button').click()").await;
+    browser.until_outcome("as answered the first time").await;
+    assert_eq!(charges_of(demo.gateway, "you").await, 1);
+
+    // A new tap is a new operation.
+    browser.run("document.getElementById('button').click()").await;
+    browser
+        .until("document.getElementById('outcome').textContent.match(/^Paid: ch_[0-9]+$/) !== null")
+        .await;
+    assert_eq!(charges_of(demo.gateway, "you").await, 2);
+    browser.close().await;
+}
+
+async fn charges_of(gateway: SocketAddr, customer: &str) -> usize {
+    let charges = get(&format!("http://{gateway}/charges")).await;
+    charges.as_array().unwrap().iter().filter(|charge| charge["customer"] == customer).count()
+}
+
+async fn get(url: &str) -> Value {
+    ask(http::Method::GET, url, None).await
+}
+
+/// One request, of which an answer in JSON is expected.
+async fn ask(method: http::Method, url: &str, body: Option<Value>) -> Value {
+    let client = Client::new().with_retries(Retries::new().with_attempt_timeout(PATIENCE));
+    let request = client.request(method, url);
+    let end = match body {
+        Some(body) => request.json(&body).send().await.unwrap(),
+        None => request.send().await.unwrap(),
+    };
+    let Outcome::Fresh(answer) = end else { panic!("{url}: {end:?}") };
+    answer.json().unwrap()
+}
+
+/// `onlyonce demo`, which is left running after its story.
+struct Demo {
+    gateway: SocketAddr,
+    process: Child,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+            .arg("demo")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let running = lines.map(Result::unwrap).find(|line| line.contains("Still running"));
+        let running = running.expect("the demo goes on");
+        let address = running.split("http://").nth(1).unwrap().split(',').next().unwrap();
+        Self { gateway: address.parse().unwrap(), process }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// What lies between browser and gateway, and can lose answers.
+struct Cable {
+    address: SocketAddr,
+    lose_answers: Arc<AtomicBool>,
+    /// How many charges went through.
+    charges: Arc<AtomicUsize>,
+}
+
+impl Cable {
+    async fn lay(gateway: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (lose_answers, charges) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let cable = Self { address, lose_answers: lose_answers.clone(), charges: charges.clone() };
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(carry(near, gateway, lose_answers.clone(), charges.clone()));
+            }
+        });
+        cable
+    }
+}
+
+/// Both ways, until an answer is to be lost: then the connection is cut instead.
+async fn carry(
+    mut near: TcpStream,
+    gateway: SocketAddr,
+    lose_answers: Arc<AtomicBool>,
+    charges: Arc<AtomicUsize>,
+) {
+    let mut far = TcpStream::connect(gateway).await.unwrap();
+    let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    loop {
+        tokio::select! {
+            read = near.read(&mut up) => {
+                let Ok(length @ 1..) = read else { return };
+                if up[..length].starts_with(b"POST /charges") {
+                    charges.fetch_add(1, Ordering::SeqCst);
+                }
+                far.write_all(&up[..length]).await.unwrap();
+            }
+            read = far.read(&mut down) => {
+                let Ok(length @ 1..) = read else { return };
+                if lose_answers.load(Ordering::SeqCst) || near.write_all(&down[..length]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// chromedriver, which is asked over HTTP.
+struct Driver {
+    url: String,
+    process: Child,
+}
+
+impl Driver {
+    /// `None` if it is not installed.
+    fn start() -> Option<Self> {
+        let is_there = |program| {
+            Command::new(program)
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+        };
+        if is_there("chromium").is_err() || is_there("chromedriver").is_err() {
+            return None;
+        }
+        let mut process = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let ready = lines.map(Result::unwrap).find(|line| line.contains("successfully on port"));
+        let ready = ready.expect("chromedriver starts");
+        let port = ready.trim_end_matches('.').rsplit(' ').next().unwrap();
+        Some(Self { url: format!("http://127.0.0.1:{port}"), process })
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// One window.
+struct Browser {
+    session: String,
+}
+
+impl Browser {
+    async fn open(driver: &Driver) -> Self {
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-proxy-server",
+        ];
+        let options = json!({ "args": arguments });
+        let wanted =
+            json!({ "alwaysMatch": { "browserName": "chrome", "goog:chromeOptions": options } });
+        let url = format!("{}/session", driver.url);
+        let made = ask(http::Method::POST, &url, Some(json!({ "capabilities": wanted }))).await;
+        let id = made["value"]["sessionId"].as_str().unwrap();
+        Self { session: format!("{url}/{id}") }
+    }
+
+    async fn go(&self, url: &str) {
+        self.post("url", json!({ "url": url })).await;
+    }
+
+    async fn run(&self, script: &str) -> Value {
+        let answer = self.post("execute/sync", json!({ "script": script, "args": [] })).await;
+        answer["value"].clone()
+    }
+
+    async fn until_outcome(&self, text: &str) {
+        let shown = "document.getElementById('outcome').textContent";
+        self.until(&format!("{shown}.includes({})", json!(text))).await;
+    }
+
+    async fn until(&self, condition: &str) {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while self.run(&format!("return {condition}")).await != true {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        if waited.await.is_err() {
+            let page = self.run("return document.body.innerText").await;
+            panic!("waited in vain for {condition}; the page says {page}");
+        }
+    }
+
+    async fn close(&self) {
+        ask(http::Method::DELETE, &self.session, None).await;
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        ask(http::Method::POST, &format!("{}/{path}", self.session), Some(body)).await
+    }
+}
+
+/// Nothing that the test waits for takes longer, on whatever machine.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,206 @@
+//! The client: one key per operation, retried to a known outcome.
+//!
+//! 1. The key belongs to the request, not to the client, and is made once, before the first byte. Every
+//!    attempt sends the same key and the same bytes. No key is ever replaced by another.
+//! 2. Sent again are: requests that could not connect, timed out or were cut short; 409 in progress, 425, 429,
+//!    500, 502, 503, 504; what a problem document's `retry` or `Stripe-Should-Retry` says. Never a refusal,
+//!    never a replay.
+//! 3. Waits are drawn at random up to a bound that doubles, on top of what `Retry-After` asks for. A budget
+//!    that all operations of a client share ends the retries when too much fails.
+//! 4. It ends: after so many attempts, at the deadline, and always before the server forgets the key.
+//! 5. What became of the operation is one of five [outcomes](Outcome). *Unknown* is one of them, and is never
+//!    called anything else.
+//!
+//! The key is only worth something where the server honours it: a server that ignores `Idempotency-Key` runs
+//! a retry again. Onlyonce in front of it, or Stripe's rules, are what this client is made for.
+//!
+//! ```no_run
+//! # async fn checkout() -> Result<(), Box<dyn std::error::Error>> {
+//! use onlyonce::client::{Client, Outcome};
+//! use onlyonce::key::Key;
+//!
+//! let once = Client::new();
+//! let charge = once
+//!     .post("https://pay.example/charges")
+//!     .with_key(Key::derive(["merchant", "acme", "order", "4711", "1"]))
+//!     .json(&serde_json::json!({ "amount": 7998 }));
+//! match charge.send().await? {
+//!     Outcome::Fresh(answer) | Outcome::Replayed(answer) => println!("paid: {}", answer.text()),
+//!     Outcome::Done { .. } => println!("paid; look up the receipt"),
+//!     Outcome::Rejected { answer, .. } => println!("refused: {}", answer.status),
+//!     Outcome::Unknown { doubt, .. } => println!("not known, because {doubt}: ask again, same key"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod budget;
+mod decide;
+mod diary;
+mod environment;
+mod event;
+mod grpc;
+#[cfg(feature = "client-journal")]
+pub mod journal;
+mod key;
+mod operation;
+mod outcome;
+#[cfg(feature = "client-reqwest")]
+mod over_reqwest;
+mod pause;
+mod perform;
+mod reading;
+mod redirect;
+mod request;
+#[cfg(feature = "client-journal")]
+mod resume;
+mod retries;
+mod time;
+mod tower;
+mod transport;
+mod well_known;
+mod wire;
+
+use std::fmt;
+
+use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use self::decide::Course;
+use self::diary::Diary;
+use self::operation::Operation;
+use self::perform::Run;
+
+pub use self::answer::Answer;
+pub use self::budget::Budget;
+pub use self::environment::Environment;
+pub use self::event::Event;
+#[cfg(feature = "client-journal")]
+pub use self::journal::Journal;
+pub use self::outcome::{Doubt, Outcome, SendError, Stop};
+#[cfg(feature = "client-reqwest")]
+pub use self::over_reqwest::OnceMiddleware;
+pub use self::request::Request;
+#[cfg(feature = "client-journal")]
+pub use self::resume::Resumed;
+pub use self::retries::Retries;
+pub use self::tower::{AnswerBody, NoAnswer, OperationLayer, Operations, Told};
+pub use self::transport::{Failure, Reach, Transport};
+pub use self::wire::Wire;
+
+/// Sends operations. It holds connections and what its operations share, and no key. Clone it freely.
+#[derive(Clone)]
+pub struct Client<T = Wire> {
+    transport: T,
+    retries: Retries,
+    headers: HeaderMap,
+    #[cfg(feature = "client-journal")]
+    journal: Option<Journal>,
+}
+
+impl Client {
+    /// With connections of its own.
+    pub fn new() -> Self {
+        Self::over(Wire::new())
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Transport + Clone> Client<T> {
+    /// Over a transport of yours.
+    pub fn over(transport: T) -> Self {
+        Self {
+            transport,
+            retries: Retries::new(),
+            headers: HeaderMap::new(),
+            #[cfg(feature = "client-journal")]
+            journal: None,
+        }
+    }
+
+    /// Retries so.
+    #[must_use]
+    pub fn with_retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Sends this header with every request that is made from now on.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Writes each operation to this journal before it is sent.
+    #[cfg(feature = "client-journal")]
+    #[must_use]
+    pub fn with_journal(mut self, journal: Journal) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    /// A new operation: POST.
+    pub fn post(&self, url: &str) -> Request<T> {
+        self.request(Method::POST, url)
+    }
+
+    /// A new operation: PATCH.
+    pub fn patch(&self, url: &str) -> Request<T> {
+        self.request(Method::PATCH, url)
+    }
+
+    /// A new operation with a key of its own.
+    pub fn request(&self, method: Method, url: &str) -> Request<T> {
+        Request::new(self.clone(), method, url)
+    }
+
+    #[cfg(not(feature = "client-journal"))]
+    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+        let run = self.run(Diary::default(), false);
+        run.perform(&mut self.transport.clone(), operation, self.course()).await
+    }
+
+    /// Written down before the first byte, and struck out when it is settled.
+    #[cfg(feature = "client-journal")]
+    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+        let mut transport = self.transport.clone();
+        let Some(journal) = &self.journal else {
+            let run = self.run(Diary::default(), false);
+            return run.perform(&mut transport, operation, self.course()).await;
+        };
+        let (entry, course) = journal.begin(&operation, self.course()).await?;
+        let run = self.run(Diary { entry: Some(entry.clone()) }, false);
+        let is_old = course.sends > 0 && run.is_too_old(&mut transport, &operation, &course).await;
+        let end = match is_old {
+            true => run.without_sending(&mut transport, &operation, &course, Stop::Window).await,
+            false => run.perform(&mut transport, operation, course).await,
+        };
+        // The outcome is known. An entry that cannot be struck out is asked about again, and no more.
+        drop(entry.note_end(&end).await);
+        end
+    }
+
+    fn run(&self, diary: Diary, is_resumed: bool) -> Run<'_> {
+        Run { retries: &self.retries, diary, asks: true, is_resumed }
+    }
+
+    /// One that begins now.
+    fn course(&self) -> Course {
+        let environment = &self.retries.environment;
+        let ends_at = environment.boot().saturating_add(self.retries.settings.deadline);
+        Course::new(environment.wall(), ends_at)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Client<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("retries", &self.retries).finish_non_exhaustive()
+    }
+}

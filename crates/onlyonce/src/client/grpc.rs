@@ -1,0 +1,63 @@
+//! What a gRPC answer means: HTTP 200, and the truth in `grpc-status`.
+
+use http::{HeaderName, StatusCode};
+
+use super::answer::Answer;
+use super::outcome::Doubt;
+use super::pause::Pause;
+use super::reading::{Again, Meaning};
+use crate::clock::StoreTime;
+
+/// `None` for an answer that is not gRPC's.
+pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
+    let media_type = answer.header(&http::header::CONTENT_TYPE)?;
+    if answer.status != StatusCode::OK || !media_type.starts_with("application/grpc") {
+        return None;
+    }
+    let again =
+        |doubt| Meaning::Again(Again { doubt, pause: Pause::of(answer, now), is_unsent: false });
+    Some(match status(answer) {
+        // Without a status it is cut short.
+        None => again(Some(Doubt::NoAnswer)),
+        Some(OK) => Meaning::Success,
+        Some(code) if answer.is_replay() => terminal(code),
+        Some(RESOURCE_EXHAUSTED) => again(None),
+        Some(ABORTED) => again(Some(Doubt::InProgress)),
+        Some(UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => {
+            again(Some(Doubt::ServerError))
+        }
+        Some(code) => terminal(code),
+    })
+}
+
+/// In the trailers, or in the headers of an answer that is nothing but trailers.
+fn status(answer: &Answer) -> Option<u32> {
+    let trailers = answer.trailers.iter().chain([&answer.headers]);
+    let mut found = trailers.filter_map(|headers| headers.get(GRPC_STATUS));
+    found.next()?.to_str().ok()?.parse().ok()
+}
+
+fn terminal(code: u32) -> Meaning {
+    match code {
+        PERMISSION_DENIED | UNAUTHENTICATED | RESOURCE_EXHAUSTED => {
+            Meaning::Refused { speaks_for_all: false }
+        }
+        CANCELLED | UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE | DATA_LOSS => {
+            Meaning::Closed(Doubt::ServerError)
+        }
+        _ => Meaning::Refused { speaks_for_all: true },
+    }
+}
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const OK: u32 = 0;
+const CANCELLED: u32 = 1;
+const UNKNOWN: u32 = 2;
+const DEADLINE_EXCEEDED: u32 = 4;
+const PERMISSION_DENIED: u32 = 7;
+const RESOURCE_EXHAUSTED: u32 = 8;
+const ABORTED: u32 = 10;
+const INTERNAL: u32 = 13;
+const UNAVAILABLE: u32 = 14;
+const DATA_LOSS: u32 = 15;
+const UNAUTHENTICATED: u32 = 16;

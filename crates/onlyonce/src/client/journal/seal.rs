@@ -1,0 +1,52 @@
+//! Requests that only their owner can read: XChaCha20-Poly1305, whose nonces may be random.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+
+use super::JournalError;
+
+pub(super) struct Seal {
+    cipher: XChaCha20Poly1305,
+    salt: [u8; 32],
+}
+
+impl Seal {
+    pub(super) fn new(key: [u8; 32]) -> Self {
+        let salt = Sha256::new_with_prefix(SALT).chain_update(key).finalize().into();
+        Self { cipher: XChaCha20Poly1305::new(&key.into()), salt }
+    }
+
+    /// What digests are mixed with, so that nobody can try out bodies against them.
+    pub(super) fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
+    /// Nonce, then ciphertext; bound to `key`, so that no entry can take another's place.
+    pub(super) fn close(&self, key: &str, plain: &[u8]) -> Result<Vec<u8>, JournalError> {
+        let mut sealed = vec![0; NONCE_BYTES];
+        getrandom::fill(&mut sealed).map_err(|_| JournalError::Sealed)?;
+        let payload = Payload { msg: plain, aad: key.as_bytes() };
+        let cipher = self.cipher.encrypt(XNonce::from_slice(&sealed), payload);
+        sealed.extend(cipher.map_err(|_| JournalError::Sealed)?);
+        Ok(sealed)
+    }
+
+    pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<Vec<u8>, JournalError> {
+        let (nonce, cipher) = sealed.split_at_checked(NONCE_BYTES).ok_or(JournalError::Sealed)?;
+        let payload = Payload { msg: cipher, aad: key.as_bytes() };
+        let plain = self.cipher.decrypt(XNonce::from_slice(nonce), payload);
+        plain.map_err(|_| JournalError::Sealed)
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal(..)")
+    }
+}
+
+const NONCE_BYTES: usize = 24;
+const SALT: &[u8] = b"onlyonce journal digest 1\0";

@@ -1,0 +1,157 @@
+//! The client over reqwest, and as a layer of `reqwest-middleware`.
+//!
+//! Build your `reqwest::Client` with `redirect(Policy::none())` and `retry(reqwest::retry::never())`: then
+//! redirects and retries are this client's alone. TLS and proxies are as you chose them there.
+//!
+//! ```no_run
+//! # fn client() -> Result<(), Box<dyn std::error::Error>> {
+//! use onlyonce::client::{OnceMiddleware, Retries};
+//!
+//! let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+//! let http = reqwest_middleware::ClientBuilder::new(http)
+//!     .with(OnceMiddleware::new(Retries::new()))
+//!     .build();
+//! let charge = http.post("https://pay.example/charges").body("amount=1"); // has its key when it is sent
+//! # let _ = charge;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::{Extensions, Request};
+use reqwest_middleware::{Middleware, Next};
+
+use super::answer::Answer;
+use super::operation::Operation;
+use super::retries::Retries;
+use super::tower::{answered, key, perform};
+use super::transport::{Failure, Reach, Transport};
+use super::wire::collected;
+use crate::key::Key;
+
+impl Transport for reqwest::Client {
+    async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        answer_bytes_max: usize,
+    ) -> Result<Answer, Failure> {
+        whole(self.execute(of_http(request)?).await.map_err(failed)?, answer_bytes_max).await
+    }
+}
+
+/// Makes one operation of each POST and PATCH, and of whatever carries a key: its key is the one in its
+/// header, else the [`Key`] among its extensions, else a new one. A body that streams cannot be sent twice
+/// and passes once. The response has a [`Told`](super::Told) among its extensions.
+#[derive(Clone, Debug)]
+pub struct OnceMiddleware {
+    retries: Retries,
+}
+
+impl OnceMiddleware {
+    /// Retries so.
+    pub fn new(retries: Retries) -> Self {
+        Self { retries }
+    }
+
+    async fn operation(
+        &self,
+        request: reqwest::Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<reqwest::Response> {
+        let made = extensions.get::<Key>().cloned();
+        let found = key(request.method(), request.headers(), made, &self.retries);
+        let found = found.map_err(reqwest_middleware::Error::middleware)?;
+        let is_whole = request.body().is_none_or(|body| body.as_bytes().is_some());
+        let (Some(key), true) = (found, is_whole) else {
+            return next.run(request, extensions).await;
+        };
+        let operation = operation(request, key)?;
+        let mut chain = Chain { next, extensions };
+        let end = perform(&self.retries, &mut chain, operation).await;
+        let (answer, told) = answered(end).map_err(reqwest_middleware::Error::middleware)?;
+        let mut response = http::Response::new(reqwest::Body::from(answer.body));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        response.extensions_mut().insert(told);
+        Ok(response.into())
+    }
+}
+
+/// Written out, because the macro that usually writes it is one more dependency.
+impl Middleware for OnceMiddleware {
+    fn handle<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        request: reqwest::Request,
+        extensions: &'life1 mut Extensions,
+        next: Next<'life2>,
+    ) -> Pin<
+        Box<
+            dyn Future<Output = reqwest_middleware::Result<reqwest::Response>>
+                + Send
+                + 'async_trait,
+        >,
+    >
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        Box::pin(self.operation(request, extensions, next))
+    }
+}
+
+fn operation(request: reqwest::Request, key: Key) -> reqwest_middleware::Result<Operation> {
+    let body = request.body().and_then(|body| body.as_bytes()).map(Bytes::copy_from_slice);
+    let uri = request.url().as_str().parse();
+    Ok(Operation {
+        key: Some(key),
+        method: request.method().clone(),
+        uri: uri.map_err(reqwest_middleware::Error::middleware::<http::uri::InvalidUri>)?,
+        headers: request.headers().clone(),
+        body: body.unwrap_or_default(),
+    })
+}
+
+/// The rest of the chain as a transport.
+struct Chain<'a, 'b> {
+    next: Next<'a>,
+    extensions: &'b mut Extensions,
+}
+
+impl Transport for Chain<'_, '_> {
+    async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        answer_bytes_max: usize,
+    ) -> Result<Answer, Failure> {
+        let request = of_http(request)?;
+        let response = self.next.clone().run(request, self.extensions).await;
+        let response = response.map_err(|error| match error {
+            reqwest_middleware::Error::Reqwest(error) => failed(error),
+            error => Failure::new(Reach::MaybeSent, error),
+        })?;
+        whole(response, answer_bytes_max).await
+    }
+}
+
+fn of_http(request: Request<Bytes>) -> Result<reqwest::Request, Failure> {
+    request.try_into().map_err(|error: reqwest::Error| Failure::new(Reach::Unusable, error))
+}
+
+fn failed(error: reqwest::Error) -> Failure {
+    let reach = match () {
+        () if error.is_builder() => Reach::Unusable,
+        () if error.is_connect() => Reach::NotSent,
+        () => Reach::MaybeSent,
+    };
+    Failure::new(reach, error)
+}
+
+async fn whole(response: reqwest::Response, bytes_max: usize) -> Result<Answer, Failure> {
+    let (head, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+    collected(head, body, bytes_max).await
+}

@@ -1,0 +1,265 @@
+//! The loop: one operation from its first attempt to its outcome. Everything that decides is elsewhere, and pure.
+
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::decide::{Course, End, Moment, Next, decide, gave_up, is_past_window};
+use super::diary::Diary;
+use super::event::Event;
+use super::operation::Operation;
+use super::outcome::{Doubt, Outcome, SendError, Stop};
+use super::reading::{self, Again, Meaning};
+use super::redirect::{self, Redirect};
+use super::retries::Retries;
+use super::transport::{Failure, Reach, Transport};
+use super::well_known::{self, State};
+use crate::clock::StoreTime;
+use crate::key::Key;
+
+/// One operation on its way.
+pub(crate) struct Run<'a> {
+    pub(crate) retries: &'a Retries,
+    pub(crate) diary: Diary,
+    /// Whether the server may be asked about itself and about the operation.
+    pub(crate) asks: bool,
+    /// Whether an earlier process began it.
+    pub(crate) is_resumed: bool,
+}
+
+/// What an attempt brought.
+type Heard = Result<Answer, Failure>;
+
+impl Run<'_> {
+    /// Sends the operation until there is an outcome, or until it is certain that there will be none.
+    pub(crate) async fn perform<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: Operation,
+        mut course: Course,
+    ) -> Result<Outcome, SendError> {
+        let mut sending = operation.clone();
+        let deadline = self.deadline(&course);
+        loop {
+            let heard = self.attempt(transport, &sending, &course, deadline).await;
+            match self.redirected(&heard, &sending, &course) {
+                Some(Ok(followed)) => {
+                    (sending, course) = followed;
+                    continue;
+                }
+                Some(Err(end)) => return concluded(end, heard, &operation, &course),
+                None => {}
+            }
+            let meaning = reading::read(&heard, self.retries.environment.wall());
+            self.pay(&meaning);
+            course = course.after(&meaning);
+            let moment = self.moment(transport, &operation, &meaning).await;
+            match decide(&meaning, &course, &self.retries.settings, &moment) {
+                Next::Wait(wait) => self.wait(wait).await,
+                Next::End(end) => return self.end(transport, operation, course, heard, end).await,
+            }
+        }
+    }
+
+    /// For an operation that an earlier process may have sent: whether the server may have forgotten it.
+    pub(crate) async fn is_too_old<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        course: &Course,
+    ) -> bool {
+        let window = well_known::window(self.retries, transport, operation).await;
+        let now = self.retries.environment.wall();
+        is_past_window(course.first_sent, now, window, &self.retries.settings)
+    }
+
+    /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
+    pub(crate) async fn without_sending<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        course: &Course,
+        stop: Stop,
+    ) -> Result<Outcome, SendError> {
+        let end = match well_known::look_up(self.retries, transport, operation).await {
+            Some(State::Completed(status)) => End::Done(status),
+            Some(State::Running) => End::Unknown(Doubt::InProgress, stop),
+            Some(State::Unknown) => End::Unknown(Doubt::HeldUnknown, stop),
+            None => gave_up(course, stop),
+        };
+        let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+        concluded(end, never, operation, course)
+    }
+
+    async fn attempt<T: Transport>(
+        &self,
+        transport: &mut T,
+        sending: &Operation,
+        course: &Course,
+        deadline: StoreTime,
+    ) -> Heard {
+        let number = course.sends.saturating_add(1);
+        self.diary.note_attempt(number).await;
+        if let Some(key) = &sending.key {
+            self.retries.tell(&Event::Attempt { key, number });
+        }
+        let settings = &self.retries.settings;
+        let left = course.ends_at.saturating_sub(self.retries.environment.boot());
+        let request = sending.request(settings, number, deadline);
+        let heard = tokio::select! {
+            biased;
+            heard = transport.send(request, settings.answer_bytes_max) => heard,
+            () = self.retries.environment.sleep(settings.attempt_timeout.min(left)) => {
+                Err(Failure::new(Reach::MaybeSent, "the attempt timed out"))
+            }
+        };
+        self.retries.tell(&match &heard {
+            Ok(answer) => Event::Answered { number, answer },
+            Err(failure) => Event::Failed { number, failure },
+        });
+        heard
+    }
+
+    /// The deadline by the wall clock, as the server is told.
+    fn deadline(&self, course: &Course) -> StoreTime {
+        let environment = &self.retries.environment;
+        environment.wall().plus(course.ends_at.saturating_sub(environment.boot()))
+    }
+
+    fn redirected(
+        &self,
+        heard: &Heard,
+        sending: &Operation,
+        course: &Course,
+    ) -> Option<Result<(Operation, Course), End>> {
+        let answer = heard.as_ref().ok()?;
+        let redirects = course.redirects + 1;
+        let sends = course.sends + 1;
+        let is_replay = course.is_replay || answer.is_replay();
+        let course = Course { redirects, sends, is_replay, ..*course };
+        let (next, course) = match redirect::read(answer, &sending.uri)? {
+            Redirect::Elsewhere(_) => return Some(Err(elsewhere(&course))),
+            Redirect::Moved(to) => (sending.clone().moved(to), course),
+            Redirect::SeeOther(to) => {
+                let course = Course { done: Some(answer.status), ..course };
+                (sending.clone().result_at(to), course)
+            }
+        };
+        if redirects > REDIRECTS_MAX {
+            return Some(Err(course
+                .done
+                .map_or_else(|| gave_up(&course, Stop::Redirects), End::Done)));
+        }
+        self.retries.tell(&Event::Redirected { to: &next.uri });
+        Some(Ok((next, course)))
+    }
+
+    /// What the attempt does to the budget. Whoever is told to ask later did not fail.
+    fn pay(&self, meaning: &Meaning) {
+        let now = self.retries.environment.boot();
+        match meaning {
+            Meaning::Again(again) if !again.is_question() => self.retries.budget.note_failure(now),
+            Meaning::Again(_) => {}
+            _ if self.is_resumed => {}
+            _ => self.retries.budget.note_success(now),
+        }
+    }
+
+    async fn moment<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        meaning: &Meaning,
+    ) -> Moment {
+        let window = match meaning {
+            Meaning::Again(Again { .. }) if self.asks => {
+                well_known::window(self.retries, transport, operation).await
+            }
+            _ => self.retries.settings.window.unwrap_or(WINDOW_USUAL),
+        };
+        let environment = &self.retries.environment;
+        Moment {
+            wall: environment.wall(),
+            boot: environment.boot(),
+            budget_allows: self.retries.budget.allows_retry(environment.boot()),
+            random: environment.random(),
+            window,
+        }
+    }
+
+    async fn wait(&self, wait: Duration) {
+        self.retries.tell(&Event::Waiting { wait });
+        self.retries.environment.sleep(wait).await;
+    }
+
+    /// An outcome that is still unknown is looked up before the caller is told so.
+    async fn end<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: Operation,
+        course: Course,
+        heard: Heard,
+        end: End,
+    ) -> Result<Outcome, SendError> {
+        let may_ask = self.asks && matches!(end, End::Unknown(_, Stop::Attempts | Stop::Window));
+        if may_ask
+            && let Some(State::Completed(status)) =
+                well_known::look_up(self.retries, transport, &operation).await
+        {
+            return concluded(End::Done(status), heard, &operation, &course);
+        }
+        concluded(end, heard, &operation, &course)
+    }
+}
+
+/// The end in the words of the caller.
+fn concluded(
+    end: End,
+    heard: Heard,
+    operation: &Operation,
+    course: &Course,
+) -> Result<Outcome, SendError> {
+    let key = || operation.key.clone().unwrap_or_else(Key::random);
+    match (end, heard) {
+        (End::Success, Ok(answer)) => Ok(match course.is_replay || answer.is_replay() {
+            true => Outcome::Replayed(answer),
+            false => Outcome::Fresh(answer),
+        }),
+        (End::Done(original_status), _) => Ok(Outcome::Done { original_status }),
+        (End::Rejected, Ok(answer)) => Ok(rejected(answer)),
+        (End::Rejected, Err(failure)) => Err(SendError::Request(failure.source.to_string())),
+        (End::Unknown(doubt, stop), heard) => {
+            Ok(Outcome::Unknown { key: key(), doubt, stop, last: heard.ok() })
+        }
+        (End::NotThrough(stop), heard) => {
+            let (last, source) = match heard {
+                Ok(answer) => (Some(answer), None),
+                Err(failure) => (None, Some(failure)),
+            };
+            Err(SendError::NotThrough { key: key(), stop, last, source })
+        }
+        (End::Success, Err(_)) => {
+            let (doubt, stop) = (Doubt::NoAnswer, Stop::Closed);
+            Ok(Outcome::Unknown { key: key(), doubt, stop, last: None })
+        }
+    }
+}
+
+/// The operation was not taken here, and is not sent to another origin.
+fn elsewhere(course: &Course) -> End {
+    match (course.done, course.doubt) {
+        (Some(status), _) => End::Done(status),
+        (None, Some(doubt)) => End::Unknown(doubt, Stop::Redirects),
+        (None, None) => End::Rejected,
+    }
+}
+
+fn rejected(answer: Answer) -> Outcome {
+    let elsewhere = match answer.status.is_redirection() {
+        true => answer.header(&http::header::LOCATION).map(str::to_owned),
+        false => None,
+    };
+    Outcome::Rejected { answer, elsewhere }
+}
+
+const REDIRECTS_MAX: u32 = 5;
+const WINDOW_USUAL: Duration = well_known::WINDOW_USUAL;

@@ -1,0 +1,177 @@
+//! Each answer, and each way to have none, with what it means.
+
+use http::HeaderValue;
+
+use super::*;
+use std::time::Duration;
+
+const NOW: StoreTime = StoreTime::from_ms(0);
+
+/// Status, headers, body.
+type Wire<'a> = (u16, &'a [(&'static str, &'static str)], &'a str);
+
+fn meaning((status, headers, body): Wire<'_>) -> Meaning {
+    let mut answer = Answer::new(StatusCode::from_u16(status).unwrap());
+    for (name, value) in headers {
+        answer.headers.insert(*name, HeaderValue::from_static(value));
+    }
+    answer.body = body.to_owned().into();
+    read(&Ok(answer), NOW)
+}
+
+fn again(doubt: Option<Doubt>) -> Meaning {
+    Meaning::Again(Again { doubt, pause: Pause::Backoff, is_unsent: false })
+}
+
+const REPLAY: (&str, &str) = ("idempotent-replayed", "true");
+const PROBLEM: (&str, &str) = ("content-type", "application/problem+json");
+const FOR_ALL: Meaning = Meaning::Refused { speaks_for_all: true };
+const FOR_ITSELF: Meaning = Meaning::Refused { speaks_for_all: false };
+const FAILED: Option<Doubt> = Some(Doubt::ServerError);
+
+// R153, R154; threat J3
+#[test]
+fn statuses_are_retried_as_listed_and_no_other() {
+    for status in [200, 201, 202, 204, 301, 302, 304] {
+        assert_eq!(meaning((status, &[], "")), Meaning::Success, "{status}");
+    }
+    for status in [425, 429] {
+        assert_eq!(meaning((status, &[], "")), again(None), "{status}");
+    }
+    for status in [500, 502, 503, 504] {
+        assert_eq!(meaning((status, &[], "")), again(FAILED), "{status}");
+    }
+    assert_eq!(meaning((409, &[], "")), again(Some(Doubt::InProgress)));
+    for status in [400, 402, 404, 405, 410, 411, 415, 418, 422, 451, 501, 505] {
+        assert_eq!(meaning((status, &[], "")), FOR_ALL, "{status}");
+    }
+    for status in [401, 403, 407, 408, 413, 421] {
+        assert_eq!(meaning((status, &[], "")), FOR_ITSELF, "{status}");
+    }
+    for status in [507, 508, 511, 520, 599] {
+        assert_eq!(meaning((status, &[], "")), Meaning::Closed(Doubt::ServerError), "{status}");
+    }
+}
+
+// R154, R155
+#[test]
+fn a_replay_is_terminal_whatever_else_it_says() {
+    let also = |name, value| [REPLAY, (name, value)];
+    assert_eq!(meaning((201, &[REPLAY], "")), Meaning::Success);
+    assert_eq!(meaning((402, &[REPLAY], "")), FOR_ALL);
+    assert_eq!(meaning((409, &[REPLAY], "")), FOR_ALL);
+    let failed = Meaning::Closed(Doubt::ServerError);
+    for status in [500, 502, 503, 504] {
+        assert_eq!(meaning((status, &[REPLAY], "")), failed, "{status}");
+        let urged = also("stripe-should-retry", "true");
+        assert_eq!(meaning((status, &urged, "")), failed, "{status}");
+        let same_key = "{\"retry\":\"same-key\"}";
+        assert_eq!(meaning((status, &[REPLAY, PROBLEM], same_key)), failed, "{status}");
+    }
+}
+
+// R153, R154
+#[test]
+fn the_retry_member_of_a_problem_decides_before_the_status() {
+    let problem = |status, code: &str, retry: &str| {
+        let body = format!("{{\"code\":\"{code}\",\"retry\":\"{retry}\"}}");
+        meaning((status, &[PROBLEM], &body))
+    };
+    assert_eq!(problem(400, "request_incomplete", "same-key"), again(None));
+    assert_eq!(problem(503, "overloaded", "same-key"), again(None));
+    assert_eq!(problem(503, "upstream_unreachable", "same-key"), again(None));
+    assert_eq!(problem(503, "idempotency_store_unavailable", "same-key"), again(None));
+    assert_eq!(problem(503, "of_a_stranger", "same-key"), again(FAILED));
+    assert_eq!(problem(409, "idempotency_in_progress", "same-key"), again(Some(Doubt::InProgress)));
+    let held = Some(Doubt::HeldUnknown);
+    for status in [409, 502, 504] {
+        assert_eq!(problem(status, "idempotency_outcome_unknown", "same-key"), again(held));
+    }
+    let closed = Meaning::Closed(Doubt::HeldUnknown);
+    assert_eq!(problem(502, "idempotency_outcome_unknown", "never"), closed);
+    assert_eq!(problem(422, "idempotency_key_reused", "new-key"), FOR_ALL);
+    assert_eq!(problem(409, "idempotency_key_reused", "new-key"), FOR_ALL);
+    assert_eq!(problem(400, "idempotency_key_invalid", "new-key"), FOR_ALL);
+    assert_eq!(problem(504, "idempotency_deadline_exceeded", "never"), FOR_ALL);
+    assert_eq!(problem(413, "request_too_large", "never"), FOR_ITSELF);
+    assert_eq!(problem(503, "of_a_stranger", "never"), Meaning::Closed(Doubt::ServerError));
+    // A document without the member, or that is no problem, leaves it to the status.
+    assert_eq!(meaning((503, &[PROBLEM], "{}")), again(FAILED));
+    let json = ("content-type", "application/json");
+    assert_eq!(meaning((422, &[json], "{\"retry\":\"same-key\"}")), FOR_ALL);
+}
+
+#[test]
+fn an_answer_that_was_not_kept_says_that_it_happened() {
+    let body = "{\"code\":\"idempotency_response_unavailable\",\"retry\":\"never\",\"original_status\":201}";
+    assert_eq!(meaning((410, &[PROBLEM], body)), Meaning::Done(StatusCode::CREATED));
+    assert_eq!(meaning((410, &[PROBLEM], "{\"retry\":\"never\"}")), FOR_ALL);
+}
+
+// R155
+#[test]
+fn stripe_should_retry_is_obeyed_where_no_problem_says_otherwise() {
+    let header = |value| [("stripe-should-retry", value)];
+    assert_eq!(meaning((400, &header("true"), "")), again(None));
+    assert_eq!(meaning((500, &header("false"), "")), Meaning::Closed(Doubt::ServerError));
+    assert_eq!(meaning((429, &header("false"), "")), FOR_ITSELF);
+    assert_eq!(meaning((500, &header("perhaps"), "")), again(FAILED));
+    let never = [PROBLEM, ("stripe-should-retry", "true")];
+    assert_eq!(meaning((422, &never, "{\"retry\":\"never\"}")), FOR_ALL);
+}
+
+// R153
+#[test]
+fn stripes_key_in_use_is_in_progress() {
+    let json = ("content-type", "application/json");
+    let body = "{\"error\":{\"code\":\"idempotency_key_in_use\"}}";
+    assert_eq!(meaning((409, &[json], body)), again(Some(Doubt::InProgress)));
+    let mismatch = "{\"error\":{\"type\":\"idempotency_error\"}}";
+    assert_eq!(meaning((400, &[json], mismatch)), FOR_ALL);
+}
+
+// R155
+#[test]
+fn a_503_that_asks_to_come_back_did_nothing() {
+    let pause = Pause::AtLeast(Duration::from_secs(2));
+    let told = Meaning::Again(Again { doubt: None, pause, is_unsent: false });
+    assert_eq!(meaning((503, &[("retry-after", "2")], "")), told);
+}
+
+// R153, R159
+#[test]
+fn only_what_is_proved_unsent_leaves_no_doubt() {
+    let failed = |reach| read(&Err(Failure::new(reach, "test")), NOW);
+    let unsent = Again { doubt: None, pause: Pause::Backoff, is_unsent: true };
+    assert_eq!(failed(Reach::NotSent), Meaning::Again(unsent));
+    assert_eq!(failed(Reach::MaybeSent), again(Some(Doubt::NoAnswer)));
+    assert_eq!(failed(Reach::TooLarge(StatusCode::OK)), Meaning::Done(StatusCode::OK));
+    let failing = Reach::TooLarge(StatusCode::BAD_GATEWAY);
+    assert_eq!(failed(failing), Meaning::Closed(Doubt::ServerError));
+    assert_eq!(failed(Reach::Unusable), FOR_ITSELF);
+}
+
+// R153
+#[test]
+fn grpc_tells_by_its_own_status() {
+    let grpc = |status: &'static str| {
+        meaning((200, &[("content-type", "application/grpc+proto"), ("grpc-status", status)], ""))
+    };
+    assert_eq!(grpc("0"), Meaning::Success);
+    assert_eq!(grpc("8"), again(None));
+    assert_eq!(grpc("10"), again(Some(Doubt::InProgress)));
+    for code in ["2", "4", "13", "14"] {
+        assert_eq!(grpc(code), again(FAILED), "{code}");
+    }
+    for code in ["3", "5", "6", "9", "11", "12"] {
+        assert_eq!(grpc(code), FOR_ALL, "{code}");
+    }
+    assert_eq!(grpc("7"), FOR_ITSELF);
+    assert_eq!(grpc("16"), FOR_ITSELF);
+    assert_eq!(grpc("1"), Meaning::Closed(Doubt::ServerError));
+    assert_eq!(grpc("15"), Meaning::Closed(Doubt::ServerError));
+    let cut = meaning((200, &[("content-type", "application/grpc")], ""));
+    assert_eq!(cut, again(Some(Doubt::NoAnswer)));
+    let replayed = [("content-type", "application/grpc"), ("grpc-status", "14"), REPLAY];
+    assert_eq!(meaning((200, &replayed, "")), Meaning::Closed(Doubt::ServerError));
+}

@@ -1,0 +1,133 @@
+//! Redirects: followed within the origin only, and with the key only where the operation itself moved.
+
+use http::header::LOCATION;
+use http::{StatusCode, Uri};
+
+use super::answer::Answer;
+
+/// Where an answer points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// 307, 308: the operation is to be sent there, same key, same body.
+    Moved(Uri),
+    /// 303: it happened, and its result is to be read there, without the key.
+    SeeOther(Uri),
+    /// 307, 308 to another origin: not followed, for whoever is there would get key, body and credentials.
+    Elsewhere(String),
+}
+
+/// The redirect that an answer asks for; 301 and 302 are answers like any other, because clients differ
+/// on whether they repeat a POST.
+pub(crate) fn read(answer: &Answer, from: &Uri) -> Option<Redirect> {
+    let location = answer.header(&LOCATION)?;
+    let to = resolve(from, location);
+    match (answer.status, to) {
+        (StatusCode::SEE_OTHER, Some(to)) => Some(Redirect::SeeOther(to)),
+        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, Some(to)) => {
+            Some(Redirect::Moved(to))
+        }
+        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, None) => {
+            Some(Redirect::Elsewhere(location.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// `location` as seen from `from`, if it is of the same origin.
+fn resolve(from: &Uri, location: &str) -> Option<Uri> {
+    let location = location.split('#').next().unwrap_or_default();
+    if location.starts_with("//") {
+        let scheme = from.scheme_str()?;
+        return same_origin(from, format!("{scheme}:{location}").parse().ok()?);
+    }
+    if location.starts_with('/') {
+        return with_path(from, location);
+    }
+    match location.parse::<Uri>() {
+        Ok(to) if to.scheme().is_some() => same_origin(from, to),
+        _ if location.contains(':') => None,
+        _ => with_path(from, &beside(from.path(), location)),
+    }
+}
+
+fn same_origin(from: &Uri, to: Uri) -> Option<Uri> {
+    (origin(from) == origin(&to)).then_some(to)
+}
+
+/// Scheme, host and port, the usual port filled in.
+pub(crate) fn origin(uri: &Uri) -> Option<(String, String, u16)> {
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let usual = if scheme == "https" { 443 } else { 80 };
+    Some((scheme, uri.host()?.to_ascii_lowercase(), uri.port_u16().unwrap_or(usual)))
+}
+
+/// Another path of the same origin.
+pub(crate) fn with_path(from: &Uri, path: &str) -> Option<Uri> {
+    let mut parts = from.clone().into_parts();
+    parts.path_and_query = Some(path.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// A relative path beside `path`, or the same one with another query.
+fn beside(path: &str, relative: &str) -> String {
+    match relative.starts_with('?') || relative.is_empty() {
+        true => format!("{path}{relative}"),
+        false => format!("{}/{relative}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn redirect(status: u16, location: &'static str) -> Option<Redirect> {
+        let mut answer = Answer::new(StatusCode::from_u16(status).unwrap());
+        answer.headers.insert(LOCATION, HeaderValue::from_static(location));
+        read(&answer, &Uri::from_static("http://Shop.test:80/v1/charges?a=1"))
+    }
+
+    fn uri(text: &'static str) -> Uri {
+        Uri::from_static(text)
+    }
+
+    // R160
+    #[test]
+    fn key_and_body_move_within_the_origin() {
+        let moved = |location| redirect(307, location);
+        assert_eq!(moved("/v2?b=2"), Some(Redirect::Moved(uri("http://Shop.test:80/v2?b=2"))));
+        assert_eq!(moved("http://shop.test/v2"), Some(Redirect::Moved(uri("http://shop.test/v2"))));
+        assert_eq!(moved("//shop.test/v2#x"), Some(Redirect::Moved(uri("http://shop.test/v2"))));
+        assert_eq!(moved("other"), Some(Redirect::Moved(uri("http://Shop.test:80/v1/other"))));
+        assert_eq!(redirect(308, "/v2"), Some(Redirect::Moved(uri("http://Shop.test:80/v2"))));
+    }
+
+    // R160
+    #[test]
+    fn another_origin_is_not_followed() {
+        for location in [
+            "https://shop.test/v2",
+            "http://shop.test:8080/v2",
+            "http://shop.test.evil/v2",
+            "//evil.test/v2",
+            "ftp://shop.test/v2",
+            "javascript:alert(1)",
+            "http://user@evil.test/",
+        ] {
+            let elsewhere = Some(Redirect::Elsewhere(location.to_owned()));
+            assert_eq!(redirect(307, location), elsewhere, "{location}");
+            assert_eq!(redirect(303, location), None, "{location}");
+        }
+    }
+
+    // R160
+    #[test]
+    fn see_other_is_read_and_301_and_302_are_answers() {
+        let see = Some(Redirect::SeeOther(uri("http://Shop.test:80/v1/charges/7")));
+        assert_eq!(redirect(303, "charges/7"), see);
+        assert_eq!(redirect(301, "/v2"), None);
+        assert_eq!(redirect(302, "/v2"), None);
+        assert_eq!(redirect(200, "/v2"), None);
+    }
+}

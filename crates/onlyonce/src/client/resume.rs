@@ -1,0 +1,98 @@
+//! Finishing what an earlier process began, with the same keys.
+
+use std::time::Duration;
+
+use super::Client;
+use super::diary::Diary;
+use super::journal::{JournalError, Loaded, Open};
+use super::outcome::{Outcome, SendError, Stop};
+use super::transport::Transport;
+use crate::key::Key;
+
+/// What became of the operations that were open.
+#[derive(Debug)]
+pub struct Resumed {
+    /// Those that were taken up, the oldest first.
+    pub operations: Vec<(Key, Result<Outcome, SendError>)>,
+    /// How many were left alone, because too much failed. Resume again later.
+    pub left: usize,
+}
+
+impl<T: Transport + Clone> Client<T> {
+    /// Finishes what is open in the journal, one operation after the other, each with its own key and as
+    /// the budget allows. Without a journal nothing is open.
+    ///
+    /// An operation that the server may have forgotten is not sent again but looked up. The client's
+    /// own headers take the place of those in the journal that have the same name, for credentials that
+    /// were renewed: be sure that the server still knows you as the same caller.
+    pub async fn resume(&self) -> Result<Resumed, JournalError> {
+        let Some(journal) = &self.journal else {
+            return Ok(Resumed { operations: Vec::new(), left: 0 });
+        };
+        let _lock = journal.lock().await?;
+        let open = journal.entries().await?;
+        let mut operations = Vec::new();
+        let mut failures = 0;
+        for Open { key, .. } in &open {
+            if failures >= FAILURES_MAX || !self.has_budget().await {
+                break;
+            }
+            let Some(loaded) = journal.load(key).await? else { continue };
+            let end = self.take_up(loaded).await?;
+            failures = if end.is_err() { failures + 1 } else { 0 };
+            operations.push((key.clone(), end));
+        }
+        let left = journal.entries().await?.len();
+        let left = left.saturating_sub(operations.iter().filter(|(_, end)| is_open(end)).count());
+        Ok(Resumed { operations, left })
+    }
+
+    async fn take_up(&self, loaded: Loaded) -> Result<Result<Outcome, SendError>, JournalError> {
+        let course = loaded.continued(self.course());
+        let (is_closed, has_body) = (loaded.needs_reconciling(), loaded.has_body());
+        let Loaded { entry, mut operation, .. } = loaded;
+        for (name, value) in &self.headers {
+            operation.headers.insert(name.clone(), value.clone());
+        }
+        let run = self.run(Diary { entry: Some(entry.clone()) }, true);
+        let mut transport = self.transport.clone();
+        let is_old = run.is_too_old(&mut transport, &operation, &course).await;
+        let stop = match (is_closed, is_old, has_body) {
+            (_, true, _) => Some(Stop::Window),
+            (true, ..) => Some(Stop::Closed),
+            (.., false) => Some(Stop::Body),
+            (false, false, true) => None,
+        };
+        let end = match stop {
+            Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
+            None => run.perform(&mut transport, operation, course).await,
+        };
+        entry.note_end(&end).await?;
+        Ok(end)
+    }
+
+    /// Waits until the budget allows one more, but not for ever.
+    async fn has_budget(&self) -> bool {
+        let environment = &self.retries.environment;
+        for _ in 0..BUDGET_LOOKS_MAX {
+            if self.retries.budget.takes_up(environment.boot()) {
+                return true;
+            }
+            environment.sleep(BUDGET_LOOK).await;
+        }
+        false
+    }
+}
+
+fn is_open(end: &Result<Outcome, SendError>) -> bool {
+    match end {
+        Ok(outcome) => !outcome.is_settled(),
+        Err(error) => matches!(error, SendError::NotThrough { .. }),
+    }
+}
+
+/// So many in a row that never got through, and the rest is left for later.
+const FAILURES_MAX: usize = 5;
+const BUDGET_LOOK: Duration = Duration::from_millis(100);
+/// A minute.
+const BUDGET_LOOKS_MAX: usize = 600;

@@ -1,0 +1,207 @@
+//! What a server tells about itself at `/.well-known/idempotency`: how long it keeps keys, and what became
+//! of an operation.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::operation::Operation;
+use super::redirect::{origin, with_path};
+use super::retries::Retries;
+use super::transport::Transport;
+
+/// What the servers told, by origin.
+#[derive(Debug, Default)]
+pub(crate) struct Windows(Mutex<HashMap<Origin, Told>>);
+
+type Origin = (String, String, u16);
+
+#[derive(Clone, Debug)]
+struct Told {
+    asked_at: Duration,
+    /// The routes in their order, each with how long its keys are kept. `None`: it told nothing.
+    routes: Option<Vec<(String, Duration)>>,
+}
+
+impl Windows {
+    fn known(&self) -> MutexGuard<'_, HashMap<Origin, Told>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self, origin: &Origin, now: Duration) -> Option<Told> {
+        let told = self.known().get(origin).cloned()?;
+        (now.saturating_sub(told.asked_at) < FRESH).then_some(told)
+    }
+
+    fn note(&self, origin: Origin, told: Told) {
+        let mut known = self.known();
+        if known.len() >= ORIGINS_MAX {
+            known.clear();
+        }
+        known.insert(origin, told);
+    }
+}
+
+/// How long the server keeps the operation's key: what it was configured to be, what the server tells, or
+/// what is usual. Each server is asked once in a while, and by one operation at a time.
+pub(crate) async fn window<T: Transport>(
+    retries: &Retries,
+    transport: &mut T,
+    operation: &Operation,
+) -> Duration {
+    let (None, Some(origin)) = (retries.settings.window, origin(&operation.uri)) else {
+        return retries.settings.window.unwrap_or(WINDOW_USUAL);
+    };
+    let now = retries.environment.boot();
+    let told = match retries.windows.told(&origin, now) {
+        Some(told) => told,
+        None => {
+            retries.windows.note(origin.clone(), Told { asked_at: now, routes: None });
+            let routes = ask_routes(retries, transport, operation).await;
+            let told = Told { asked_at: now, routes };
+            retries.windows.note(origin, told.clone());
+            told
+        }
+    };
+    let routes = told.routes.unwrap_or_default();
+    let mut of_route = routes
+        .into_iter()
+        .filter(|(matching, _)| matches(matching, &operation.method, operation.uri.path()));
+    of_route.next().map_or(WINDOW_USUAL, |(_, window)| window)
+}
+
+async fn ask_routes<T: Transport>(
+    retries: &Retries,
+    transport: &mut T,
+    operation: &Operation,
+) -> Option<Vec<(String, Duration)>> {
+    let mut request = Request::new(Bytes::new());
+    *request.uri_mut() = with_path(&operation.uri, PATH)?;
+    let answer = ask(retries, transport, request).await?;
+    let document: Value = answer.json().ok()?;
+    let routes = document["routes"].as_array()?.iter().filter_map(|route| {
+        let ttl = Duration::from_secs(route["ttl"].as_u64()?);
+        Some((route["match"].as_str()?.to_owned(), ttl))
+    });
+    Some(routes.collect())
+}
+
+/// What the server knows of an operation, without sending it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    Unknown,
+    Completed(StatusCode),
+}
+
+/// Asks, if the server is one that told about itself.
+pub(crate) async fn look_up<T: Transport>(
+    retries: &Retries,
+    transport: &mut T,
+    operation: &Operation,
+) -> Option<State> {
+    let now = retries.environment.boot();
+    retries.windows.told(&origin(&operation.uri)?, now)?.routes?;
+    let (method, path) = (&operation.method, escaped(operation.uri.path()));
+    let uri = with_path(&operation.uri, &format!("{PATH}/operation?method={method}&path={path}"))?;
+    let answer = ask(retries, transport, operation.question(&retries.settings, uri)).await?;
+    let document: Value = answer.json().ok()?;
+    match document["state"].as_str()? {
+        "running" => Some(State::Running),
+        "unknown" => Some(State::Unknown),
+        "completed" => {
+            let status = u16::try_from(document["status"].as_u64()?).ok()?;
+            StatusCode::from_u16(status).ok().map(State::Completed)
+        }
+        _ => None,
+    }
+}
+
+/// One question, whose answer is not waited for for long.
+async fn ask<T: Transport>(
+    retries: &Retries,
+    transport: &mut T,
+    request: Request<Bytes>,
+) -> Option<Answer> {
+    let answer = tokio::select! {
+        biased;
+        answer = transport.send(request, DOCUMENT_BYTES_MAX) => answer.ok()?,
+        () = retries.environment.sleep(ASK_WAIT) => return None,
+    };
+    (answer.status == StatusCode::OK).then_some(answer)
+}
+
+/// Whether a route such as `POST,PUT /v1/{name}/{*rest}` is for this request.
+fn matches(route: &str, method: &Method, path: &str) -> bool {
+    let (methods, pattern) = match route.find('/') {
+        Some(slash) => (route[..slash].trim(), Some(&route[slash..])),
+        None => (route.trim(), None),
+    };
+    let has_method =
+        methods == "*" || methods.split(',').any(|name| name.trim() == method.as_str());
+    has_method && pattern.is_none_or(|pattern| matches_path(pattern, path))
+}
+
+fn matches_path(pattern: &str, path: &str) -> bool {
+    let mut left = path.split('/');
+    for segment in pattern.split('/') {
+        match left.next() {
+            Some(found) if segment.starts_with("{*") => return !found.is_empty(),
+            Some(found) if segment.starts_with('{') && !found.is_empty() => {}
+            Some(found) if segment == found => {}
+            _ => return false,
+        }
+    }
+    left.next().is_none()
+}
+
+fn escaped(path: &str) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(byte.into());
+            }
+            _ => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
+}
+
+/// Where a uri's server tells about itself.
+const PATH: &str = "/.well-known/idempotency";
+/// What most services keep, where one does not tell.
+pub(crate) const WINDOW_USUAL: Duration = Duration::from_secs(24 * 3600);
+/// How long what a server told is believed, and how long one is left alone that told nothing.
+const FRESH: Duration = Duration::from_secs(300);
+const ORIGINS_MAX: usize = 64;
+const ASK_WAIT: Duration = Duration::from_secs(2);
+const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_match_as_the_gateway_matches_them() {
+        let is = |route, path| matches(route, &Method::POST, path);
+        assert!(is("POST /v1/charges", "/v1/charges"));
+        assert!(!is("POST /v1/charges", "/v1/charges/"));
+        assert!(!is("PUT /v1/charges", "/v1/charges"));
+        assert!(is("PUT,POST /v1/{name}", "/v1/charges"));
+        assert!(!is("* /v1/{name}", "/v1/"));
+        assert!(is("* /v1/{*rest}", "/v1/a/b"));
+        assert!(!is("* /v1/{*rest}", "/v1/"));
+        assert!(is("*", "/anything"));
+    }
+
+    #[test]
+    fn a_path_is_escaped_whole() {
+        assert_eq!(escaped("/a b/%41?&="), "/a%20b/%2541%3F%26%3D");
+    }
+}

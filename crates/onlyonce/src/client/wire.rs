@@ -1,0 +1,115 @@
+//! The client's own transport: hyper, with rustls and what this machine trusts.
+
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::answer::Answer;
+use super::transport::{Failure, Reach, Transport};
+use crate::store::BoxError;
+
+/// Connections of its own: HTTP/1.1, and HTTP/2 where TLS negotiates it.
+#[derive(Clone, Debug)]
+pub struct Wire(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+impl Wire {
+    /// Trusts what this machine trusts; where it trusts nobody, `https` fails and `http` works.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(CONNECT_WAIT));
+        connector.set_nodelay(true);
+        let tls = hyper_rustls::HttpsConnectorBuilder::new();
+        let provider = rustls::crypto::ring::default_provider();
+        let https = match tls.with_provider_and_native_roots(provider) {
+            Ok(tls) => tls.https_or_http().enable_all_versions().wrap_connector(connector),
+            Err(_) => {
+                let tls =
+                    hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(trusts_nobody());
+                tls.https_or_http().enable_all_versions().wrap_connector(connector)
+            }
+        };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_WAIT)
+            .build(https);
+        Self(client)
+    }
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn trusts_nobody() -> rustls::ClientConfig {
+    let provider = rustls::crypto::ring::default_provider();
+    rustls::ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+impl Transport for Wire {
+    async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        answer_bytes_max: usize,
+    ) -> Result<Answer, Failure> {
+        if request.uri().scheme().is_none() || request.uri().host().is_none() {
+            return Err(Failure::new(Reach::Unusable, "the URL must be http://… or https://…"));
+        }
+        let response = self.0.request(request.map(Full::new)).await.map_err(|error| {
+            let is_unsent = error.is_connect() || is_refused(&error);
+            Failure::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
+        })?;
+        whole(response, answer_bytes_max).await
+    }
+}
+
+/// The whole answer, or why it is none.
+async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, Failure> {
+    let (head, body) = response.into_parts();
+    collected(head, body, bytes_max).await
+}
+
+/// The same for whatever body.
+pub(crate) async fn collected<B>(
+    head: http::response::Parts,
+    body: B,
+    bytes_max: usize,
+) -> Result<Answer, Failure>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
+        let reach = match error.is::<LengthLimitError>() {
+            true => Reach::TooLarge(head.status),
+            false => Reach::MaybeSent,
+        };
+        Failure::new(reach, error)
+    })?;
+    let trailers = body.trailers().cloned();
+    Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+}
+
+/// Whether the server said, as HTTP/2 can, that it did not begin with the request.
+fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let reason = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason);
+    reason == Some(h2::Reason::REFUSED_STREAM) || error.source().is_some_and(is_refused)
+}
+
+/// Shorter than an attempt, so that a connection that never comes about is proved never to have sent.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+const IDLE_WAIT: Duration = Duration::from_secs(60);

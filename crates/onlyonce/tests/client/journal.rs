@@ -1,0 +1,180 @@
+//! Keys that outlive the process.
+
+use std::path::Path;
+use std::time::Duration;
+
+use onlyonce::client::journal::JournalError;
+use onlyonce::client::{Client, Journal, Outcome, SendError, Stop};
+use onlyonce::key::Key;
+
+use crate::environment::TestTime;
+use crate::server::{Act, Server, answer, with};
+
+const SECRET: [u8; 32] = [7; 32];
+
+async fn open(folder: &Path) -> Journal {
+    Journal::open(folder.join("journal")).await.unwrap()
+}
+
+fn client(time: &TestTime, journal: &Journal) -> Client {
+    time.client().with_journal(journal.clone())
+}
+
+// R151; threat J1
+#[tokio::test]
+async fn an_operation_is_in_the_journal_before_it_is_sent_and_gone_when_it_is_settled() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [answer(503), answer(201), answer(402)]).await;
+    let path = folder.path().join("journal");
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let retries = time.retries().with_observer(move |event| {
+        if let onlyonce::client::Event::Attempt { key, .. } = event {
+            let file = rusqlite::Connection::open(&path).unwrap();
+            let sql = "SELECT attempts FROM entry WHERE key = ?1";
+            let attempts: u32 = file.query_row(sql, [key.as_str()], |row| row.get(0)).unwrap();
+            noted.lock().unwrap().push(attempts);
+        }
+    });
+    let client = client(&time, &journal).with_retries(retries);
+    client.post(&server.url()).send().await.unwrap();
+    client.post(&server.url()).send().await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 1]);
+    assert!(journal.entries().await.unwrap().is_empty());
+}
+
+// R151, R152; case CLI-07; threat J1
+#[tokio::test]
+async fn what_is_open_is_resumed_with_the_same_key_and_the_same_bytes() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    for sealed in [false, true] {
+        let journal = open(folder.path()).await;
+        let journal = if sealed { journal.sealed(SECRET) } else { journal };
+        let script = vec![Act::ResetBefore, with(201, "idempotent-replayed", "true")];
+        let server = Server::start(&time, script).await;
+        let once = time.client().with_retries(time.retries().with_attempts(1));
+        let once = once.with_journal(journal.clone());
+        let request = once.post(&server.url()).header("authorization", "Bearer me");
+        let end = request.json(&7998).send().await.unwrap();
+        assert_eq!(end.name(), "unknown");
+
+        // Another process.
+        let journal = open(folder.path()).await;
+        let journal = if sealed { journal.sealed(SECRET) } else { journal };
+        let resumed = client(&time, &journal).resume().await.unwrap();
+        assert_eq!(resumed.left, 0);
+        assert!(matches!(&resumed.operations[..], [(_, Ok(Outcome::Replayed(_)))]), "{resumed:?}");
+        assert!(journal.entries().await.unwrap().is_empty());
+        let [first, again] = &server.received()[..] else { panic!() };
+        assert_eq!(again.body, first.body);
+        for name in ["idempotency-key", "authorization", "content-type"] {
+            assert_eq!(again.header(name), first.header(name), "{name}");
+        }
+    }
+}
+
+// R158; case CLI-10; threat J2
+#[tokio::test]
+async fn what_the_server_may_have_forgotten_is_not_sent_again() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [Act::ResetBefore]).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    once.post(&server.url()).send().await.unwrap();
+    time.pass(Duration::from_secs(24 * 3600));
+    for _ in 0..2 {
+        let resumed = once.resume().await.unwrap();
+        let [(_, Ok(end))] = &resumed.operations[..] else { panic!("{resumed:?}") };
+        assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
+        assert!(end.advice().contains("reconcile"));
+    }
+    assert_eq!(server.received().len(), 1);
+    let [open] = &journal.entries().await.unwrap()[..] else { panic!() };
+    assert!(open.needs_reconciling);
+    assert!(journal.forget(&open.key).await.unwrap());
+    assert!(journal.entries().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_sealed_journal_shows_neither_url_nor_body_and_opens_with_its_key_alone() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await.sealed(SECRET);
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    let request =
+        once.post("http://127.0.0.1:1/secret-path").header("authorization", "secret-token");
+    request.body("secret-body").send().await.unwrap_err();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(7).any(|seven| seven == b"secret-"));
+    }
+    let wrong = open(folder.path()).await.sealed([8; 32]);
+    let error = client(&time, &wrong).resume().await.unwrap_err();
+    assert!(matches!(error, JournalError::Sealed), "{error}");
+}
+
+#[tokio::test]
+async fn without_its_body_an_operation_is_handed_back_and_never_sent_half() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await.without_bodies();
+    let server = Server::start(&time, [Act::ResetBefore]).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    once.post(&server.url()).body("secret-body").send().await.unwrap();
+    let bytes = std::fs::read(folder.path().join("journal-wal")).unwrap();
+    assert!(!bytes.windows(11).any(|part| part == b"secret-body"));
+    let resumed = once.resume().await.unwrap();
+    let [(_, Ok(Outcome::Unknown { stop: Stop::Body, .. }))] = &resumed.operations[..] else {
+        panic!("{resumed:?}")
+    };
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_is_open_with_another_request_is_refused_and_with_the_same_goes_on() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [Act::ResetBefore, answer(201)]).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    let charge = once.post(&server.url()).with_key(Key::derive(["order", "1"]));
+    charge.clone().body("amount=1").send().await.unwrap();
+    let other = charge.clone().body("amount=2").send().await.unwrap_err();
+    assert!(matches!(other, SendError::Journal(JournalError::Reused)), "{other}");
+    assert_eq!(charge.body("amount=1").send().await.unwrap().name(), "fresh");
+    assert_eq!(server.received()[1].header("idempotency-attempt"), Some("2"));
+}
+
+#[tokio::test]
+async fn two_do_not_resume_at_the_same_time() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let held = std::fs::File::create(folder.path().join("journal-resume")).unwrap();
+    held.try_lock().unwrap();
+    let error = client(&time, &journal).resume().await.unwrap_err();
+    assert!(matches!(error, JournalError::InUse), "{error}");
+    drop(held);
+    client(&time, &journal).resume().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_something_else_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    std::fs::write(&path, "my diary, which is text and longer than a header is").unwrap();
+    assert!(matches!(Journal::open(&path).await, Err(JournalError::NotOurs)));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("my diary"));
+    let other = folder.path().join("other");
+    rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    assert!(matches!(Journal::open(&other).await, Err(JournalError::NotOurs)));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_reads_a_journal() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let _journal = open(folder.path()).await;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+    }
+}
