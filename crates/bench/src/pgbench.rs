@@ -42,11 +42,11 @@ fn script_of() -> String {
     let body = "x".repeat(BODY_BYTES);
     format!(
         "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n\
-         INSERT INTO plain SELECT (lpad(to_hex(:a), 16, '0') || lpad(to_hex(:b), 16, '0'))::uuid, \
-           '00000000-0000-0000-0000-000000000001', 1, 'key ' || :a, {digest}, {digest}, {digest}, 'POST /v1/charges', \
+         INSERT INTO plain SELECT (lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid, \
+           '00000000-0000-0000-0000-000000000001', 1, 'key ' || :a::bigint, {digest}, {digest}, {digest}, 'POST /v1/charges', \
            1, 2 ON CONFLICT (id) DO NOTHING;\n\
-         UPDATE plain SET state = 4, lease_until = NULL, expires_at = 3, head = '\\\\x01', body = '{body}' \
-           WHERE id = (lpad(to_hex(:a), 16, '0') || lpad(to_hex(:b), 16, '0'))::uuid \
+         UPDATE plain SET state = 4, lease_until = NULL, expires_at = 3, head = decode('01', 'hex'), body = '{body}' \
+           WHERE id = (lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid \
              AND token = '00000000-0000-0000-0000-000000000001' AND state = 1;\n"
     )
 }

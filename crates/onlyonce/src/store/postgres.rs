@@ -39,6 +39,7 @@ mod inbox;
 mod job;
 mod link;
 mod news;
+mod pace;
 mod params;
 mod place;
 mod reader;
