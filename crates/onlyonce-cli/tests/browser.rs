@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,6 +24,13 @@ async fn a_double_click_with_the_network_cut_in_between_pays_once() {
     let demo = Demo::start();
     let cable = Cable::lay(demo.gateway).await;
     let browser = Browser::open(&driver).await;
+    // In a task of its own, so that the browser is closed also when it fails.
+    let told = tokio::spawn(double_click(browser.clone(), demo.gateway, cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn double_click(browser: Browser, gateway: SocketAddr, cable: Cable) {
     browser.go(&format!("http://{}/", cable.address)).await;
 
     // The request gets through, its answer does not.
@@ -38,15 +45,14 @@ async fn a_double_click_with_the_network_cut_in_between_pays_once() {
     browser.until_outcome("same key").await;
     browser.run("document.getElementById('button').click()").await;
     browser.until_outcome("as answered the first time").await;
-    assert_eq!(charges_of(demo.gateway, "you").await, 1);
+    assert_eq!(charges_of(gateway, "you").await, 1);
 
     // A new tap is a new operation.
     browser.run("document.getElementById('button').click()").await;
     browser
         .until("document.getElementById('outcome').textContent.match(/^Paid: ch_[0-9]+$/) !== null")
         .await;
-    assert_eq!(charges_of(demo.gateway, "you").await, 2);
-    browser.close().await;
+    assert_eq!(charges_of(gateway, "you").await, 2);
 }
 
 async fn charges_of(gateway: SocketAddr, customer: &str) -> usize {
@@ -74,6 +80,8 @@ async fn ask(method: http::Method, url: &str, body: Option<Value>) -> Value {
 struct Demo {
     gateway: SocketAddr,
     process: Child,
+    /// Kept open: a process whose output nobody reads any more dies of it.
+    _stdout: BufReader<ChildStdout>,
 }
 
 impl Demo {
@@ -84,11 +92,10 @@ impl Demo {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let running = lines.map(Result::unwrap).find(|line| line.contains("Still running"));
-        let running = running.expect("the demo goes on");
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let running = line_with(&mut stdout, "Still running");
         let address = running.split("http://").nth(1).unwrap().split(',').next().unwrap();
-        Self { gateway: address.parse().unwrap(), process }
+        Self { gateway: address.parse().unwrap(), process, _stdout: stdout }
     }
 }
 
@@ -97,6 +104,12 @@ impl Drop for Demo {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
+}
+
+/// The first line that has this in it.
+fn line_with(stdout: &mut impl BufRead, text: &str) -> String {
+    let line = stdout.lines().map(Result::unwrap).find(|line| line.contains(text));
+    line.unwrap_or_else(|| panic!("it ended without saying {text:?}"))
 }
 
 /// What lies between browser and gateway, and can lose answers.
@@ -154,6 +167,7 @@ async fn carry(
 struct Driver {
     url: String,
     process: Child,
+    _stdout: BufReader<ChildStdout>,
 }
 
 impl Driver {
@@ -175,11 +189,10 @@ impl Driver {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let ready = lines.map(Result::unwrap).find(|line| line.contains("successfully on port"));
-        let ready = ready.expect("chromedriver starts");
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let ready = line_with(&mut stdout, "successfully on port");
         let port = ready.trim_end_matches('.').rsplit(' ').next().unwrap();
-        Some(Self { url: format!("http://127.0.0.1:{port}"), process })
+        Some(Self { url: format!("http://127.0.0.1:{port}"), process, _stdout: stdout })
     }
 }
 
@@ -191,6 +204,7 @@ impl Drop for Driver {
 }
 
 /// One window.
+#[derive(Clone)]
 struct Browser {
     session: String,
 }
