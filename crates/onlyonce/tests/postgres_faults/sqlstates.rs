@@ -154,8 +154,11 @@ async fn a_commit_that_no_standby_has_is_unsure() {
         crate::lab::until(&other, &format!("SELECT EXISTS (SELECT {waits})")).await;
         other.batch_execute(&format!("SELECT pg_cancel_backend(pid) {waits}")).await.unwrap();
     };
-    let (claim, ()) = tokio::join!(store.claim(draft(1)), cancels);
+    let first = draft(1);
+    let (claim, ()) = tokio::join!(store.claim(first.clone()), cancels);
     assert!(is_unsure(&claim), "{claim:?}");
+    let again = store.claim(first).await;
+    assert!(again.is_err(), "no standby has it yet: {again:?}");
 }
 
 // threat A8
