@@ -115,7 +115,7 @@ impl Opened {
         opened: oneshot::Sender<Result<Works, OpenError>>,
         ended: watch::Receiver<()>,
     ) {
-        let time = Time::new(options.clock.clone());
+        let time = Time::new(options.clock.clone(), self.meta.confirmed, self.meta.ahead_ms);
         let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);
