@@ -8,7 +8,7 @@ use onlyonce::store::{Draft, Maintain, Store, Swept};
 use servers::Postgres;
 use tokio::time::timeout;
 
-use crate::lab::{completed, draft, open, open_with, won};
+use crate::lab::{completed, draft, open, open_with, session, until, until_blocked, won};
 
 /// A server whose clock can be set.
 struct Clocked {
@@ -177,4 +177,53 @@ async fn a_node_that_starts_after_a_day_of_rest_trusts_the_clock_after_a_while()
     assert!(!later.load(draft(1).id).await.unwrap().clock_held);
     assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
     assert_eq!(clocked.flag(), "f", "nobody was told of a jump");
+}
+
+/// It began before someone trusted the clock again, and ends after that.
+// threat B6
+#[tokio::test]
+async fn a_beat_does_not_bring_back_the_time_that_was_not_trusted() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let right = store.load(draft(1).id).await.unwrap().now.as_ms();
+    let day = right + 86_400_000;
+    postgres.sql(&url, &format!("UPDATE onlyonce.meta SET highest = {day}, clock_held = true"));
+    let (confirms, watcher) = (session(&url).await, session(&url).await);
+    let confirm = format!(
+        "BEGIN; UPDATE onlyonce.meta SET highest = {right}, clock_held = false, confirmed = confirmed + 1"
+    );
+    confirms.batch_execute(&confirm).await.unwrap();
+    until_blocked(&watcher).await;
+    confirms.batch_execute("COMMIT").await.unwrap();
+    let active = "FROM pg_stat_activity WHERE application_name = 'onlyonce' AND state = 'active'";
+    until(&watcher, &format!("SELECT NOT EXISTS (SELECT {active})")).await;
+    let seen = store.load(draft(1).id).await.unwrap();
+    assert!(seen.now.as_ms() < day, "{seen:?}");
+    assert!(!seen.clock_held);
+}
+
+/// Whoever reads the flag relies on it: a crash must not take it back.
+#[tokio::test]
+async fn a_jump_is_told_durably() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    clocked.postgres.sql(
+        &clocked.url,
+        "CREATE TABLE fake.commits (how text);
+         CREATE FUNCTION fake.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           INSERT INTO fake.commits VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
+         CREATE TRIGGER notes BEFORE UPDATE ON onlyonce.meta FOR EACH ROW
+           WHEN (NEW.clock_held AND NOT OLD.clock_held) EXECUTE FUNCTION fake.note()",
+    );
+    store.load(draft(1).id).await.unwrap();
+    clocked.shift("1 day");
+    assert!(store.load(draft(1).id).await.unwrap().clock_held);
+    let told = async {
+        while clocked.flag() != "t" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), told).await.expect("it is told");
+    assert_eq!(clocked.postgres.sql(&clocked.url, "SELECT how FROM fake.commits"), "on");
 }

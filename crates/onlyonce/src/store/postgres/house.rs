@@ -95,8 +95,8 @@ impl Housekeeper {
     /// Keeps the highest time for those who start later, and tells them of a jump. A beat that fails is
     /// followed by the next.
     async fn beat(&mut self) {
-        let jumped = self.shared.time.has_jumped();
-        if self.tell(BEAT, &[&jumped]).await.is_err() && jumped {
+        let (jumped, plausible) = (self.shared.time.has_jumped(), self.shared.time.plausible());
+        if self.tell(BEAT, &[&jumped, &plausible]).await.is_err() && jumped {
             sleep(BEAT_PAUSE).await;
             self.shared.time.jumped.notify_one();
         }
