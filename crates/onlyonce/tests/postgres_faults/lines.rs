@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onlyonce::record::{StateKind, StateSet};
+use onlyonce::scope::OperationId;
 use onlyonce::store::{Beat, Guard, Lease, Next, Notes, Store, Swap};
 use servers::Postgres;
 use tokio::time::timeout;
@@ -157,4 +158,17 @@ async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
     let sessions = "FROM pg_stat_activity WHERE application_name = 'onlyonce'";
     until(&watcher, &format!("SELECT count(*) = 6 {sessions}")).await;
     assert_eq!(store.load(draft.id).await.unwrap().record, None, "nobody would end it");
+}
+
+#[tokio::test]
+async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    let to = "postgres://other";
+    let named = to.as_bytes().try_into().map(OperationId::from_bytes);
+    proxy.set(Mode::CutAnswerForGood(named.expect("16 bytes, as the line looks for")));
+    let marked = store.mark_moved(to).await;
+    assert!(is_unsure(&marked), "{marked:?}");
 }
