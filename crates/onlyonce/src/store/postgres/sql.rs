@@ -13,6 +13,7 @@ pub(super) struct Sql {
     pub(super) put: String,
     pub(super) load: String,
     pub(super) renew: String,
+    pub(super) renew_free: String,
     pub(super) scan_open: String,
     pub(super) scan_all: String,
     pub(super) sweep: String,
@@ -33,6 +34,7 @@ impl Sql {
             put: put(&clock, &record),
             load: load(&clock, &record),
             renew: renew(&clock, &record),
+            renew_free: renew_free(&clock, &record),
             scan_open: scan_open(&clock, &record),
             scan_all: scan_all(&clock, &record),
             sweep: sweep(&clock, &record),
@@ -212,6 +214,21 @@ fn renew(clock: &str, record: &str) -> String {
            UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
              FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token), clock c
             WHERE r.id = a.id AND r.token = a.token AND r.state = 1 AND r.format = 1
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
+/// The same for the rows that nobody has locked. It locks them first, and so writes twice.
+fn renew_free(clock: &str, record: &str) -> String {
+    let lease_until = after_now("$5::bigint");
+    format!(
+        "{clock}, free AS MATERIALIZED (
+           SELECT r.id FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token) JOIN {record} r ON r.id = a.id
+            WHERE r.token = a.token AND r.state = 1 AND r.format = 1 FOR UPDATE OF r SKIP LOCKED),
+         made AS (
+           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
+             FROM free f, clock c WHERE r.id = f.id
            RETURNING r.id, r.token, r.count)
          {WROTE}"
     )

@@ -176,7 +176,11 @@ impl Lines {
         let house = [&sql.scan_open, &sql.scan_all, &sql.sweep, &sql.more, &sql.beat, &sql.hold];
         Self {
             writers: (0..options.writers).map(|_| writer()).collect(),
-            others: [line(&[&sql.load]), line(&[&sql.renew]), line(&house).with_setup(NOT_DURABLE)],
+            others: [
+                line(&[&sql.load]),
+                line(&[&sql.renew, &sql.renew_free]),
+                line(&house).with_setup(NOT_DURABLE),
+            ],
         }
     }
 }
