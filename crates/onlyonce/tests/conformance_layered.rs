@@ -10,9 +10,10 @@ use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock, exercise};
 use onlyonce::store::layered::{Layered, LayeredOptions};
+use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
-use servers::Redis;
+use servers::{Postgres, Redis};
 
 /// SQLite decides; its clock and the filter's are one.
 struct Both {
@@ -164,4 +165,43 @@ async fn passes_under(misfortune: impl Fn(&mut Redis) + Send + 'static) {
     passes(&both).await;
     is_over.store(true, Ordering::Relaxed);
     assert!(fate.join().unwrap() > 2, "it befell Redis while the suite ran");
+}
+
+/// Postgres decides, as in a fleet; each store in a database of its own.
+struct OverPostgres {
+    postgres: Postgres,
+    redis: String,
+    last: Mutex<String>,
+}
+
+impl OverPostgres {
+    async fn open(&self) -> Layered<PostgresStore> {
+        let database = self.last.lock().unwrap().clone();
+        let authority = PostgresStore::open(&database).await.expect("the store opens");
+        let prefix = database.rsplit('/').next().unwrap_or_default().to_owned();
+        Layered::new(authority, &self.redis, LayeredOptions::new().with_prefix(prefix)).unwrap()
+    }
+}
+
+impl Factory for OverPostgres {
+    type Store = Layered<PostgresStore>;
+
+    async fn fresh(&self) -> Fresh<Self::Store> {
+        *self.last.lock().unwrap() = tokio::task::block_in_place(|| self.postgres.database());
+        Fresh::new(self.open().await)
+    }
+
+    async fn crash(&self, store: Self::Store) -> Option<Self::Store> {
+        drop(store);
+        Some(self.open().await)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn layered_passes_over_postgres() {
+    let redis = Redis::start(&[]);
+    let (postgres, last) = (Postgres::start(), Mutex::default());
+    let report = exercise(&OverPostgres { postgres, redis: redis.url(), last }).await;
+    println!("{report}");
+    report.assert_passed();
 }

@@ -105,3 +105,29 @@ fn bodies_come_from_files_and_have_their_media_type() {
     assert!(request.contains("content-type: application/x-www-form-urlencoded"), "{request}");
     assert!(request.contains("x-api-key: k"), "{request}");
 }
+
+// R149, R150
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_pays_an_invoice_once_however_often_it_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start().await;
+    let gateway = Gateway::start(folder.path(), service.address);
+    let url = format!("http://{}/charges", gateway.address);
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_onlyonce"));
+    let path =
+        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    for _ in 0..3 {
+        let run = std::process::Command::new(SCRIPT)
+            .args(["17", "7998", &url])
+            .env("PATH", &path)
+            .env("PAY_ONCE_JOURNAL", folder.path().join("journal"))
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        assert_eq!(run.stdout, b"paid\n");
+    }
+    let key = onlyonce::key::Key::derive(["invoice", "17"]);
+    assert_eq!(service.executions(key.as_str()), 1);
+}
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pay-once.sh");

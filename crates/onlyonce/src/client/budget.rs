@@ -71,6 +71,7 @@ impl Budget {
     }
 
     /// Takes what it costs to take up an operation of an earlier process; false if retries must wait.
+    #[cfg(feature = "client-journal")]
     pub(crate) fn takes_up(&self, now: Duration) -> bool {
         let mut bucket = self.bucket(now);
         let may = self.is_above_half(bucket.tokens);
@@ -108,6 +109,7 @@ const PER_SECOND: f64 = 1.0;
 /// Without a success for so long, tokens come by themselves.
 const QUIET: Duration = Duration::from_secs(1);
 /// Nobody waits for what an earlier process left: it has half of the extra load, retries the other half.
+#[cfg(feature = "client-journal")]
 const RESUME_TOKENS: f64 = 2.0;
 
 #[cfg(test)]
@@ -165,6 +167,7 @@ mod tests {
         assert!(!budget.allows_retry(Duration::from_millis(25_000)));
     }
 
+    #[cfg(feature = "client-journal")]
     #[test]
     fn what_an_earlier_process_left_costs_double() {
         let budget = Budget::new();

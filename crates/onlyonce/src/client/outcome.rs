@@ -173,7 +173,7 @@ pub enum SendError {
         /// Why it was not tried again.
         stop: Stop,
         /// The last answer, if there was one.
-        last: Option<Answer>,
+        last: Option<Box<Answer>>,
         /// The last failure, if there was no answer.
         #[source]
         source: Option<Failure>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::decide::{Course, End, Moment, Next, decide, gave_up, is_past_window};
+use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
 use super::event::Event;
 use super::operation::Operation;
@@ -61,6 +61,7 @@ impl Run<'_> {
     }
 
     /// For an operation that an earlier process may have sent: whether the server may have forgotten it.
+    #[cfg(feature = "client-journal")]
     pub(crate) async fn is_too_old<T: Transport>(
         &self,
         transport: &mut T,
@@ -69,10 +70,11 @@ impl Run<'_> {
     ) -> bool {
         let window = well_known::window(self.retries, transport, operation).await;
         let now = self.retries.environment.wall();
-        is_past_window(course.first_sent, now, window, &self.retries.settings)
+        super::decide::is_past_window(course.first_sent, now, window, &self.retries.settings)
     }
 
     /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
+    #[cfg(feature = "client-journal")]
     pub(crate) async fn without_sending<T: Transport>(
         &self,
         transport: &mut T,
@@ -232,7 +234,7 @@ fn concluded(
         }
         (End::NotThrough(stop), heard) => {
             let (last, source) = match heard {
-                Ok(answer) => (Some(answer), None),
+                Ok(answer) => (Some(Box::new(answer)), None),
                 Err(failure) => (None, Some(failure)),
             };
             Err(SendError::NotThrough { key: key(), stop, last, source })

@@ -19,8 +19,11 @@ pub struct Retries {
     pub(crate) budget: Arc<Budget>,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) windows: Arc<Windows>,
-    pub(crate) observer: Option<Arc<dyn Fn(&Event<'_>) + Send + Sync>>,
+    pub(crate) observer: Option<Observer>,
 }
+
+/// Whoever is told of what happens.
+type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The limits, each with a default.
 #[derive(Clone, Debug)]

@@ -192,7 +192,7 @@ pub struct Told {
 /// An operation that ended without an answer to show. What to do next is in its outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("the operation has no answer: {0:?}")]
-pub struct NoAnswer(pub Result<Outcome, SendError>);
+pub struct NoAnswer(pub Box<Result<Outcome, SendError>>);
 
 /// The answer to pass on, or why there is none.
 pub(crate) fn answered(end: Result<Outcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
@@ -201,13 +201,13 @@ pub(crate) fn answered(end: Result<Outcome, SendError>) -> Result<(Answer, Told)
             Some(answer) => {
                 Ok((answer, Told { outcome: outcome.name(), advice: outcome.advice() }))
             }
-            None => Err(NoAnswer(Ok(outcome))),
+            None => Err(NoAnswer(Box::new(Ok(outcome)))),
         },
         Err(error) => {
             let told = Told { outcome: "not_through", advice: error.advice() };
             match error {
-                SendError::NotThrough { last: Some(answer), .. } => Ok((answer, told)),
-                error => Err(NoAnswer(Err(error))),
+                SendError::NotThrough { last: Some(answer), .. } => Ok((*answer, told)),
+                error => Err(NoAnswer(Box::new(Err(error)))),
             }
         }
     }

@@ -39,7 +39,6 @@ mod inbox;
 mod job;
 mod link;
 mod news;
-mod pace;
 mod params;
 mod place;
 mod reader;

@@ -73,7 +73,7 @@ async fn the_middleware_says_when_it_never_got_through() {
     let error = http.post("http://127.0.0.1:1/").send().await.unwrap_err();
     let reqwest_middleware::Error::Middleware(error) = error else { panic!("{error}") };
     let NoAnswer(end) = error.downcast_ref().unwrap();
-    assert!(end.as_ref().unwrap_err().advice().contains("same key"));
+    assert!((**end).as_ref().unwrap_err().advice().contains("same key"));
 }
 
 #[tokio::test]

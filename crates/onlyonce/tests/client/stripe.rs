@@ -1,7 +1,9 @@
 //! A server that is not ours, written to Stripe's documented behaviour.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -10,7 +12,6 @@ use axum::routing::post;
 use http::{HeaderMap, StatusCode};
 use onlyonce::client::{Client, Outcome, Retries};
 use onlyonce::key::Key;
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What it keeps of a key: the parameters it was first used with, and the answer once there is one.
@@ -24,6 +25,8 @@ struct Kept {
 struct Api {
     keys: Mutex<HashMap<String, Kept>>,
     charges: Mutex<usize>,
+    /// How often a key was in use.
+    refusals: AtomicUsize,
     /// Charges whose parameters say `slow` wait for this.
     gate: Notify,
 }
@@ -45,7 +48,10 @@ async fn charge(State(api): State<Arc<Api>>, headers: HeaderMap, parameters: Str
         Some(Kept { answer: Some(answer), .. }) => {
             return (answer.0, [("idempotent-replayed", "true")], answer.1).into_response();
         }
-        Some(_) => return in_use(),
+        Some(_) => {
+            api.refusals.fetch_add(1, Ordering::SeqCst);
+            return in_use();
+        }
         None => {}
     }
     let begun = Kept { parameters: parameters.clone(), answer: None };
@@ -106,7 +112,9 @@ async fn a_key_in_use_is_asked_again_until_its_answer_is_there() {
         }
         let second = tokio::spawn(charge.send());
         // The second asks at least once while the first is at work, then the gate opens.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        while api.refusals.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
         api.gate.notify_one();
         second.await.unwrap().unwrap()
     };

@@ -65,7 +65,7 @@ impl Report {
         let (outcome, code, last, why) = match error {
             // What failed was told attempt by attempt.
             SendError::NotThrough { last, stop, .. } => {
-                ("not_through", NOT_THROUGH, last.clone(), stop.to_string())
+                ("not_through", NOT_THROUGH, last.as_deref().cloned(), stop.to_string())
             }
             SendError::Request(why) => ("not_sent", USAGE, None, why.clone()),
             _ => ("not_sent", NOT_THROUGH, None, causes(error)),

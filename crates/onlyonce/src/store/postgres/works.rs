@@ -16,7 +16,6 @@ use super::inbox::inbox;
 use super::job::{Chore, Job, Load, Renewal};
 use super::link::{Line, Link};
 use super::news::{self, News};
-use super::pace::Pace;
 use super::place::Place;
 use super::reader::Reader;
 use super::renewer::Renewer;
@@ -119,13 +118,12 @@ impl Opened {
         let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);
-        let pace = Arc::<Pace>::default();
         let mut senders = Vec::new();
         let mut workers = Vec::new();
         for line in self.writers {
             let (send, jobs) = inbox(queue, &stopped);
             senders.push(send);
-            let writer = Writer { line, jobs, shared: shared.clone(), pace: pace.clone() };
+            let writer = Writer { line, jobs, shared: shared.clone() };
             workers.push(tokio::spawn(writer.run()));
         }
         let [reader, renewer, house] = self.others;

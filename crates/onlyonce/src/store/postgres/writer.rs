@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::inbox::Inbox;
 use super::job::Job;
 use super::link::Line;
-use super::pace::Pace;
 use super::round::{Fate, Member, attempt};
 use super::shared::Shared;
 use super::trouble::Trouble;
@@ -20,26 +19,14 @@ pub(super) struct Writer {
     pub(super) line: Line,
     pub(super) jobs: Inbox<Job>,
     pub(super) shared: Arc<Shared>,
-    pub(super) pace: Arc<Pace>,
 }
 
 impl Writer {
     pub(super) async fn run(mut self) {
         let mut waiting = VecDeque::new();
-        let (mut took, mut answered) = (Duration::ZERO, 0);
-        let pace = self.pace.clone();
         while self.fill(&mut waiting).await {
-            if waiting.len() < ALONE_MIN {
-                pace.join(took).await;
-                self.gather(&mut waiting, answered, took).await;
-            }
             let batch = batch(&mut waiting);
-            answered = batch.len();
-            let begun = self.shared.time.boot();
-            let round = pace.begin();
             let left = self.round(batch).await;
-            drop(round);
-            took = self.shared.time.boot() - begun;
             for member in left.into_iter().rev() {
                 waiting.push_front(member);
             }
@@ -54,26 +41,12 @@ impl Writer {
                 None => return false,
             }
         }
-        self.take(waiting);
-        true
-    }
-
-    fn take(&mut self, waiting: &mut VecDeque<Member>) {
         while waiting.len() < 2 * BATCH_MAX
             && let Some(job) = self.jobs.try_recv()
         {
             waiting.push_back(Member::new(job));
         }
-    }
-
-    /// Gives those who were answered a moment to come back: an eighth of what the last round took.
-    async fn gather(&mut self, waiting: &mut VecDeque<Member>, answered: usize, took: Duration) {
-        let end = self.shared.time.boot() + (took / 8).min(GATHER_MAX);
-        self.take(waiting);
-        while waiting.len() < answered && self.shared.time.boot() < end {
-            tokio::task::yield_now().await;
-            self.take(waiting);
-        }
+        true
     }
 
     /// One commit for the batch, or for its parts if some of it is refused. Returns those who have a step
@@ -169,9 +142,6 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
     batch
 }
 
-/// A writer with so many calls waits for nobody.
-const ALONE_MIN: usize = 64;
-const GATHER_MAX: Duration = Duration::from_micros(300);
 /// Members of one commit.
 const BATCH_MAX: usize = 512;
 /// A batch with more bytes of bodies than this takes no further member.
