@@ -12,7 +12,7 @@ use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
 use crate::record::{SettledBy, TakenFrom, Token};
-use crate::store::{Draft, Fault, Lease, Next, Seen, Swap};
+use crate::store::{Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
 /// A claim that is ours.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct Claim {
 pub(crate) enum NoAnswer {
     /// It has not happened and never will.
     NotDone,
+    /// Nor has it, because there is a record, and it does not read: it is not absent.
+    Unreadable,
     /// It may have happened, or may yet.
     Unsure,
 }
@@ -34,6 +36,7 @@ pub(crate) enum NoAnswer {
 impl From<Fault> for NoAnswer {
     fn from(fault: Fault) -> Self {
         match fault {
+            Fault::NotDone(StoreError::Unreadable(_)) => Self::Unreadable,
             Fault::NotDone(_) => Self::NotDone,
             Fault::Unsure(_) => Self::Unsure,
         }
@@ -140,7 +143,7 @@ impl Inner {
             }
             Err(no_answer) => {
                 match no_answer {
-                    NoAnswer::NotDone => place.known(),
+                    NoAnswer::NotDone | NoAnswer::Unreadable => place.known(),
                     NoAnswer::Unsure => ask.counters.disowned.one(),
                 }
                 // The store has said what is there: nothing may run unguarded, taken or not.
@@ -191,7 +194,9 @@ impl Inner {
             match call().await {
                 Ok(answer) => return Ok(answer),
                 // Once a copy may be on its way, only an answer tells.
-                Err(Fault::NotDone(_)) if no_answer == NoAnswer::NotDone => return Err(no_answer),
+                Err(fault @ Fault::NotDone(_)) if no_answer == NoAnswer::NotDone => {
+                    return Err(fault.into());
+                }
                 Err(_) => no_answer = NoAnswer::Unsure,
             }
             if self.clock.boot() >= end {

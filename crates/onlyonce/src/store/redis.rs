@@ -272,10 +272,11 @@ impl Maintain for RedisStore {
     }
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
+        let epoch = floor::epoch();
         let mut first = 0;
         while first < SLOTS {
             let last = last_of(first);
-            let value = self.shared.link.call(self.shared.hold(first, last, held)).await?;
+            let value = self.shared.link.call(self.shared.hold(first, last, held, epoch)).await?;
             let (epoch, now) = reply::held(&value)?;
             self.shared.floor.raise(epoch, now);
             first = last + 1;

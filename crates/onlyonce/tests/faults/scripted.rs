@@ -35,6 +35,8 @@ pub(crate) enum Act {
     NotDone,
     /// The store will never take this content.
     Refuse,
+    /// There is a record, and it does not read.
+    Unreadable,
     /// It does not arrive, and nobody can tell.
     LoseCall,
     /// It is done, and nobody can tell.
@@ -125,6 +127,7 @@ impl<S> Scripted<S> {
             Act::Do => work.await,
             Act::NotDone => Err(Fault::NotDone(StoreError::Busy)),
             Act::Refuse => Err(Fault::NotDone(StoreError::Refused("not this".into()))),
+            Act::Unreadable => Err(Fault::NotDone(StoreError::Unreadable("damaged".into()))),
             Act::LoseCall => Err(lost()),
             Act::LoseReply => {
                 let _ = work.await;

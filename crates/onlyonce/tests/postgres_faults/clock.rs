@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::conformance::ManualClock;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::{Draft, Maintain, Store, Swept};
 use servers::Postgres;
 use tokio::time::timeout;
 
-use crate::lab::{completed, draft, open, won};
+use crate::lab::{completed, draft, open, open_with, session, until, until_blocked, won};
 
 /// A server whose clock can be set.
 struct Clocked {
@@ -28,8 +29,12 @@ impl Clocked {
         Self { postgres, url }
     }
 
+    fn url(&self) -> String {
+        format!("{}?options=-csearch_path%3Dfake,pg_catalog", self.url)
+    }
+
     async fn open(&self) -> PostgresStore {
-        open(&format!("{}?options=-csearch_path%3Dfake,pg_catalog", self.url)).await
+        open(&self.url()).await
     }
 
     fn shift(&self, by: &str) {
@@ -135,4 +140,90 @@ async fn a_node_keeps_the_time_it_has_seen() {
         }
     };
     timeout(Duration::from_secs(15), kept).await.expect("it is kept");
+}
+
+/// Nobody has told of the jump when it starts.
+// threat B6
+#[tokio::test]
+async fn a_node_that_starts_right_after_a_jump_lets_nothing_expire() {
+    let clocked = Clocked::start();
+    let first = clocked.open().await;
+    completed(&first, &draft(1)).await;
+    clocked.shift("1 day");
+    let later = clocked.open().await;
+    assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+    assert!(later.load(draft(1).id).await.unwrap().clock_held);
+    let told = async {
+        while clocked.flag() != "t" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), told).await.expect("the first tells before the later trusts");
+}
+
+/// A day without any node is no jump, once nobody says otherwise.
+#[tokio::test]
+async fn a_node_that_starts_after_a_day_of_rest_trusts_the_clock_after_a_while() {
+    let clocked = Clocked::start();
+    let first = clocked.open().await;
+    completed(&first, &draft(1)).await;
+    first.close().await;
+    clocked.shift("1 day");
+    let clock = ManualClock::new();
+    let options = PostgresOptions::new().with_clock(clock.clone());
+    let later = open_with(&clocked.url(), options).await;
+    assert!(later.load(draft(1).id).await.unwrap().clock_held);
+    clock.advance(Duration::from_secs(20));
+    assert!(!later.load(draft(1).id).await.unwrap().clock_held);
+    assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
+    assert_eq!(clocked.flag(), "f", "nobody was told of a jump");
+}
+
+/// It began before someone trusted the clock again, and ends after that.
+// threat B6
+#[tokio::test]
+async fn a_beat_does_not_bring_back_the_time_that_was_not_trusted() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let right = store.load(draft(1).id).await.unwrap().now.as_ms();
+    let day = right + 86_400_000;
+    postgres.sql(&url, &format!("UPDATE onlyonce.meta SET highest = {day}, clock_held = true"));
+    let (confirms, watcher) = (session(&url).await, session(&url).await);
+    let confirm = format!(
+        "BEGIN; UPDATE onlyonce.meta SET highest = {right}, clock_held = false, confirmed = confirmed + 1"
+    );
+    confirms.batch_execute(&confirm).await.unwrap();
+    until_blocked(&watcher).await;
+    confirms.batch_execute("COMMIT").await.unwrap();
+    let active = "FROM pg_stat_activity WHERE application_name = 'onlyonce' AND state = 'active'";
+    until(&watcher, &format!("SELECT NOT EXISTS (SELECT {active})")).await;
+    let seen = store.load(draft(1).id).await.unwrap();
+    assert!(seen.now.as_ms() < day, "{seen:?}");
+    assert!(!seen.clock_held);
+}
+
+/// Whoever reads the flag relies on it: a crash must not take it back.
+#[tokio::test]
+async fn a_jump_is_told_durably() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    clocked.postgres.sql(
+        &clocked.url,
+        "CREATE TABLE fake.commits (how text);
+         CREATE FUNCTION fake.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           INSERT INTO fake.commits VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
+         CREATE TRIGGER notes BEFORE UPDATE ON onlyonce.meta FOR EACH ROW
+           WHEN (NEW.clock_held AND NOT OLD.clock_held) EXECUTE FUNCTION fake.note()",
+    );
+    store.load(draft(1).id).await.unwrap();
+    clocked.shift("1 day");
+    assert!(store.load(draft(1).id).await.unwrap().clock_held);
+    let told = async {
+        while clocked.flag() != "t" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), told).await.expect("it is told");
+    assert_eq!(clocked.postgres.sql(&clocked.url, "SELECT how FROM fake.commits"), "on");
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use onlyonce::store::{Beat, Lease, Store, Swap};
+use onlyonce::record::{StateKind, StateSet};
+use onlyonce::scope::OperationId;
+use onlyonce::store::{Beat, Guard, Lease, Next, Notes, Store, Swap};
 use servers::Postgres;
 use tokio::time::timeout;
 
@@ -132,4 +134,41 @@ async fn while_the_server_is_away_nothing_is_done_and_everyone_is_told_so() {
         }
     };
     timeout(Duration::from_secs(10), back).await.expect("it comes back by itself");
+}
+
+/// The first copy of a claim is still on its way when its repetition was answered and given back.
+// threat C1
+#[tokio::test]
+async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    let draft = draft(1);
+    proxy.set(Mode::KeepRequest(draft.id));
+    let claim = store.claim(draft.clone()).await;
+    assert!(is_unsure(&claim), "{claim:?}");
+    won(&store, &draft).await;
+    let states = StateSet::of(&[StateKind::Running]);
+    let guard = Guard::Owner { token: draft.token, states };
+    let released = store.swap(draft.id, guard, Next::Absent, Notes::default()).await;
+    assert!(matches!(released, Ok(Swap::Done(_))), "{released:?}");
+    proxy.deliver();
+    let watcher = session(&url).await;
+    let sessions = "FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    until(&watcher, &format!("SELECT count(*) = 6 {sessions}")).await;
+    assert_eq!(store.load(draft.id).await.unwrap().record, None, "nobody would end it");
+}
+
+#[tokio::test]
+async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    let to = "postgres://other";
+    let named = to.as_bytes().try_into().map(OperationId::from_bytes);
+    proxy.set(Mode::CutAnswerForGood(named.expect("16 bytes, as the line looks for")));
+    let marked = store.mark_moved(to).await;
+    assert!(is_unsure(&marked), "{marked:?}");
 }

@@ -9,7 +9,7 @@ use onlyonce::store::postgres::{OpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
-use crate::lab::{completed, draft, is_away, open, won};
+use crate::lab::{completed, draft, is_away, open, session, until, won};
 
 async fn refused(url: &str) -> OpenError {
     PostgresStore::open(url).await.expect_err("it is refused")
@@ -71,6 +71,34 @@ async fn a_schema_that_was_moved_takes_nothing_more() {
         "schema \"onlyonce\" was moved to postgres://elsewhere/db: open that one"
     );
     assert_eq!(postgres.sql(&url, "SELECT count(*) FROM onlyonce.record"), "1");
+}
+
+/// A claim that began before the mark is done before it, or not at all.
+#[tokio::test]
+async fn a_schema_is_not_marked_as_moved_while_a_write_is_under_way() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let (store, other) = (open(&url).await, open(&url).await);
+    postgres.sql(
+        &url,
+        "CREATE FUNCTION onlyonce.wait() RETURNS trigger LANGUAGE plpgsql
+           AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
+         CREATE TRIGGER waits BEFORE INSERT ON onlyonce.record FOR EACH ROW EXECUTE FUNCTION onlyonce.wait()",
+    );
+    let (holds, watcher) = (session(&url).await, session(&url).await);
+    holds.batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
+    let waiting = |count: usize| {
+        format!("SELECT count(*) = {count} FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    };
+    let claims = tokio::spawn(async move { won(&other, &draft(1)).await });
+    until(&watcher, &waiting(1)).await;
+    let marks = store.clone();
+    let marks = tokio::spawn(async move { marks.mark_moved("postgres://elsewhere/db").await });
+    until(&watcher, &waiting(2)).await;
+    holds.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+    claims.await.unwrap();
+    marks.await.unwrap().unwrap();
+    assert!(is_away(&store.claim(draft(2)).await));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ pub(crate) struct Proxy {
     port: u16,
     mode: Arc<Mutex<Mode>>,
     lines: Arc<Mutex<Vec<TcpStream>>>,
+    delivers: Arc<AtomicBool>,
 }
 
 /// What becomes of bytes.
@@ -22,8 +23,14 @@ pub(crate) enum Mode {
     Pass,
     /// The answer to the next request that names this operation is swallowed and its line cut.
     CutAnswer(OperationId),
+    /// As before, and there is no other line after it.
+    CutAnswerForGood(OperationId),
     /// The next request that names this operation is swallowed and its line cut.
     CutRequest(OperationId),
+    /// The next request that names this operation is kept until [`Proxy::deliver`], whoever has left by then.
+    KeepRequest(OperationId),
+    /// No new line.
+    Refuse,
     /// Nothing goes anywhere, and nobody is told.
     Stall,
 }
@@ -35,21 +42,31 @@ impl Proxy {
         let mode = Arc::new(Mutex::new(Mode::Pass));
         let lines = Arc::<Mutex<Vec<TcpStream>>>::default();
         let (modes, kept) = (mode.clone(), lines.clone());
+        let delivers = Arc::<AtomicBool>::default();
+        let delivered = delivers.clone();
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", server)))
                 else {
                     continue;
                 };
+                if *modes.lock().unwrap() == Mode::Refuse {
+                    continue;
+                }
                 kept.lock().unwrap().push(client.try_clone().unwrap());
-                Line::new(client, server, modes.clone()).start();
+                Line::new(client, server, modes.clone(), delivered.clone()).start();
             }
         });
-        Self { port, mode, lines }
+        Self { port, mode, lines, delivers }
     }
 
     pub(crate) fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
+    }
+
+    /// Sends on what was kept.
+    pub(crate) fn deliver(&self) {
+        self.delivers.store(true, Ordering::SeqCst);
     }
 
     /// Ends every line.
@@ -74,14 +91,21 @@ struct Line {
     mode: Arc<Mutex<Mode>>,
     /// Its next answer is swallowed.
     marked: Arc<AtomicBool>,
+    delivers: Arc<AtomicBool>,
 }
 
 impl Line {
-    fn new(client: TcpStream, server: TcpStream, mode: Arc<Mutex<Mode>>) -> Self {
+    fn new(
+        client: TcpStream,
+        server: TcpStream,
+        mode: Arc<Mutex<Mode>>,
+        delivers: Arc<AtomicBool>,
+    ) -> Self {
         for end in [&client, &server] {
             end.set_nodelay(true).unwrap();
         }
-        Self { client: client.into(), server: server.into(), mode, marked: Arc::default() }
+        let (client, server, marked) = (client.into(), server.into(), Arc::default());
+        Self { client, server, mode, marked, delivers }
     }
 
     fn start(self) {
@@ -108,6 +132,19 @@ impl Line {
             Mode::CutAnswer(id) if names(id) => {
                 *mode = Mode::Pass;
                 self.marked.store(true, Ordering::SeqCst);
+                false
+            }
+            Mode::CutAnswerForGood(id) if names(id) => {
+                *mode = Mode::Refuse;
+                self.marked.store(true, Ordering::SeqCst);
+                false
+            }
+            Mode::KeepRequest(id) if names(id) => {
+                *mode = Mode::Pass;
+                drop(mode);
+                while !self.delivers.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(5));
+                }
                 false
             }
             _ => false,

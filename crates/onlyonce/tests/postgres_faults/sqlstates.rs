@@ -2,7 +2,7 @@
 
 use onlyonce::record::KeyText;
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
-use onlyonce::store::{Draft, Fault, Seen, Store, StoreError};
+use onlyonce::store::{Beat, Draft, Fault, Seen, Store, StoreError};
 use servers::Postgres;
 use tokio_postgres::Client;
 
@@ -55,6 +55,49 @@ async fn a_row_that_someone_else_locks_is_not_done() {
     won(&store, &second).await;
     other.batch_execute("COMMIT").await.unwrap();
     settled(&store, &first).await;
+}
+
+/// Nor does it hold up those who share its commit.
+// threat C7
+#[tokio::test]
+async fn a_row_that_someone_else_locks_fails_alone() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let locked = draft(1);
+    let blocked = Blocked::new(&url, PostgresOptions::new(), std::slice::from_ref(&locked)).await;
+    let other = session(&url).await;
+    lock(&other, &locked).await;
+    let claim = |number: u64| {
+        let store = blocked.store.clone();
+        tokio::spawn(async move { won(&store, &draft(number)).await })
+    };
+    let claims: Vec<_> = (2..=40).map(claim).collect();
+    let store = blocked.store.clone();
+    let settles = tokio::spawn(async move { settle(&store, &locked).await });
+    tokio::task::yield_now().await;
+    blocked.release().await;
+    for claim in claims {
+        claim.await.unwrap();
+    }
+    let swap = settles.await.unwrap();
+    assert!(is_away(&swap), "{swap:?}");
+}
+
+// threat C7
+#[tokio::test]
+async fn a_row_that_someone_else_locks_makes_no_other_lease_lapse() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let drafts = [draft(1), draft(2), draft(3)];
+    for draft in &drafts {
+        won(&store, draft).await;
+    }
+    let other = session(&url).await;
+    lock(&other, &drafts[1]).await;
+    let held = drafts.each_ref().map(|draft| (draft.id, draft.token));
+    let beats = store.renew(&held, drafts[0].lease).await.unwrap();
+    assert_eq!(beats, [Beat::Kept, Beat::Unsure, Beat::Kept]);
 }
 
 /// The other session locks the later row, then the earlier one: against the order of the batch.
@@ -154,8 +197,11 @@ async fn a_commit_that_no_standby_has_is_unsure() {
         crate::lab::until(&other, &format!("SELECT EXISTS (SELECT {waits})")).await;
         other.batch_execute(&format!("SELECT pg_cancel_backend(pid) {waits}")).await.unwrap();
     };
-    let (claim, ()) = tokio::join!(store.claim(draft(1)), cancels);
+    let first = draft(1);
+    let (claim, ()) = tokio::join!(store.claim(first.clone()), cancels);
     assert!(is_unsure(&claim), "{claim:?}");
+    let again = store.claim(first).await;
+    assert!(again.is_err(), "no standby has it yet: {again:?}");
 }
 
 // threat A8

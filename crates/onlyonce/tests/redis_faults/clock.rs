@@ -57,6 +57,29 @@ async fn a_clock_that_is_trusted_again_is_trusted_by_nodes_that_saw_the_wrong_ti
     }
 }
 
+/// As they are after someone trusted the clock again and was cut off half-way, and then did so anew.
+#[tokio::test]
+async fn slots_that_were_trusted_unequally_often_do_not_take_each_others_time() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let with_clock = RedisOptions::new().with_clock(clock.clone());
+    let one = RedisStore::open_with(&server.url(), with_clock.clone()).await.unwrap();
+    let two = RedisStore::open_with(&server.url(), with_clock).await.unwrap();
+    let right = one.load(id(1)).await.unwrap().now;
+    let slot_of = |number: u32| u128::from_be_bytes(*id(number).as_bytes()) % 1024;
+    for (number, epoch) in [(1, 2), (2, 1)] {
+        let clock = format!("oo:{{{}}}:clock", slot_of(number));
+        let kept = format!("0 {epoch} {}", right.as_ms());
+        redis::cmd("SET").arg(clock).arg(kept).exec(&mut raw(&server)).unwrap();
+    }
+    clock.set_wall(right.plus_ms(86_400_000));
+    assert!(one.load(id(1)).await.unwrap().now > right, "it saw a time that is a day too far");
+    clock.set_wall(right);
+    two.hold_clock(false).await.unwrap();
+    let now = one.load(id(2)).await.unwrap().now;
+    assert!(now.since_ms(right) < 1_000, "{now:?} is not {right:?}");
+}
+
 #[tokio::test]
 async fn a_clock_that_does_not_read_is_held() {
     let server = Redis::start(&[]);

@@ -93,6 +93,17 @@ async fn requests_pass_unguarded_only_where_the_policy_says_so_and_are_counted()
     assert_eq!((lab.executed(), lab.once.counts().passed), (1, 1));
 }
 
+/// A record that does not read may be a completed one: the store is not down, and the key is not absent.
+// threat J14, R64
+#[tokio::test]
+async fn nothing_passes_where_there_is_a_record_that_does_not_read() {
+    let lab = Lab::new(passing());
+    lab.store.always(Call::Claim, Act::Unreadable);
+    lab.send(KEY).await.assert_problem(503, "idempotency_store_unavailable");
+    assert_eq!((lab.executed(), lab.once.counts().passed), (0, 0));
+    assert_eq!(lab.once.counts().disowned, 0, "there is nothing to give back");
+}
+
 // threat J14, R93
 #[tokio::test]
 async fn nothing_passes_while_it_is_unsure_whether_the_claim_arrived() {

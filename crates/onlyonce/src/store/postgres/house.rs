@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
 
 use super::inbox::Inbox;
 use super::job::{Chore, Reply};
-use super::link::Line;
+use super::link::{Line, bounded};
 use super::round::MOVED;
 use super::row::{self, Said, said};
 use super::shared::Shared;
@@ -18,7 +18,7 @@ use super::time::Told;
 use super::trouble::{Cause, Trouble};
 use super::value::{Uuid, Values};
 use crate::record::{StateKind, StateSet};
-use crate::store::{BoxError, Cursor, Fault, Page, Scan, Swept};
+use crate::store::{BoxError, Cursor, Page, Scan, Swept};
 
 /// Works until its queue is closed and empty.
 pub(super) struct Housekeeper {
@@ -64,10 +64,12 @@ impl Housekeeper {
             }
             Chore::Sweep(limit, reply) => self.sweeps.push_back((limit, reply)),
             Chore::HoldClock(held, reply) => {
-                let _ = reply.send(self.hold(held).await);
+                let told = self.tell(HOLD, &[&held]).await;
+                let _ = reply.send(told.map(drop).map_err(|trouble| trouble.fault()));
             }
             Chore::MarkMoved(to, reply) => {
-                let _ = reply.send(self.mark_moved(&to).await);
+                let marked = self.mark_moved(&to).await;
+                let _ = reply.send(marked.map_err(|trouble| trouble.fault()));
             }
         }
     }
@@ -95,43 +97,22 @@ impl Housekeeper {
     /// Keeps the highest time for those who start later, and tells them of a jump. A beat that fails is
     /// followed by the next.
     async fn beat(&mut self) {
-        let jumped = self.shared.time.has_jumped();
-        if self.tell(BEAT, &[&jumped]).await.is_err() && jumped {
+        let (jumped, plausible) = (self.shared.time.has_jumped(), self.shared.time.plausible());
+        if self.tell(BEAT, &[&jumped, &plausible]).await.is_err() && jumped {
             sleep(BEAT_PAUSE).await;
             self.shared.time.jumped.notify_one();
         }
     }
 
-    /// Durably, unlike the rest of what is done here.
-    async fn hold(&mut self, held: bool) -> Result<(), Fault> {
-        self.set_durable(true).await?;
-        let told = self.tell(HOLD, &[&held]).await;
-        self.set_durable(false).await?;
-        told.map(drop).map_err(|trouble| trouble.fault())
-    }
-
-    async fn mark_moved(&mut self, to: &str) -> Result<(), Fault> {
-        self.set_durable(true).await?;
-        let sql = format!("UPDATE {}.meta SET moved_to = $1 WHERE one = 1", self.schema);
-        let link = self.line.ready().await.map_err(|trouble| trouble.fault())?;
-        let marked = link.client.execute(&sql, &[&to]).await.map_err(Trouble::from);
-        if let Err(trouble) = &marked {
-            self.line.after(trouble);
-        }
-        self.set_durable(false).await?;
-        marked.map(drop).map_err(|trouble| trouble.fault())
-    }
-
-    /// A sweep or a beat that is lost with the machine is made again, so they wait for no disk.
-    async fn set_durable(&mut self, durable: bool) -> Result<(), Fault> {
-        let link = self.line.ready().await.map_err(|trouble| trouble.fault())?;
-        let set =
-            link.client.batch_execute(if durable { DURABLE } else { super::works::NOT_DURABLE });
-        let set = set.await.map_err(Trouble::from);
-        set.map_err(|trouble| {
+    /// Durably, and after every write that is under way: one that began before must not end after it.
+    async fn mark_moved(&mut self, to: &str) -> Result<(), Trouble> {
+        let client = &self.line.ready().await?.client;
+        let marked = bounded(mark_moved(client, &self.schema, to)).await;
+        if marked.is_err() {
+            // Its transaction ends with it.
             self.line.hang_up();
-            trouble.fault_of_read()
-        })
+        }
+        marked
     }
 
     async fn scan(&mut self, query: &Scan) -> Result<Page, Trouble> {
@@ -209,7 +190,7 @@ impl Housekeeper {
     }
 
     async fn sweep_piece(&mut self, statement: usize, rows: Option<i64>) -> Result<i64, Trouble> {
-        if self.shared.time.has_jumped() {
+        if self.shared.time.is_doubtful() {
             return Ok(0);
         }
         let plausible = self.shared.time.plausible();
@@ -226,6 +207,16 @@ impl Housekeeper {
             self.see_to(chore).await;
         }
     }
+}
+
+async fn mark_moved(client: &Client, schema: &str, to: &str) -> Result<(), Trouble> {
+    let begin = format!(
+        "BEGIN; SET LOCAL synchronous_commit = on; LOCK TABLE {schema}.record IN SHARE ROW EXCLUSIVE MODE"
+    );
+    let mark = format!("UPDATE {schema}.meta SET moved_to = $1 WHERE one = 1");
+    client.batch_execute(&begin).await?;
+    client.execute(&mark, &[&to]).await?;
+    Ok(client.batch_execute("COMMIT").await?)
 }
 
 /// The id that a page begins with, and whether there can be one after the last page.
@@ -252,7 +243,6 @@ const MORE: usize = 3;
 const BEAT: usize = 4;
 const HOLD: usize = 5;
 
-const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false)";
 /// How often the highest time is kept for those who start later.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 const BEAT_PAUSE: Duration = Duration::from_millis(200);

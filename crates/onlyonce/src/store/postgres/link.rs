@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{
     AsyncMessage, Client, Connection, Row, SimpleQueryMessage, Socket, Statement,
@@ -37,6 +37,31 @@ pub(super) struct Server {
     fsync: bool,
     pub(super) full_page_writes: bool,
     pub(super) synchronous_standbys: bool,
+    session: Session,
+}
+
+/// What a server calls a connection: the number of its process, and since when, because numbers come again.
+#[derive(Clone, Debug)]
+struct Session {
+    pid: String,
+    since: String,
+}
+
+impl Session {
+    /// Ends it, and waits until it is gone. One that waits for a standby is waited for: ended, it would show
+    /// what no standby has.
+    async fn outlive(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+        let Self { pid, since } = self;
+        let end = format!(
+            "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' THEN pg_terminate_backend(pid) END
+               FROM pg_stat_activity WHERE pid = {pid} AND extract(epoch FROM backend_start)::text = '{since}'"
+        );
+        let is_there = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(_));
+        while client.simple_query(&end).await?.iter().any(is_there) {
+            sleep(OUTLIVE_PAUSE).await;
+        }
+        Ok(())
+    }
 }
 
 /// What a connection hears without having asked.
@@ -124,7 +149,9 @@ impl Server {
         });
         let says = |column: usize, word: &str| row.is_some_and(|row| row.get(column) == Some(word));
         let version = row.and_then(|row| row.get(1)?.parse().ok()).unwrap_or_default();
+        let text = |column: usize| row.and_then(|row| row.get(column)).unwrap_or("0").to_owned();
         Ok(Self {
+            session: Session { pid: text(5), since: text(6) },
             in_recovery: !says(0, "f"),
             version,
             fsync: says(2, "on"),
@@ -170,7 +197,8 @@ const SESSION: &str = "
     SET jit = off";
 const ABOUT: &str = "
     SELECT pg_is_in_recovery(), current_setting('server_version_num'), current_setting('fsync'),
-           current_setting('full_page_writes'), current_setting('synchronous_standby_names')";
+           current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+           pg_backend_pid(), extract(epoch FROM (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()))";
 
 /// A connection that is made anew when it is needed and broken.
 pub(super) struct Line {
@@ -178,7 +206,11 @@ pub(super) struct Line {
     statements: Vec<String>,
     /// What its sessions are told before anything else.
     setup: &'static str,
+    /// A commit that waits for whatever its last session may have left.
+    barrier: String,
     link: Option<Link>,
+    /// Its last session, which may still do what it was asked: nothing is asked of another before it is gone.
+    last: Option<Session>,
     retry_at: Option<Instant>,
     pause: Duration,
     why: Option<Cause>,
@@ -186,12 +218,19 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(place: Arc<Place>, statements: Vec<String>) -> Self {
-        let setup = "";
-        Self { place, statements, setup, link: None, retry_at: None, pause: PAUSE_MIN, why: None }
+        let (setup, barrier, pause) = ("", String::new(), PAUSE_MIN);
+        let (link, last, retry_at, why) = (None, None, None, None);
+        Self { place, statements, setup, barrier, link, last, retry_at, pause, why }
     }
 
     pub(super) fn with_setup(self, setup: &'static str) -> Self {
         Self { setup, ..self }
+    }
+
+    /// What a new session must have committed before it reports anything as done: a commit whose standby
+    /// nobody waited for is to be seen, and is not durable yet.
+    pub(super) fn with_barrier(self, barrier: String) -> Self {
+        Self { barrier, ..self }
     }
 
     /// Connects now, for the first time.
@@ -201,24 +240,40 @@ impl Line {
     }
 
     async fn connect(&self) -> Result<Link, OpenError> {
+        let Place { name, schema, .. } = &*self.place;
         let link = Link::connect(&self.place, &self.statements, None).await?;
-        let set = link.client.batch_execute(self.setup).await;
-        set.map_err(|error| OpenError::from_client(&self.place.name, &self.place.schema, error))?;
-        Ok(link)
+        let succeeded = timeout(SUCCEED_WAIT_MAX, self.succeed(&link.client)).await;
+        let error = match succeeded {
+            Ok(Ok(())) => return Ok(link),
+            Ok(Err(error)) => OpenError::from_client(name, schema, error),
+            Err(elapsed) => OpenError::Unreachable { place: name.clone(), source: elapsed.into() },
+        };
+        link.cut();
+        Err(error)
+    }
+
+    /// Makes a session the only one of this line.
+    async fn succeed(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+        client.batch_execute(self.setup).await?;
+        if let Some(last) = &self.last {
+            last.outlive(client).await?;
+            client.batch_execute(&self.barrier).await?;
+        }
+        Ok(())
     }
 
     /// The connection, made anew if it is broken; not more often than the pauses between tries allow. An
     /// error says that nothing was sent.
     pub(super) async fn ready(&mut self) -> Result<&Link, Trouble> {
         if self.link.as_ref().is_none_or(|link| link.client.is_closed()) {
-            self.link = None;
+            self.hang_up();
             if self.retry_at.is_some_and(|at| Instant::now() < at) {
                 let cause = self.why.clone().unwrap_or_else(|| Cause::new("the server is away"));
                 return Err(Trouble::NotDone(cause));
             }
             match self.connect().await {
                 Ok(link) => {
-                    (self.retry_at, self.pause) = (None, PAUSE_MIN);
+                    (self.retry_at, self.pause, self.last) = (None, PAUSE_MIN, None);
                     self.link = Some(link);
                 }
                 Err(error) => {
@@ -236,6 +291,7 @@ impl Line {
     /// Gives the connection up: what it still does, nobody waits for.
     pub(super) fn hang_up(&mut self) {
         if let Some(link) = self.link.take() {
+            self.last = Some(link.server.session.clone());
             link.cut();
         }
     }
@@ -273,6 +329,9 @@ pub(super) async fn bounded<T>(
 
 /// How long a connection may take to be made, checked and prepared, over all hosts.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(4);
+/// How long a session may take to succeed the one before it.
+const SUCCEED_WAIT_MAX: Duration = Duration::from_secs(2);
+const OUTLIVE_PAUSE: Duration = Duration::from_millis(10);
 /// How long a statement and its commit may take: longer than `statement_timeout`.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Between two tries to connect.

@@ -28,7 +28,11 @@ impl Renewer {
         while let Some(Renewal { held, lease, reply }) = self.renewals.recv().await {
             let mut beats = Vec::with_capacity(held.len());
             for part in held.chunks(PART_MAX) {
-                let renewed = self.renew(part, lease).await;
+                let renewed = match self.renew(RENEW, part, lease).await {
+                    // Others do not lapse because someone holds the row of one.
+                    Err(Trouble::Blocked(_)) => self.renew(RENEW_FREE, part, lease).await,
+                    renewed => renewed,
+                };
                 beats.extend(renewed.unwrap_or_else(|_| vec![Beat::Unsure; part.len()]));
             }
             // A caller who no longer listens has dropped the call.
@@ -38,6 +42,7 @@ impl Renewer {
 
     async fn renew(
         &mut self,
+        statement: usize,
         held: &[(OperationId, Token)],
         lease: Lease,
     ) -> Result<Vec<Beat>, Trouble> {
@@ -48,7 +53,8 @@ impl Renewer {
         let ids = Values::of(&sorted, |(id, _)| uuid(id));
         let tokens = Values::of(&sorted, |(_, it)| token(*it));
         let lease_ms = lease.as_ms();
-        let rows = self.line.query(RENEW, &[&known.0, &known.1, &ids, &tokens, &lease_ms]).await?;
+        let rows =
+            self.line.query(statement, &[&known.0, &known.1, &ids, &tokens, &lease_ms]).await?;
         let unclear = |why: BoxError| Trouble::Unsure(Cause::new(why));
         let (mut kept, mut told) = (HashSet::new(), None);
         for row in &rows {
@@ -59,10 +65,11 @@ impl Renewer {
             }
         }
         self.shared.time.tell(told.ok_or_else(|| unclear(MOVED.into()))?, asked_at);
+        let otherwise = if statement == RENEW { Beat::Lost } else { Beat::Unsure };
         let beat =
             |(id, it): &(OperationId, Token)| match kept.contains(&(uuid(id), Some(token(*it)))) {
                 true => Beat::Kept,
-                false => Beat::Lost,
+                false => otherwise,
             };
         Ok(held.iter().map(beat).collect())
     }
@@ -72,7 +79,9 @@ fn revision_token(row: &tokio_postgres::Row) -> Option<Uuid> {
     row::revision(row).map(|revision| token(revision.token))
 }
 
-/// The one statement of this line.
+/// The statements of this line, in the order in which it prepares them.
 const RENEW: usize = 0;
+/// Passes rows that someone has locked.
+const RENEW_FREE: usize = 1;
 /// Leases in one statement.
 const PART_MAX: usize = 1_000;

@@ -96,14 +96,15 @@ pub(super) enum Fate {
 }
 
 /// Does the next step of each member, sorted by id and each id once, in one commit. The fates are in the
-/// order of the members.
+/// order of the members. Who hurries hardly waits for the locks of others.
 pub(super) async fn attempt(
     link: &Link,
     time: &Time,
     members: &[Member],
+    hurries: bool,
 ) -> Result<Vec<Fate>, Trouble> {
     let asked_at = time.boot();
-    let (kinds, answers) = bounded(send(link, time, members)).await?;
+    let (kinds, answers) = bounded(send(link, time, members, hurries)).await?;
     if link.take_warning() && kinds.iter().any(|kind| *kind != LOAD) {
         let why = "the server warned: a standby may not have this commit";
         return Err(Trouble::Unsure(Cause::new(why)));
@@ -153,6 +154,7 @@ async fn send(
     link: &Link,
     time: &Time,
     members: &[Member],
+    hurries: bool,
 ) -> Result<(Vec<usize>, Vec<Vec<Row>>), Trouble> {
     let known = time.known();
     let of = |kind| members.iter().filter(move |member| member.kind() == kind);
@@ -164,8 +166,9 @@ async fn send(
     let params =
         [loads.params(), claims.params(), completions.params(), deletions.params(), puts.params()];
     let kinds: Vec<usize> = (0..KINDS).filter(|kind| of(*kind).next().is_some()).collect();
-    let commands = (kinds.len() > 1)
-        .then(|| ["BEGIN", "COMMIT"].map(|command| link.client.batch_execute(command)));
+    let begin = if hurries { BEGIN_IN_A_HURRY } else { "BEGIN" };
+    let commands = (hurries || kinds.len() > 1)
+        .then(|| [begin, "COMMIT"].map(|command| link.client.batch_execute(command)));
     let [begin, commit] = commands.map_or([None, None], |commands| commands.map(Some));
     let queries = kinds.iter().map(|kind| Sent::Query(link.query(*kind, &params[*kind])));
     let sent = begin.into_iter().map(Sent::Command).chain(queries);
@@ -301,6 +304,7 @@ pub(super) const DELETE: usize = 3;
 pub(super) const PUT: usize = 4;
 const KINDS: usize = 5;
 
+const BEGIN_IN_A_HURRY: &str = "BEGIN; SET LOCAL lock_timeout = 20";
 /// Steps that a member may take before it is told that the store is busy.
 const TRIES_MAX: u8 = 16;
 pub(super) const MOVED: &str = "the records of this schema are kept elsewhere now";

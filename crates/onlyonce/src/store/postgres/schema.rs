@@ -9,6 +9,8 @@
 
 use tokio_postgres::{Client, Error};
 
+use super::sql::WALL;
+
 /// The version that this build makes and knows.
 pub(super) const VERSION: i32 = 1;
 
@@ -20,6 +22,9 @@ pub(super) struct Meta {
     pub(super) generation: String,
     pub(super) moved_to: Option<String>,
     pub(super) filled_from: Option<String>,
+    pub(super) confirmed: i64,
+    /// How far the clock is ahead of the last beat of any node.
+    pub(super) ahead_ms: i64,
 }
 
 /// What is there.
@@ -61,7 +66,8 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     }
     let sql = format!(
-        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from
+        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from,
+                confirmed, {WALL} - highest
            FROM {schema}.meta WHERE one = 1"
     );
     let Some(row) = client.query_opt(&sql, &[]).await? else {
@@ -73,6 +79,8 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
         generation: row.try_get(2)?,
         moved_to: row.try_get(3)?,
         filled_from: row.try_get(4)?,
+        confirmed: row.try_get(5)?,
+        ahead_ms: row.try_get(6)?,
     }))
 }
 
@@ -152,6 +160,6 @@ fn first(schema: &str) -> String {
          -- so that no plan of a claim ever takes this index.
          CREATE INDEX record_expiry ON {schema}.record ((expires_at >> 16)) WHERE state IN (3, 4);
          CREATE INDEX record_open ON {schema}.record (id) WHERE state IN (1, 2);
-         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), 0, false, 0, NULL, NULL);"
+         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, NULL, NULL);"
     )
 }

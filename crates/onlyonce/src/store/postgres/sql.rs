@@ -13,6 +13,7 @@ pub(super) struct Sql {
     pub(super) put: String,
     pub(super) load: String,
     pub(super) renew: String,
+    pub(super) renew_free: String,
     pub(super) scan_open: String,
     pub(super) scan_all: String,
     pub(super) sweep: String,
@@ -33,6 +34,7 @@ impl Sql {
             put: put(&clock, &record),
             load: load(&clock, &record),
             renew: renew(&clock, &record),
+            renew_free: renew_free(&clock, &record),
             scan_open: scan_open(&clock, &record),
             scan_all: scan_all(&clock, &record),
             sweep: sweep(&clock, &record),
@@ -217,6 +219,21 @@ fn renew(clock: &str, record: &str) -> String {
     )
 }
 
+/// The same for the rows that nobody has locked. It locks them first, and so writes twice.
+fn renew_free(clock: &str, record: &str) -> String {
+    let lease_until = after_now("$5::bigint");
+    format!(
+        "{clock}, free AS MATERIALIZED (
+           SELECT r.id FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token) JOIN {record} r ON r.id = a.id
+            WHERE r.token = a.token AND r.state = 1 AND r.format = 1 FOR UPDATE OF r SKIP LOCKED),
+         made AS (
+           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
+             FROM free f, clock c WHERE r.id = f.id
+           RETURNING r.id, r.token, r.count)
+         {WROTE}"
+    )
+}
+
 /// Running and unknown records, by the index that has only those.
 fn scan_open(clock: &str, record: &str) -> String {
     let told = told();
@@ -267,20 +284,37 @@ fn more(clock: &str, record: &str) -> String {
     )
 }
 
-/// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3).
+/// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3), or sees it now:
+/// it is later than what this node holds to be possible ($4). A jump is told durably, because others rely on it.
 fn beat(clock: &str, schema: &str) -> String {
+    let jumped = "($3::boolean OR c.confirmed = $1 AND c.now > $4::bigint)";
+    let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
-        "{clock} UPDATE {schema}.meta m SET highest = c.now, clock_held = m.clock_held OR $3::boolean
-           FROM clock c WHERE m.one = 1 RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
+        "{clock} UPDATE {schema}.meta m
+            SET highest = {HIGHEST}, clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
+           FROM clock c WHERE m.one = 1 AND {durable}
+         RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
     )
 }
 
 /// Who trusts the clock again trusts what it says now, however far back that is.
 fn hold(clock: &str, schema: &str) -> String {
+    let durable = durable("'on'");
     format!(
         "{clock} UPDATE {schema}.meta m
-            SET clock_held = $3::boolean, highest = CASE WHEN $3 THEN c.now ELSE {WALL} END,
+            SET clock_held = $3::boolean, highest = CASE WHEN $3 THEN {HIGHEST} ELSE {WALL} END,
                 confirmed = m.confirmed + CASE WHEN $3 THEN 0 ELSE 1 END
-           FROM clock c WHERE m.one = 1 RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
+           FROM clock c WHERE m.one = 1 AND {durable}
+         RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
     )
+}
+
+/// The row may have changed since the time was read: what was read before someone confirmed the clock is not
+/// written after it.
+const HIGHEST: &str =
+    "CASE WHEN m.confirmed = c.confirmed THEN GREATEST(m.highest, c.now) ELSE m.highest END";
+
+/// True; and the commit of this very statement waits for the disk or does not, whatever its session is set to.
+fn durable(how: &str) -> String {
+    format!("set_config('synchronous_commit', {how}, true) IS NOT NULL")
 }

@@ -22,6 +22,8 @@ struct Known {
     highest: i64,
     reading: Option<Reading>,
     jumped: bool,
+    /// Until then, on this node's clock, someone else may yet tell of a jump that we did not see.
+    doubted_until: Option<Duration>,
 }
 
 /// What a statement answered.
@@ -33,8 +35,11 @@ pub(super) struct Told {
 }
 
 impl Time {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let known = Known { confirmed: 0, highest: 0, reading: None, jumped: false };
+    /// A clock that was confirmed so often, and runs `ahead_ms` of the last beat of any node. Far ahead, all
+    /// nodes have rested, or it has jumped and those that saw it are about to say so: they are waited for.
+    pub(super) fn new(clock: Arc<dyn Clock>, confirmed: i64, ahead_ms: i64) -> Self {
+        let doubted_until = (ahead_ms > CLOCK_JUMP_MS).then(|| clock.boot() + DOUBTED_FOR);
+        let known = Known { confirmed, highest: 0, reading: None, jumped: false, doubted_until };
         Self { clock, known: Mutex::new(known), jumped: Notify::new() }
     }
 
@@ -61,13 +66,21 @@ impl Time {
         self.lock().jumped
     }
 
+    /// Whether nothing may expire here, whatever the server says.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let known = *self.lock();
+        known.is_doubtful(self.clock.boot())
+    }
+
     /// Takes note of an answer that was asked for at `asked_at`; the clock is held in it if it jumped.
     pub(super) fn tell(&self, mut told: Told, asked_at: Duration) -> Told {
         let boot = self.clock.boot();
         let mut known = self.lock();
         if told.confirmed > known.confirmed {
             let confirmed = told.confirmed;
-            *known = Known { confirmed, highest: told.now.as_ms(), reading: None, jumped: false };
+            let highest = told.now.as_ms();
+            *known =
+                Known { confirmed, highest, reading: None, jumped: false, doubted_until: None };
         }
         if told.confirmed < known.confirmed {
             return told;
@@ -79,7 +92,7 @@ impl Time {
         known.jumped &= !told.clock_held;
         known.reading = Some(Reading::new(told.now, asked_at));
         known.highest = known.highest.max(told.now.as_ms());
-        told.clock_held |= known.jumped;
+        told.clock_held |= known.is_doubtful(boot);
         told
     }
 
@@ -87,3 +100,12 @@ impl Time {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Known {
+    fn is_doubtful(&self, boot: Duration) -> bool {
+        self.jumped || self.doubted_until.is_some_and(|until| boot < until)
+    }
+}
+
+/// How long a node that starts waits for others to tell of a jump: some beats of theirs.
+const DOUBTED_FOR: Duration = Duration::from_secs(15);

@@ -12,6 +12,8 @@ use crate::store::{BoxError, Fault, StoreError};
 pub(super) enum Trouble {
     /// One of its members will never be taken: find it.
     Member(Cause),
+    /// Someone else has locked what one of its members needs, and it was undone: find it.
+    Blocked(Cause),
     /// It met others and was undone: the same again.
     Again(Cause),
     /// It was undone.
@@ -57,9 +59,10 @@ impl Trouble {
     pub(super) fn fault(&self) -> Fault {
         match self {
             Self::Member(cause) => Fault::NotDone(cause.refused()),
-            Self::Again(cause) | Self::NotDone(cause) | Self::Session(cause) => {
-                Fault::NotDone(cause.unavailable())
-            }
+            Self::Blocked(cause)
+            | Self::Again(cause)
+            | Self::NotDone(cause)
+            | Self::Session(cause) => Fault::NotDone(cause.unavailable()),
             Self::Unsure(cause) => Fault::Unsure(cause.unavailable()),
         }
     }
@@ -85,6 +88,7 @@ impl From<Error> for Trouble {
             _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
                 Self::Unsure(cause)
             }
+            _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Blocked(cause),
             "22" | "23" | "54" => Self::Member(cause),
             "40" => Self::Again(cause),
             "0A" | "25" | "26" | "3F" | "42" => Self::Session(cause),

@@ -114,7 +114,7 @@ impl Opened {
         opened: oneshot::Sender<Result<Works, OpenError>>,
         ended: watch::Receiver<()>,
     ) {
-        let time = Time::new(options.clock.clone());
+        let time = Time::new(options.clock.clone(), self.meta.confirmed, self.meta.ahead_ms);
         let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);
@@ -168,11 +168,17 @@ impl Lines {
         let line = |statements: &[&String]| {
             Line::new(place.clone(), statements.iter().copied().cloned().collect())
         };
-        let writer = || line(&[&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put]);
+        let statements = [&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put];
+        let barrier = format!("UPDATE {}.meta SET one = 1 WHERE one = 1", place.schema);
+        let writer = || line(&statements).with_barrier(barrier.clone());
         let house = [&sql.scan_open, &sql.scan_all, &sql.sweep, &sql.more, &sql.beat, &sql.hold];
         Self {
             writers: (0..options.writers).map(|_| writer()).collect(),
-            others: [line(&[&sql.load]), line(&[&sql.renew]), line(&house).with_setup(NOT_DURABLE)],
+            others: [
+                line(&[&sql.load]),
+                line(&[&sql.renew, &sql.renew_free]),
+                line(&house).with_setup(NOT_DURABLE),
+            ],
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::inbox::Inbox;
 use super::job::Job;
 use super::link::Line;
@@ -52,12 +54,13 @@ impl Writer {
     async fn round(&mut self, batch: Vec<Member>) -> Vec<Member> {
         let mut left = Vec::new();
         let mut parts = vec![batch];
-        while let Some(mut part) = parts.pop() {
-            match self.attempt(&part).await {
+        let mut search_end = None;
+        while let Some(part) = parts.pop() {
+            match self.attempt(&part, search_end.is_some()).await {
                 Ok(fates) => self.settle(part, fates, &mut left),
-                Err(Trouble::Member(_)) if part.len() > 1 => {
-                    let second = part.split_off(part.len() / 2);
-                    parts.extend([second, part]);
+                Err(Trouble::Member(_)) if part.len() > 1 => parts.extend(halves(part)),
+                Err(Trouble::Blocked(_)) if part.len() > 1 && is_open(&mut search_end) => {
+                    parts.extend(halves(part));
                 }
                 Err(trouble) => {
                     part.into_iter().for_each(|member| member.job.fail(trouble.fault()))
@@ -68,21 +71,21 @@ impl Writer {
     }
 
     /// The same again where it met others and was undone.
-    async fn attempt(&mut self, part: &[Member]) -> Result<Vec<Fate>, Trouble> {
+    async fn attempt(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
         let mut pause = AGAIN_PAUSE;
         for _ in 0..AGAIN_MAX {
-            match self.attempt_once(part).await {
+            match self.attempt_once(part, hurries).await {
                 Err(Trouble::Again(_)) => tokio::time::sleep(pause).await,
                 done => return done,
             }
             pause *= 2;
         }
-        self.attempt_once(part).await
+        self.attempt_once(part, hurries).await
     }
 
-    async fn attempt_once(&mut self, part: &[Member]) -> Result<Vec<Fate>, Trouble> {
+    async fn attempt_once(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
         let link = self.line.ready().await?;
-        let done = attempt(link, &self.shared.time, part).await;
+        let done = attempt(link, &self.shared.time, part, hurries).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
         }
@@ -108,6 +111,18 @@ impl Writer {
     }
 }
 
+/// The second half first: the parts are taken from the end.
+fn halves(mut part: Vec<Member>) -> [Vec<Member>; 2] {
+    let second = part.split_off(part.len() / 2);
+    [second, part]
+}
+
+/// Whether there is still time to find who is blocked; it begins with the first one.
+fn is_open(search_end: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    now < *search_end.get_or_insert(now + SEARCH_WAIT_MAX)
+}
+
 /// The next batch: each id once, in order, so that no two batches wait for each other in a ring. A second
 /// write of an id waits for the next batch.
 fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
@@ -131,6 +146,8 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
 const BATCH_MAX: usize = 512;
 /// A batch with more bytes of bodies than this takes no further member.
 const BATCH_BYTES_MAX: usize = 4 << 20;
+/// How long is searched for those of a batch who wait for someone else's lock; the rest is told to try again.
+const SEARCH_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often a batch that met others is tried again, and after what pause; it doubles.
 const AGAIN_MAX: usize = 5;
 const AGAIN_PAUSE: Duration = Duration::from_millis(4);

@@ -66,8 +66,8 @@ impl Shared {
         self.many(Script::Sweep, first, last, [text(limit)])
     }
 
-    pub(super) fn hold(&self, first: u16, last: u16, held: bool) -> Invocation {
-        self.many(Script::Hold, first, last, [text(u8::from(held))])
+    pub(super) fn hold(&self, first: u16, last: u16, held: bool, epoch: i64) -> Invocation {
+        self.many(Script::Hold, first, last, [text(u8::from(held)), text(epoch)])
     }
 
     fn many(

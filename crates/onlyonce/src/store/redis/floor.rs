@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::StoreTime;
+use crate::record::Token;
 
 /// A time, and the epoch that it belongs to: whoever trusts the clock again begins a new one.
 #[derive(Debug, Default)]
@@ -19,6 +20,13 @@ impl Floor {
         let kept = if floor.0 == epoch { floor.1 } else { i64::MIN };
         *floor = (epoch, kept.max(now.as_ms()));
     }
+}
+
+/// A new epoch: random, so that none comes again, whatever became of the call that began another. The doubles
+/// of Lua hold it exactly.
+pub(super) fn epoch() -> i64 {
+    let [first, second, third, fourth, fifth, sixth, ..] = *Token::random().as_bytes();
+    i64::from_be_bytes([0, 0, first, second, third, fourth, fifth, sixth])
 }
 
 #[cfg(test)]
