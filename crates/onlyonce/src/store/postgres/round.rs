@@ -114,7 +114,14 @@ pub(super) async fn attempt(
     for (kind, rows) in kinds.iter().zip(answers) {
         for row in &rows {
             match hear(row).map_err(|why| Trouble::Unsure(Cause::new(why)))? {
-                Heard::Time(answer) => told[*kind] = Some(time.tell(answer, asked_at)),
+                Heard::Time(answer) => {
+                    let answer = Some(time.tell(answer, asked_at));
+                    if *kind == BOTH {
+                        (told[CLAIM], told[COMPLETE]) = (answer, answer);
+                    } else {
+                        told[*kind] = answer;
+                    }
+                }
                 Heard::Found(id, is) => {
                     if let Ok(at) = members.binary_search_by_key(&id, Member::id) {
                         found[at] = Some(is);
@@ -163,9 +170,19 @@ async fn send(
     let completions = Completions::new(known, of(COMPLETE));
     let deletions = Deletions::new(known, of(DELETE));
     let puts = Puts::new(known, of(PUT));
-    let params =
-        [loads.params(), claims.params(), completions.params(), deletions.params(), puts.params()];
-    let kinds: Vec<usize> = (0..KINDS).filter(|kind| of(*kind).next().is_some()).collect();
+    let both = [&claims.params()[..], &completions.params()[2..]].concat();
+    let params = [
+        loads.params(),
+        claims.params(),
+        completions.params(),
+        deletions.params(),
+        puts.params(),
+        both,
+    ];
+    let mut kinds: Vec<usize> = (0..KINDS).filter(|kind| of(*kind).next().is_some()).collect();
+    if kinds == [CLAIM, COMPLETE] {
+        kinds = vec![BOTH];
+    }
     let begin = if hurries { BEGIN_IN_A_HURRY } else { "BEGIN" };
     let commands = (hurries || kinds.len() > 1)
         .then(|| [begin, "COMMIT"].map(|command| link.client.batch_execute(command)));
@@ -303,6 +320,8 @@ pub(super) const COMPLETE: usize = 2;
 pub(super) const DELETE: usize = 3;
 pub(super) const PUT: usize = 4;
 const KINDS: usize = 5;
+/// Claims and completions in one.
+pub(super) const BOTH: usize = 5;
 
 const BEGIN_IN_A_HURRY: &str = "BEGIN; SET LOCAL lock_timeout = 20";
 /// Steps that a member may take before it is told that the store is busy.

@@ -26,7 +26,7 @@ pub(super) enum Said {
 pub(super) fn said(row: &Row) -> Result<Said, BoxError> {
     Ok(match row.try_get::<_, i16>(0)? {
         0 => Said::Time(told(row, 1)?),
-        1 => Said::Wrote(id(row, ID)?),
+        1 | REVISED => Said::Wrote(id(row, ID)?),
         _ => Said::There(id(row, ID)?, Box::new(record(row).map_err(StoreError::Unreadable))),
     })
 }
@@ -152,9 +152,15 @@ pub(super) const UNKNOWN: i16 = 2;
 pub(super) const RELEASED: i16 = 3;
 pub(super) const COMPLETED: i16 = 4;
 
-/// The revision beside an id that was written, where the statement tells it.
+/// The revision of an id that was written, where the statement tells it: beside the id, or in the columns of a
+/// record.
 pub(super) fn revision(row: &Row) -> Option<Revision> {
-    let token: Uuid = row.try_get(ID + 1).ok()?;
-    let count: i64 = row.try_get(ID + 2).ok()?;
+    let is_wide = row.try_get::<_, i16>(0).ok()? == REVISED;
+    let first = ID + if is_wide { 3 } else { 1 };
+    let token: Uuid = row.try_get(first).ok()?;
+    let count: i64 = row.try_get(first + 1).ok()?;
     Some(Revision { token: Token::from_bytes(token.0), count: count.cast_unsigned() })
 }
+
+/// The kind of a row that has an id and its revision in the columns of a record.
+const REVISED: i16 = 3;

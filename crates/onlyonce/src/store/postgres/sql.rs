@@ -9,6 +9,7 @@
 pub(super) struct Sql {
     pub(super) claim: String,
     pub(super) complete: String,
+    pub(super) claim_and_complete: String,
     pub(super) delete: String,
     pub(super) put: String,
     pub(super) load: String,
@@ -30,6 +31,7 @@ impl Sql {
         Self {
             claim: claim(&clock, &record),
             complete: complete(&clock, &record),
+            claim_and_complete: claim_and_complete(&clock, &record),
             delete: delete(&clock, &record),
             put: put(&clock, &record),
             load: load(&clock, &record),
@@ -69,6 +71,10 @@ const COLUMNS: &str = "r.id, r.state, r.format, r.token, r.count, r.attempt, r.t
 const NO_COLUMNS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
 
+/// Those after a revision.
+const REST_OF_COLUMNS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+    NULL, NULL, NULL, NULL";
+
 /// The row of the time.
 fn told() -> String {
     format!(
@@ -86,10 +92,27 @@ const END: &str = "9223372036854775807";
 /// Reads first: what is there costs no transaction id and no flush. Who finds nothing inserts; who then
 /// finds someone faster comes back in no row, and asks again.
 fn claim(clock: &str, record: &str) -> String {
-    let lease_until = after_now("a.lease_ms");
-    let told = told();
+    let (claims, told) = (claims(record), told());
+    format!("{clock}, {claims} {} UNION ALL {told}", claimed(record))
+}
+
+/// [`claim`] and [`complete`] in one statement: one message and one commit where most batches have both.
+fn claim_and_complete(clock: &str, record: &str) -> String {
+    let (claims, completions, told) = (claims(record), completions(record, FIRST_OF_BOTH), told());
+    let claimed = claimed(record);
     format!(
-        "{clock}, asked AS MATERIALIZED (
+        "{clock}, {claims}, completed AS ({completions}) {claimed}
+         UNION ALL SELECT 3::smallint, NULL, NULL, NULL, m.id, NULL, NULL, m.token, m.count, {REST_OF_COLUMNS}
+           FROM completed m
+         UNION ALL {told}"
+    )
+}
+
+/// The tables `asked` and `made` of a claim.
+fn claims(record: &str) -> String {
+    let lease_until = after_now("a.lease_ms");
+    format!(
+        "asked AS MATERIALIZED (
            SELECT * FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::smallint[], $7::bytea[], $8::bytea[],
                                 $9::bytea[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
              AS a (id, token, key, fingerprint_version, fingerprint_canonical, fingerprint_raw, principal, route,
@@ -103,11 +126,16 @@ fn claim(clock: &str, record: &str) -> String {
              FROM asked a CROSS JOIN clock c
             WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
            ON CONFLICT (id) DO NOTHING
-           RETURNING id)
-         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
+           RETURNING id)"
+    )
+}
+
+/// What a claim found, and what it made.
+fn claimed(record: &str) -> String {
+    format!(
+        "SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
            FROM asked a JOIN {record} r ON r.id = a.id
-         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, {NO_COLUMNS} FROM made m
-         UNION ALL {told}"
+         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, {NO_COLUMNS} FROM made m"
     )
 }
 
@@ -116,22 +144,29 @@ const GUARD: &str = "r.id = a.id AND r.token = a.token AND r.format = 1
     AND CASE WHEN a.states = 0 THEN r.count = a.count ELSE (a.states >> r.state) & 1 = 1 END";
 
 fn complete(clock: &str, record: &str) -> String {
+    format!("{clock}, made AS ({}) {WROTE}", completions(record, 3))
+}
+
+/// The update of completions whose parameters begin with `first`.
+fn completions(record: &str, first: usize) -> String {
     let expires_at = after_now("r.ttl_ms");
+    let types = ["uuid", "uuid", "integer", "bigint", "smallint", "bytea", "bytea", "uuid"];
+    let params = types.iter().zip(first..).map(|(kind, number)| format!("${number}::{kind}[]"));
+    let params = params.collect::<Vec<_>>().join(", ");
     format!(
-        "{clock}, made AS (
-           UPDATE {record} r
-              SET token = COALESCE(a.new_token, r.token),
-                  count = CASE WHEN a.new_token IS NULL THEN r.count + 1 ELSE 1 END,
-                  state = 4, lease_until = NULL, unknown_since = NULL, expires_at = {expires_at},
-                  settled_by = a.settled_by, head = a.head, body = a.body
-             FROM unnest($3::uuid[], $4::uuid[], $5::integer[], $6::bigint[], $7::smallint[], $8::bytea[],
-                         $9::bytea[], $10::uuid[])
-                    AS a (id, token, states, count, settled_by, head, body, new_token), clock c
-            WHERE {GUARD}
-           RETURNING r.id, r.token, r.count)
-         {WROTE}"
+        "UPDATE {record} r
+            SET token = COALESCE(a.new_token, r.token),
+                count = CASE WHEN a.new_token IS NULL THEN r.count + 1 ELSE 1 END,
+                state = 4, lease_until = NULL, unknown_since = NULL, expires_at = {expires_at},
+                settled_by = a.settled_by, head = a.head, body = a.body
+           FROM unnest({params}) AS a (id, token, states, count, settled_by, head, body, new_token), clock c
+          WHERE {GUARD}
+         RETURNING r.id, r.token, r.count"
     )
 }
+
+/// Where the completions begin in the parameters of [`claim_and_complete`].
+const FIRST_OF_BOTH: usize = 15;
 
 /// What a guarded write answers: the time, and each id with its revision.
 const WROTE: &str = "SELECT 1::smallint, NULL::bigint, NULL::boolean, NULL::bigint, m.id, m.token, m.count FROM made m

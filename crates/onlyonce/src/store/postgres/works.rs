@@ -168,7 +168,8 @@ impl Lines {
         let line = |statements: &[&String]| {
             Line::new(place.clone(), statements.iter().copied().cloned().collect())
         };
-        let statements = [&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put];
+        let statements =
+            [&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put, &sql.claim_and_complete];
         let barrier = format!("UPDATE {}.meta SET one = 1 WHERE one = 1", place.schema);
         let writer = || line(&statements).with_barrier(barrier.clone());
         let house = [&sql.scan_open, &sql.scan_all, &sql.sweep, &sql.more, &sql.beat, &sql.hold];
