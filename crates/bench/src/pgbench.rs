@@ -11,10 +11,13 @@ use tokio_postgres::{Client, NoTls, Statement};
 use crate::load::Cycle;
 use crate::operation::BODY_BYTES;
 
-/// A table with the columns of a record, one unique index, and nothing else.
-pub const TABLE: &str = "CREATE TABLE IF NOT EXISTS plain (id uuid PRIMARY KEY, token uuid NOT NULL, state smallint NOT NULL,
-    key text NOT NULL, canonical bytea NOT NULL, raw bytea NOT NULL, principal bytea NOT NULL, route text NOT NULL,
-    claimed_at bigint NOT NULL, lease_until bigint, expires_at bigint, head bytea, body bytea) WITH (fillfactor = 50)";
+/// A table like the store's own: its columns, checks and indexes.
+pub const TABLE: &str = "CREATE TABLE IF NOT EXISTS plain (LIKE onlyonce.record INCLUDING ALL)";
+
+/// What a claim and a completion write, given an id, a token, a key, a digest, a route, a head and a body.
+const INSERT: &str = "INSERT INTO plain (id, token, count, attempt, state, key, fingerprint_version, fingerprint_canonical,
+    fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until)";
+const UPDATE: &str = "UPDATE plain SET state = 4, count = count + 1, lease_until = NULL, expires_at = 3, settled_by = 1";
 
 /// Cycles per second of pgbench with the two statements, prepared.
 ///
@@ -39,15 +42,18 @@ pub fn pgbench(url: &str, clients: usize, seconds: u64) -> f64 {
 
 fn script_of() -> String {
     let digest = "decode(repeat('ab', 32), 'hex')";
+    let (id, token) = (
+        "(lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid",
+        "'00000000-0000-0000-0000-000000000001'",
+    );
     let body = "x".repeat(BODY_BYTES);
     format!(
         "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n\
-         INSERT INTO plain SELECT (lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid, \
-           '00000000-0000-0000-0000-000000000001', 1, 'key ' || :a::bigint, {digest}, {digest}, {digest}, 'POST /v1/charges', \
-           1, 2 ON CONFLICT (id) DO NOTHING;\n\
-         UPDATE plain SET state = 4, lease_until = NULL, expires_at = 3, head = decode('01', 'hex'), body = '{body}' \
-           WHERE id = (lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid \
-             AND token = '00000000-0000-0000-0000-000000000001' AND state = 1;\n"
+         {insert} SELECT {id}, {token}, 1, 1, 1, 'key ' || :a::bigint, 1, {digest}, {digest}, {digest}, \
+           'POST /v1/charges', 1, 30000, 60000, 86400000, 2 ON CONFLICT (id) DO NOTHING;\n\
+         {UPDATE}, head = decode('01', 'hex'), body = '{body}' \
+           WHERE id = {id} AND token = {token} AND state = 1;\n",
+        insert = INSERT.replace('\n', " "),
     )
 }
 
@@ -69,14 +75,15 @@ impl Bare {
         let (client, connection) =
             tokio_postgres::connect(url, NoTls).await.expect("the server answers");
         tokio::task::spawn(connection);
-        let insert =
-            "INSERT INTO plain SELECT $1::text::uuid, $2::text::uuid, 1, $3, $4, $4, $4, $5, 1, 2
-                        ON CONFLICT (id) DO NOTHING";
-        let update =
-            "UPDATE plain SET state = 4, lease_until = NULL, expires_at = 3, head = $3, body = $4
-                       WHERE id = $1::text::uuid AND token = $2::text::uuid AND state = 1";
-        let insert = client.prepare(insert).await.expect("the table is there");
-        let update = client.prepare(update).await.expect("the table is there");
+        let insert = format!(
+            "{INSERT} SELECT $1::text::uuid, $2::text::uuid, 1, 1, 1, $3, 1, $4, $4, $4, $5, 1, 30000, 60000,
+                 86400000, 2 ON CONFLICT (id) DO NOTHING"
+        );
+        let update = format!(
+            "{UPDATE}, head = $3, body = $4 WHERE id = $1::text::uuid AND token = $2::text::uuid AND state = 1"
+        );
+        let insert = client.prepare(&insert).await.expect("the table is there");
+        let update = client.prepare(&update).await.expect("the table is there");
         let next = Cell::new(SystemClock.wall().as_ms().unsigned_abs() << 20);
         Self { client, insert, update, next }
     }

@@ -16,17 +16,16 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// `onlyonce serve` as it was built beside this program, with a SQLite store in `directory`.
+    /// `onlyonce serve` as it was built beside this program, with this store.
     ///
     /// # Errors
     /// If it does not start.
-    pub fn gateway(upstream: SocketAddr, directory: &Path) -> io::Result<Self> {
+    pub fn gateway(upstream: SocketAddr, store: &str) -> io::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("onlyonce");
-        let store = directory.join("gateway.db");
         let mut process = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--upstream"])
             .arg(format!("http://{upstream}"))
-            .arg(format!("--store=sqlite:{}", store.display()))
+            .arg(format!("--store={store}"))
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), NOT_BUILT))?;

@@ -167,19 +167,19 @@ async fn passes_under(misfortune: impl Fn(&mut Redis) + Send + 'static) {
     assert!(fate.join().unwrap() > 2, "it befell Redis while the suite ran");
 }
 
-/// Postgres decides, as in a fleet; each store in a database of its own.
+/// Postgres decides, as in a fleet; each store in a schema of its own.
 struct OverPostgres {
     postgres: Postgres,
     redis: String,
-    last: Mutex<String>,
+    count: AtomicUsize,
 }
 
 impl OverPostgres {
     async fn open(&self) -> Layered<PostgresStore> {
-        let database = self.last.lock().unwrap().clone();
-        let authority = PostgresStore::open(&database).await.expect("the store opens");
-        let prefix = database.rsplit('/').next().unwrap_or_default().to_owned();
-        Layered::new(authority, &self.redis, LayeredOptions::new().with_prefix(prefix)).unwrap()
+        let name = format!("case_{}", self.count.load(Ordering::Relaxed));
+        let url = format!("{}?schema={name}", self.postgres.url());
+        let authority = PostgresStore::open(&url).await.expect("the store opens");
+        Layered::new(authority, &self.redis, LayeredOptions::new().with_prefix(name)).unwrap()
     }
 }
 
@@ -187,7 +187,7 @@ impl Factory for OverPostgres {
     type Store = Layered<PostgresStore>;
 
     async fn fresh(&self) -> Fresh<Self::Store> {
-        *self.last.lock().unwrap() = tokio::task::block_in_place(|| self.postgres.database());
+        self.count.fetch_add(1, Ordering::Relaxed);
         Fresh::new(self.open().await)
     }
 
@@ -200,8 +200,8 @@ impl Factory for OverPostgres {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn layered_passes_over_postgres() {
     let redis = Redis::start(&[]);
-    let (postgres, last) = (Postgres::start(), Mutex::default());
-    let report = exercise(&OverPostgres { postgres, redis: redis.url(), last }).await;
+    let (postgres, count) = (Postgres::start(), AtomicUsize::new(0));
+    let report = exercise(&OverPostgres { postgres, redis: redis.url(), count }).await;
     println!("{report}");
     report.assert_passed();
 }

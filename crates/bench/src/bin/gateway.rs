@@ -13,6 +13,7 @@ use onlyonce_bench::proxy::Proxy;
 use onlyonce_bench::request::{Keys, Requests};
 use onlyonce_bench::stats::{median, spread};
 use onlyonce_bench::upstream::Upstream;
+use servers::Postgres;
 
 /// Requests per second and latency of the gateway, and their ratios to nginx.
 #[derive(Parser)]
@@ -32,6 +33,9 @@ struct Args {
     /// Where the gateway keeps its records; a local disk.
     #[arg(long, default_value = ".")]
     directory: PathBuf,
+    /// With a private Postgres on the same machine, instead of a file.
+    #[arg(long)]
+    postgres: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,7 +53,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir_in(&args.directory)?;
     let upstream = Upstream::start()?;
     let nginx = Proxy::nginx(upstream.address, directory.path())?;
-    let gateway = Proxy::gateway(upstream.address, directory.path())?;
+    let postgres = args.postgres.then(Postgres::start);
+    let store = match &postgres {
+        Some(postgres) => postgres.database(),
+        None => format!("sqlite:{}", directory.path().join("gateway.db").display()),
+    };
+    let gateway = Proxy::gateway(upstream.address, &store)?;
     let bench = Bench { args: &args, upstream, nginx, gateway };
     println!(
         "{} connections, fsync {:.3} ms",

@@ -64,8 +64,8 @@ impl Bench {
     fn start() -> Result<Self, Box<dyn Error>> {
         let postgres = Postgres::start();
         let url = postgres.database();
-        postgres.sql(&url, TABLE);
         let store = block_on(PostgresStore::open(&url))?;
+        postgres.sql(&url, TABLE);
         Ok(Self { postgres, url, store })
     }
 
