@@ -214,8 +214,11 @@ impl Rounds {
             let Some(write) = lapses.judge(*id, record, page.now, boot) else {
                 continue;
             };
-            if let Swap::Done(_) = self.once.store.swap(*id, write).await? {
-                self.once.counters.reaped.one();
+            match self.once.store.swap(*id, write).await {
+                Ok(Swap::Done(_)) => self.once.counters.reaped.one(),
+                // One that cannot be written now is met again, and the others do not wait for it.
+                Ok(Swap::Stale(_)) | Err(Fault::NotDone(_)) => {}
+                Err(unsure) => return Err(unsure),
             }
         }
         Ok(())
@@ -283,9 +286,17 @@ impl Rounds {
         }
         let response = self.once.given_up.clone();
         if let Some(write) = Write::settle_for(record, SettledBy::Policy, response) {
-            self.once.store.swap(id, write).await?;
+            self.pass_over(id, write).await?;
         }
         Ok(())
+    }
+
+    /// Writes it, unless that cannot be done now: then it is met again, and the others do not wait for it.
+    async fn pass_over(&self, id: OperationId, write: Write) -> Result<(), Fault> {
+        match self.once.store.swap(id, write).await {
+            Ok(_) | Err(Fault::NotDone(_)) => Ok(()),
+            Err(unsure) => Err(unsure),
+        }
     }
 
     /// Asks about unknown outcomes whose route has credentials of its own for that.
@@ -324,7 +335,7 @@ impl Rounds {
         let finding = find(&*reconciler, question, &policy).await;
         let now = (!page.clock_held).then_some(page.now);
         if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
-            self.once.store.swap(id, write).await?;
+            self.pass_over(id, write).await?;
         }
         Ok(())
     }

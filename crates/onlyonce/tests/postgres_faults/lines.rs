@@ -5,7 +5,7 @@ use std::time::Duration;
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
 use onlyonce::store::{Beat, Guard, Lease, Next, Notes, Store, Swap};
-use servers::Postgres;
+use servers::{Pgbouncer, Postgres};
 use tokio::time::timeout;
 
 use crate::lab::{
@@ -171,4 +171,31 @@ async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
     proxy.set(Mode::CutAnswerForGood(named.expect("16 bytes, as the line looks for")));
     let marked = store.mark_moved(to).await;
     assert!(is_unsure(&marked), "{marked:?}");
+}
+
+/// A pooler gives the sessions of lines that were cut while they rested to whoever asks next, to us too.
+#[tokio::test]
+async fn lines_that_get_each_others_sessions_from_a_pooler_come_back() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let pooler = Pgbouncer::start(&postgres, "session");
+    let pooled = pooler.url(&url);
+    let proxy = Proxy::start(port(&pooled));
+    let store = open(&proxy.url(&pooled)).await;
+    for number in 0..3 {
+        proxy.cut_all();
+        let back = async {
+            while store.claim(draft(number)).await.is_err()
+                || store.load(draft(number).id).await.is_err()
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), back).await.expect("it comes back");
+    }
+}
+
+fn port(url: &str) -> u16 {
+    let (_, after) = url.rsplit_once(':').unwrap();
+    after.split('/').next().unwrap().parse().unwrap()
 }

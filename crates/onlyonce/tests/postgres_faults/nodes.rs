@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use onlyonce::clock::{Clock, SystemClock};
+use onlyonce::policy::Policy;
+use onlyonce::scope::Principal;
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
-use onlyonce::store::{Draft, Store, Watch};
+use onlyonce::store::{Draft, Lease, Store, Watch};
+use onlyonce::{Once, Operation, Outcome};
 use servers::Postgres;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::lab::{completed, draft, is_full, open, open_with, session, settled, until, won};
+use crate::lab::{completed, draft, is_full, lock, open, open_with, session, settled, until, won};
 
 // R48, threat B12
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -86,6 +89,29 @@ async fn after_a_gap_everyone_is_woken() {
     let changed = store.changed(draft(1).id);
     other.batch_execute(&format!("SELECT pg_terminate_backend(pid) {listens}")).await.unwrap();
     timeout(Duration::from_secs(5), changed).await.expect("it is woken");
+}
+
+/// Two owners are dead, and an operator holds the row of the first: the second is reaped nevertheless.
+// threat C7
+#[tokio::test]
+async fn a_row_that_someone_else_locks_keeps_no_other_from_being_reaped() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let lease = Duration::from_millis(300);
+    let dead = [1, 2].map(|number| Draft { lease: Lease::new(lease), ..draft(number) });
+    for draft in &dead {
+        won(&store, draft).await;
+    }
+    let (holds, watcher) = (session(&url).await, session(&url).await);
+    lock(&holds, &dead[0]).await;
+    let once = Once::new(store);
+    let policy = Policy::default().with_route("reaps soon").with_lease(lease);
+    let operation = Operation::new("reaps soon", Principal::of("queue", b"any"), "any").unwrap();
+    let ran = once.run(operation.with_policy(policy), |_| async { Ok(()) }).await;
+    assert!(matches!(ran, Ok(Outcome::Fresh(()))), "{ran:?}");
+    let second = format!("SELECT state = 2 FROM onlyonce.record WHERE id = '{}'", dead[1].id);
+    until(&watcher, &second).await;
 }
 
 #[tokio::test]

@@ -49,12 +49,13 @@ struct Session {
 
 impl Session {
     /// Ends it, and waits until it is gone. One that waits for a standby is waited for: ended, it would show
-    /// what no standby has.
+    /// what no standby has. A pooler may have given it to us again: then we are behind it already.
     async fn outlive(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let Self { pid, since } = self;
         let end = format!(
             "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' THEN pg_terminate_backend(pid) END
-               FROM pg_stat_activity WHERE pid = {pid} AND extract(epoch FROM backend_start)::text = '{since}'"
+               FROM pg_stat_activity WHERE pid = {pid} AND extract(epoch FROM backend_start)::text = '{since}'
+                AND pid <> pg_backend_pid()"
         );
         let is_there = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(_));
         while client.simple_query(&end).await?.iter().any(is_there) {
