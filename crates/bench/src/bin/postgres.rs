@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::{Maintain, Store};
 use onlyonce_bench::limit::fsync_probe;
 use onlyonce_bench::load::{self, Run};
@@ -18,6 +18,10 @@ use onlyonce_bench::stats::median;
 use servers::Postgres;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
+
+/// As in the gateway.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Cycles per second of the Postgres store ÷ what others reach with the same statements.
 #[derive(Parser)]
@@ -34,6 +38,9 @@ struct Args {
     /// Cycles in flight.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256])]
     in_flight: Vec<usize>,
+    /// Connections that write.
+    #[arg(long, default_value_t = 2)]
+    writers: usize,
     /// Only the cycles.
     #[arg(long)]
     cycles_only: bool,
@@ -41,7 +48,7 @@ struct Args {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    let bench = Bench::start()?;
+    let bench = Bench::start(&args)?;
     for in_flight in &args.in_flight {
         bench.compare(*in_flight, &args)?;
     }
@@ -61,10 +68,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn start() -> Result<Self, Box<dyn Error>> {
+    fn start(args: &Args) -> Result<Self, Box<dyn Error>> {
         let postgres = Postgres::start();
         let url = postgres.database();
-        let store = block_on(PostgresStore::open(&url))?;
+        let store = block_on(PostgresStore::open_with(
+            &url,
+            PostgresOptions::new().with_writers(args.writers),
+        ))?;
         postgres.sql(&url, TABLE);
         Ok(Self { postgres, url, store })
     }
