@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use onlyonce::clock::{Clock, SystemClock};
+use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
-use onlyonce::store::{Maintain, Store};
+use onlyonce::store::{Maintain, Scan, Store};
 use onlyonce_bench::limit::fsync_probe;
 use onlyonce_bench::load::{self, Run};
 use onlyonce_bench::operation::{BODY_BYTES, Drafts, Operations};
@@ -80,7 +81,16 @@ impl Bench {
     }
 
     fn ours(&self, in_flight: usize, length: Duration) -> Run {
-        load::run(Operations::new(self.store.clone(), seed()), in_flight, length)
+        let run = load::run(Operations::new(self.store.clone(), seed()), in_flight, length);
+        self.look_for_lapses();
+        run
+    }
+
+    /// As every node does three times in a lease; what it passes in the index of open records is used again.
+    fn look_for_lapses(&self) {
+        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
+        let scan = Scan { states, after: None, limit: 500 };
+        block_on(self.store.scan(scan)).expect("the server answers");
     }
 
     fn compare(&self, in_flight: usize, args: &Args) -> Result<(), Box<dyn Error>> {
