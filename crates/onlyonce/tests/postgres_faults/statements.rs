@@ -1,10 +1,11 @@
 //! What calls cost the server.
 
-use onlyonce::record::{StateKind, StateSet};
-use onlyonce::store::{Maintain, Scan, Store};
+use futures_util::future::{join, join_all};
+use onlyonce::record::{Revision, StateKind, StateSet};
+use onlyonce::store::{Maintain, Scan, Store, Swap};
 use servers::Postgres;
 
-use crate::lab::{completed, draft, open, won};
+use crate::lab::{completed, draft, open, session, settle, won};
 
 /// Statements of ours that the server has run since it was asked to count.
 fn calls(postgres: &Postgres, url: &str, like: &str) -> i64 {
@@ -29,6 +30,54 @@ async fn a_replay_costs_no_commit() {
     }
     let after: u64 = postgres.sql(&url, next).parse().unwrap();
     assert!(after - before <= 3, "only the beat of every five seconds: {}", after - before);
+}
+
+/// It reads first: who finds a record there need not wait for whoever writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_does_not_wait_for_a_row_that_someone_writes() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    completed(&store, &draft(1)).await;
+    let writer = session(&url).await;
+    writer.batch_execute("BEGIN; UPDATE onlyonce.record SET count = count + 1").await.unwrap();
+    let seen = store.claim(draft(1)).await.expect("the record is read as it was");
+    assert!(seen.record.is_some_and(|record| record.response().is_some()) && !seen.mine);
+    writer.batch_execute("ROLLBACK").await.unwrap();
+}
+
+/// Claims and settles that queue together are one statement: each has its own answer, and its own guard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_and_settles_of_one_batch_are_judged_each_for_itself() {
+    const COUNT: u64 = 200;
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    postgres.sql(&url, "CREATE EXTENSION pg_stat_statements");
+    let store = open(&url).await;
+    let owners: Vec<_> = (0..COUNT).map(draft).collect();
+    join_all(owners.iter().map(|owner| won(&store, owner))).await;
+    let strangers: Vec<_> = (0..COUNT).map(draft).collect();
+    let settles =
+        owners.iter().zip(&strangers).enumerate().map(|(n, (owner, stranger))| {
+            settle(&store, if n % 2 == 0 { owner } else { stranger })
+        });
+    let claims = (COUNT..2 * COUNT).map(|number| store.claim(draft(number)));
+    let (swaps, seen) = join(join_all(settles), join_all(claims)).await;
+    for (n, swap) in swaps.into_iter().enumerate() {
+        match swap.expect("the store answers") {
+            Swap::Done(revision) => {
+                assert_eq!(n % 2, 0, "a stranger settled");
+                assert_eq!(revision, Revision { token: owners[n].token, count: 2 });
+            }
+            Swap::Stale(seen) => {
+                assert_eq!(n % 2, 1, "an owner was refused");
+                assert_eq!(seen.record.map(|record| record.token), Some(owners[n].token));
+            }
+        }
+    }
+    assert!(seen.into_iter().all(|seen| seen.expect("the store answers").mine));
+    let both = calls(&postgres, &url, "completed AS (UPDATE");
+    assert!(both > 0, "no batch had both");
 }
 
 // threat L6

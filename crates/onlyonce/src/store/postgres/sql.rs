@@ -124,7 +124,7 @@ fn claims(record: &str) -> String {
            SELECT a.id, a.token, 1, 1, 1, a.key, a.fingerprint_version, a.fingerprint_canonical,
                a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until}
              FROM asked a CROSS JOIN clock c
-            WHERE c.now <= a.not_after
+            WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
            ON CONFLICT (id) DO NOTHING
            RETURNING id)"
     )
