@@ -1,7 +1,8 @@
 //! Records in a Postgres database, for many nodes.
 //!
-//! 1. Whatever calls have queued while the last commit was under way are the next commit, on two
-//!    connections; the same id always goes over the same one. Loads are read together in the same way.
+//! 1. Whatever calls have queued while the last commit was under way are the next commit, on one
+//!    connection, or on two where many call; all that is under way for an id is on the same one. Loads are read
+//!    together in the same way.
 //! 2. Nobody is answered before the commit is on disk, and on the synchronous standbys if the server has
 //!    any: `synchronous_commit` is `on` in our sessions, or `remote_apply` where that is the default.
 //! 3. Reads and writes go to the primary only; every new connection asks. An address may list several hosts,
@@ -37,6 +38,7 @@ mod filling;
 mod house;
 mod inbox;
 mod job;
+mod lanes;
 mod link;
 mod news;
 mod params;
@@ -61,7 +63,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::error::OpenError;
 pub use self::filling::Filling;
-use self::job::{Chore, Job, Load, Renewal, Reply, Swapping, demand_fit};
+use self::job::{Chore, Job, Load, Renewal, Reply, Swapping, Task, demand_fit};
 use self::place::Place;
 use self::works::Works;
 use super::{
@@ -117,7 +119,7 @@ impl PostgresOptions {
         self
     }
 
-    /// How many connections write. More than two mean smaller commits, and more of them.
+    /// How many connections may write. More than two mean smaller commits, and more of them.
     #[must_use]
     pub fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers.clamp(1, WRITERS_MAX);
@@ -181,10 +183,15 @@ impl PostgresStore {
         self.works.close().await;
     }
 
-    /// The same id always goes to the same writer: its writes keep their order.
-    fn writer(&self, id: &OperationId) -> &mpsc::Sender<Job> {
-        let writers = &self.works.writers;
-        &writers[usize::from(id.as_bytes()[15]) % writers.len()]
+    /// Asks the writer that has this id, or that has room.
+    async fn write<T>(
+        &self,
+        id: OperationId,
+        task: impl FnOnce(Reply<T>) -> Task,
+    ) -> Result<T, Fault> {
+        let pin = self.works.lanes.pin(id);
+        let writer = &self.works.writers[pin.lane];
+        ask(writer, Fault::Unsure, |reply| Job { task: task(reply), pin }).await
     }
 }
 
@@ -211,8 +218,7 @@ async fn ask<Q, T>(
 
 impl Store for PostgresStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        let writer = self.writer(&draft.id);
-        ask(writer, Fault::Unsure, |reply| Job::Claim(Box::new(draft), reply)).await
+        self.write(draft.id, |reply| Task::Claim(Box::new(draft), reply)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
@@ -222,7 +228,7 @@ impl Store for PostgresStore {
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
         demand_fit(&to)?;
         let swap = Box::new(Swapping { id, guard, to });
-        ask(self.writer(&id), Fault::Unsure, |reply| Job::Swap(swap, reply)).await
+        self.write(id, |reply| Task::Swap(swap, reply)).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {

@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::lanes::Pin;
 use crate::record::{StateKind, Token};
 use crate::scope::OperationId;
 use crate::store::{
@@ -11,7 +12,13 @@ use crate::store::{
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// For a writer.
-pub(super) enum Job {
+pub(super) struct Job {
+    pub(super) task: Task,
+    /// Its place with the writer.
+    pub(super) pin: Pin,
+}
+
+pub(super) enum Task {
     Claim(Box<Draft>, Reply<Seen>),
     Swap(Box<Swapping>, Reply<Swap>),
 }
@@ -22,7 +29,7 @@ pub(super) struct Swapping {
     pub(super) to: Next,
 }
 
-impl Job {
+impl Task {
     pub(super) fn id(&self) -> OperationId {
         match self {
             Self::Claim(draft, _) => draft.id,

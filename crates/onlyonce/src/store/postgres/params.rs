@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 
-use super::job::{Job, open_states};
+use super::job::{Task, open_states};
 use super::round::{Member, Put, Step};
 use super::row::{body_column, state_columns, taken_columns};
 use super::value::{Uuid, Values};
@@ -89,9 +89,9 @@ impl<'a> Claims<'a> {
 }
 
 fn draft(member: &Member) -> Option<&Draft> {
-    match &member.job {
-        Job::Claim(draft, _) => Some(draft),
-        Job::Swap(..) => None,
+    match &member.job.task {
+        Task::Claim(draft, _) => Some(draft),
+        Task::Swap(..) => None,
     }
 }
 
@@ -167,7 +167,7 @@ struct Completion<'a> {
 }
 
 fn completion(member: &Member) -> Option<Completion<'_>> {
-    let Job::Swap(swap, _) = &member.job else {
+    let Task::Swap(swap, _) = &member.job.task else {
         return None;
     };
     let Next::Completed { settled_by, response, token } = &swap.to else {

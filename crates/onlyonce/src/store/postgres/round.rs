@@ -8,7 +8,7 @@
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 
-use super::job::{Job, Swapping, open_states};
+use super::job::{Job, Swapping, Task, open_states};
 use super::link::{Link, bounded};
 use super::params::{Claims, Completions, Deletions, Loads, Puts};
 use super::row::{Said, said};
@@ -46,15 +46,15 @@ pub(super) struct Put {
 
 impl Member {
     pub(super) fn new(job: Job) -> Self {
-        let step = match &job {
-            Job::Claim(..) => Step::Claim,
-            Job::Swap(swap, _) => first_step(swap),
+        let step = match &job.task {
+            Task::Claim(..) => Step::Claim,
+            Task::Swap(swap, _) => first_step(swap),
         };
         Self { job, step, tries: 0 }
     }
 
     pub(super) fn id(&self) -> OperationId {
-        self.job.id()
+        self.job.task.id()
     }
 
     fn kind(&self) -> usize {
@@ -223,8 +223,8 @@ fn fate(member: &Member, found: Option<Found>, told: Told) -> Fate {
         Some(Found::Wrote(revision)) => return written(member, revision, told),
         None => None,
     };
-    match (&member.job, &member.step) {
-        (Job::Claim(draft, _), _) => {
+    match (&member.job.task, &member.step) {
+        (Task::Claim(draft, _), _) => {
             let is_late = told.now > draft.not_after;
             if record.is_none() && !is_late {
                 return again(member, Step::Claim);
@@ -232,22 +232,22 @@ fn fate(member: &Member, found: Option<Found>, told: Told) -> Fate {
             let mine = cas::is_mine(record.as_ref(), draft);
             Fate::Seen(seen(record, mine, told), false)
         }
-        (Job::Swap(swap, _), Step::Judge) => judge(member, swap, record, told),
-        (Job::Swap(..), _) => again(member, Step::Judge),
+        (Task::Swap(swap, _), Step::Judge) => judge(member, swap, record, told),
+        (Task::Swap(..), _) => again(member, Step::Judge),
     }
 }
 
 fn written(member: &Member, revision: Option<Revision>, told: Told) -> Fate {
-    match (&member.job, revision) {
-        (Job::Claim(draft, _), _) => {
+    match (&member.job.task, revision) {
+        (Task::Claim(draft, _), _) => {
             Fate::Seen(seen(cas::claim(None, draft, told.now), true, told), true)
         }
-        (Job::Swap(..), Some(revision)) => {
+        (Task::Swap(..), Some(revision)) => {
             let count =
                 if matches!(member.step, Step::Delete(_)) { u64::MAX } else { revision.count };
             Fate::Swapped(Swap::Done(Revision { count, ..revision }))
         }
-        (Job::Swap(..), None) => Fate::Failed(Fault::Unsure(StoreError::Unavailable(ODD.into()))),
+        (Task::Swap(..), None) => Fate::Failed(Fault::Unsure(StoreError::Unavailable(ODD.into()))),
     }
 }
 
@@ -287,22 +287,22 @@ impl Member {
 
     /// Answers its caller; whether its record was written.
     pub(super) fn answer(self, fate: Fate) -> bool {
-        match (self.job, fate) {
-            (Job::Claim(_, reply), Fate::Seen(seen, wrote)) => {
+        match (self.job.task, fate) {
+            (Task::Claim(_, reply), Fate::Seen(seen, wrote)) => {
                 drop(reply.send(Ok(seen)));
                 wrote
             }
-            (Job::Swap(_, reply), Fate::Swapped(swap)) => {
+            (Task::Swap(_, reply), Fate::Swapped(swap)) => {
                 let wrote = matches!(swap, Swap::Done(_));
                 drop(reply.send(Ok(swap)));
                 wrote
             }
-            (job, Fate::Failed(fault)) => {
-                job.fail(fault);
+            (task, Fate::Failed(fault)) => {
+                task.fail(fault);
                 false
             }
-            (job, _) => {
-                job.fail(Fault::Unsure(StoreError::Unavailable(ODD.into())));
+            (task, _) => {
+                task.fail(Fault::Unsure(StoreError::Unavailable(ODD.into())));
                 false
             }
         }

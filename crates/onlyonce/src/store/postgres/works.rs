@@ -14,6 +14,7 @@ use super::error::OpenError;
 use super::house::Housekeeper;
 use super::inbox::inbox;
 use super::job::{Chore, Job, Load, Renewal};
+use super::lanes::Lanes;
 use super::link::{Line, Link};
 use super::news::{self, News};
 use super::place::Place;
@@ -28,6 +29,7 @@ use super::writer::Writer;
 /// What callers have of an open store.
 pub(super) struct Works {
     pub(super) writers: Vec<mpsc::Sender<Job>>,
+    pub(super) lanes: Arc<Lanes>,
     pub(super) loads: mpsc::Sender<Load>,
     pub(super) renewals: mpsc::Sender<Renewal>,
     pub(super) chores: mpsc::Sender<Chore>,
@@ -123,7 +125,7 @@ impl Opened {
         for line in self.writers {
             let (send, jobs) = inbox(queue, &stopped);
             senders.push(send);
-            let writer = Writer { line, jobs, shared: shared.clone() };
+            let writer = Writer { line, jobs, shared: shared.clone(), doubtful: Vec::new() };
             workers.push(tokio::spawn(writer.run()));
         }
         let [reader, renewer, house] = self.others;
@@ -140,6 +142,7 @@ impl Opened {
         workers.extend([tokio::spawn(reader.run()), tokio::spawn(renewer.run())]);
         workers.extend([tokio::spawn(house.run()), news]);
         let works = Works {
+            lanes: Lanes::new(senders.len()),
             writers: senders,
             loads,
             renewals,

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::inbox::Inbox;
 use super::job::Job;
+use super::lanes::Pin;
 use super::link::Line;
 use super::round::{Fate, Member, attempt};
 use super::shared::Shared;
@@ -19,6 +20,8 @@ pub(super) struct Writer {
     pub(super) line: Line,
     pub(super) jobs: Inbox<Job>,
     pub(super) shared: Arc<Shared>,
+    /// The places of those whose write a session that was left may still do.
+    pub(super) doubtful: Vec<Pin>,
 }
 
 impl Writer {
@@ -62,12 +65,19 @@ impl Writer {
                 Err(Trouble::Blocked(_)) if part.len() > 1 && is_open(&mut search_end) => {
                     parts.extend(halves(part));
                 }
-                Err(trouble) => {
-                    part.into_iter().for_each(|member| member.job.fail(trouble.fault()))
-                }
+                Err(trouble) => part.into_iter().for_each(|member| self.fail(member, &trouble)),
             }
         }
         left
+    }
+
+    /// Who is unsure keeps its place, so that it is with this writer that it tries again.
+    fn fail(&mut self, member: Member, trouble: &Trouble) {
+        let Job { task, pin } = member.job;
+        if matches!(trouble, Trouble::Unsure(_)) {
+            self.doubtful.push(pin);
+        }
+        task.fail(trouble.fault());
     }
 
     /// The same again where it met others and was undone.
@@ -85,6 +95,8 @@ impl Writer {
 
     async fn attempt_once(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
         let link = self.line.ready().await?;
+        // It is the only session of this line.
+        self.doubtful.clear();
         let done = attempt(link, &self.shared.time, part, hurries).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
@@ -133,7 +145,7 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
         if !ids.insert(member.id()) || is_full {
             later.push_back(member);
         } else {
-            body_bytes += member.job.body_bytes();
+            body_bytes += member.job.task.body_bytes();
             batch.push(member);
         }
     }

@@ -1,0 +1,139 @@
+//! Which writer a job goes to.
+//!
+//! Whatever may still be written to an id is on one line: its jobs keep their order, and no late statement of
+//! one session meets a later one of another. So an id stays with its writer while any job of it is there, and
+//! until a session that may still do what it was asked is gone. Other than that one writer is enough until
+//! there is a crowd: a commit of sixteen records costs little more than one of four.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::scope::OperationId;
+
+/// The writers of a store, and who is with them.
+pub(super) struct Lanes {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Jobs of each writer.
+    jobs: Vec<usize>,
+    ids: HashMap<OperationId, Place>,
+    is_crowded: bool,
+}
+
+struct Place {
+    lane: usize,
+    jobs: usize,
+}
+
+impl Lanes {
+    pub(super) fn new(count: usize) -> Arc<Self> {
+        let held = Held { jobs: vec![0; count], ..Held::default() };
+        Arc::new(Self { held: Mutex::new(held) })
+    }
+
+    /// A place for a job of `id`.
+    pub(super) fn pin(self: &Arc<Self>, id: OperationId) -> Pin {
+        let mut held = self.held();
+        let known = held.ids.get(&id).map(|place| place.lane);
+        let lane = known.unwrap_or_else(|| held.lane());
+        held.jobs[lane] += 1;
+        held.ids.entry(id).or_insert(Place { lane, jobs: 0 }).jobs += 1;
+        drop(held);
+        Pin { lanes: self.clone(), id, lane }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// The first one while few are there, and then the one with the fewest jobs.
+    fn lane(&mut self) -> usize {
+        let jobs: usize = self.jobs.iter().sum();
+        self.is_crowded = jobs >= if self.is_crowded { CROWD_LEFT } else { CROWD };
+        if !self.is_crowded {
+            return 0;
+        }
+        let fewest = self.jobs.iter().enumerate().min_by_key(|(_, jobs)| **jobs);
+        fewest.map_or(0, |(lane, _)| lane)
+    }
+}
+
+/// The place of one job, held until it is dropped.
+pub(super) struct Pin {
+    lanes: Arc<Lanes>,
+    id: OperationId,
+    pub(super) lane: usize,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut held = self.lanes.held();
+        held.jobs[self.lane] -= 1;
+        let place = held.ids.get_mut(&self.id);
+        let is_last = place.is_some_and(|place| {
+            place.jobs -= 1;
+            place.jobs == 0
+        });
+        if is_last {
+            held.ids.remove(&self.id);
+        }
+    }
+}
+
+/// Jobs, under way and waiting, from which on all writers are used; and under which they no longer are. Callers
+/// who were just answered are about to come back, so the second is less than half of the first.
+const CROWD: usize = 32;
+const CROWD_LEFT: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> OperationId {
+        OperationId::from_bytes([number; 16])
+    }
+
+    fn many(lanes: &Arc<Lanes>, numbers: std::ops::Range<u8>) -> Vec<Pin> {
+        numbers.map(|number| lanes.pin(id(number))).collect()
+    }
+
+    #[test]
+    fn one_writer_is_enough_until_there_is_a_crowd() {
+        let lanes = Lanes::new(2);
+        let mut pins = many(&lanes, 0..64);
+        let first = pins.iter().filter(|pin| pin.lane == 0).count();
+        assert_eq!((first, pins[CROWD - 1].lane, pins[CROWD].lane), (CROWD, 0, 1));
+        pins.truncate(CROWD_LEFT);
+        assert_eq!(lanes.pin(id(99)).lane, 1, "a crowd that comes and goes is one");
+        pins.truncate(CROWD_LEFT - 1);
+        assert_eq!(lanes.pin(id(99)).lane, 0);
+    }
+
+    #[test]
+    fn an_id_stays_with_its_writer_while_a_job_of_it_is_there() {
+        let lanes = Lanes::new(2);
+        let crowd = many(&lanes, 0..32);
+        let first = lanes.pin(id(99));
+        drop(crowd);
+        let second = lanes.pin(id(99));
+        assert_eq!((first.lane, second.lane), (1, 1), "though there is no crowd any more");
+        drop(first);
+        assert_eq!(lanes.pin(id(99)).lane, 1);
+        drop(second);
+        assert_eq!(lanes.pin(id(99)).lane, 0);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_jobs_that_are_over() {
+        let lanes = Lanes::new(2);
+        drop(many(&lanes, 0..200));
+        let held = lanes.held();
+        assert!(held.ids.is_empty());
+        assert_eq!(held.jobs, [0, 0]);
+    }
+}
