@@ -40,6 +40,7 @@ mod inbox;
 mod job;
 mod lanes;
 mod link;
+mod nap;
 mod news;
 mod params;
 mod place;

@@ -86,9 +86,9 @@ impl Drop for Pin {
 }
 
 /// Jobs, under way and waiting, from which on all writers are used; and under which they no longer are. Callers
-/// who were just answered are about to come back, so the second is less than half of the first.
-const CROWD: usize = 32;
-const CROWD_LEFT: usize = 12;
+/// who were just answered are about to come back, so the second is much lower.
+const CROWD: usize = 96;
+const CROWD_LEFT: usize = 36;
 
 #[cfg(test)]
 mod tests {
@@ -105,27 +105,27 @@ mod tests {
     #[test]
     fn one_writer_is_enough_until_there_is_a_crowd() {
         let lanes = Lanes::new(2);
-        let mut pins = many(&lanes, 0..64);
+        let mut pins = many(&lanes, 0..192);
         let first = pins.iter().filter(|pin| pin.lane == 0).count();
         assert_eq!((first, pins[CROWD - 1].lane, pins[CROWD].lane), (CROWD, 0, 1));
         pins.truncate(CROWD_LEFT);
-        assert_eq!(lanes.pin(id(99)).lane, 1, "a crowd that comes and goes is one");
+        assert_eq!(lanes.pin(id(255)).lane, 1, "a crowd that comes and goes is one");
         pins.truncate(CROWD_LEFT - 1);
-        assert_eq!(lanes.pin(id(99)).lane, 0);
+        assert_eq!(lanes.pin(id(255)).lane, 0);
     }
 
     #[test]
     fn an_id_stays_with_its_writer_while_a_job_of_it_is_there() {
         let lanes = Lanes::new(2);
-        let crowd = many(&lanes, 0..32);
-        let first = lanes.pin(id(99));
+        let crowd = many(&lanes, 0..96);
+        let first = lanes.pin(id(255));
         drop(crowd);
-        let second = lanes.pin(id(99));
+        let second = lanes.pin(id(255));
         assert_eq!((first.lane, second.lane), (1, 1), "though there is no crowd any more");
         drop(first);
-        assert_eq!(lanes.pin(id(99)).lane, 1);
+        assert_eq!(lanes.pin(id(255)).lane, 1);
         drop(second);
-        assert_eq!(lanes.pin(id(99)).lane, 0);
+        assert_eq!(lanes.pin(id(255)).lane, 0);
     }
 
     #[test]

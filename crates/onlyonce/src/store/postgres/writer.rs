@@ -10,6 +10,7 @@ use super::inbox::Inbox;
 use super::job::Job;
 use super::lanes::Pin;
 use super::link::Line;
+use super::nap::Nap;
 use super::round::{Fate, Member, attempt};
 use super::shared::Shared;
 use super::trouble::Trouble;
@@ -27,9 +28,16 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) async fn run(mut self) {
         let mut waiting = VecDeque::new();
+        let (nap, mut answered) = (Nap::new(), Answered::nobody());
         while self.fill(&mut waiting).await {
+            if let Some(length) = answered.return_wait(waiting.len()) {
+                nap.sleep(length).await;
+                self.take(&mut waiting);
+            }
             let batch = batch(&mut waiting);
+            let members = batch.len();
             let left = self.round(batch).await;
+            answered = Answered { members, at: Instant::now() };
             for member in left.into_iter().rev() {
                 waiting.push_front(member);
             }
@@ -44,12 +52,17 @@ impl Writer {
                 None => return false,
             }
         }
+        self.take(waiting);
+        true
+    }
+
+    /// Takes what has queued.
+    fn take(&mut self, waiting: &mut VecDeque<Member>) {
         while waiting.len() < 2 * BATCH_MAX
             && let Some(job) = self.jobs.try_recv()
         {
             waiting.push_back(Member::new(job));
         }
-        true
     }
 
     /// One commit for the batch, or for its parts if some of it is refused. Returns those who have a step
@@ -123,6 +136,27 @@ impl Writer {
     }
 }
 
+/// The last batch.
+struct Answered {
+    members: usize,
+    at: Instant,
+}
+
+impl Answered {
+    fn nobody() -> Self {
+        Self { members: 0, at: Instant::now() }
+    }
+
+    /// How long to wait for those who were just answered, because they are about to ask again: a commit costs
+    /// much more than its members do.
+    fn return_wait(&self, waiting: usize) -> Option<Duration> {
+        if self.members < COMPANY || waiting >= self.members {
+            return None;
+        }
+        RETURN_WAIT_MAX.checked_sub(self.at.elapsed())
+    }
+}
+
 /// The second half first: the parts are taken from the end.
 fn halves(mut part: Vec<Member>) -> [Vec<Member>; 2] {
     let second = part.split_off(part.len() / 2);
@@ -154,6 +188,10 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
     batch
 }
 
+/// Members of a batch who are waited for.
+const COMPANY: usize = 4;
+/// How long after their answer.
+const RETURN_WAIT_MAX: Duration = Duration::from_micros(100);
 /// Members of one commit.
 const BATCH_MAX: usize = 512;
 /// A batch with more bytes of bodies than this takes no further member.
