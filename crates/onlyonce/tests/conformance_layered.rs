@@ -1,7 +1,7 @@
 //! The layered store passes the whole suite, and goes on passing it while Redis is killed, flushed or hung.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock, exercise};
 use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::postgres::PostgresStore;
-use onlyonce::store::sqlite::{SqliteOptions, SqliteStore};
+use onlyonce::store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use servers::{Postgres, Redis};
 
@@ -46,8 +46,7 @@ impl Both {
 
     async fn open(&self) -> Layered<SqliteStore> {
         let (path, clock) = self.last();
-        let options = SqliteOptions::new().with_clock(clock.clone());
-        let authority = SqliteStore::open_with(path, options).await.expect("the store opens");
+        let authority = opened(&path, &clock).await;
         let options = LayeredOptions::new().with_prefix(self.prefix()).with_clock(clock);
         let store = Layered::new(authority, &self.url, options).unwrap();
         let start = SystemClock.boot();
@@ -57,6 +56,22 @@ impl Both {
         store
     }
 }
+
+/// The thread of the filter that was dropped may hold the file for a moment longer.
+async fn opened(path: &Path, clock: &ManualClock) -> SqliteStore {
+    let start = SystemClock.boot();
+    loop {
+        let options = SqliteOptions::new().with_clock(clock.clone());
+        match SqliteStore::open_with(path, options).await {
+            Err(OpenError::InUse { .. }) if SystemClock.boot() - start < LET_GO_WAIT_MAX => {
+                tokio::task::yield_now().await;
+            }
+            opened => return opened.expect("the store opens"),
+        }
+    }
+}
+
+const LET_GO_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Factory for Both {
     type Store = Layered<SqliteStore>;
