@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
+use tokio_postgres::types::{FromSql, Kind, Type};
 
 use super::time::Told;
 use super::value::Uuid;
@@ -26,7 +26,7 @@ pub(super) enum Said {
 pub(super) fn said(row: &Row) -> Result<Said, BoxError> {
     Ok(match row.try_get::<_, i16>(0)? {
         0 => Said::Time(told(row, 1)?),
-        1 | REVISED => Said::Wrote(id(row, ID)?),
+        1 => Said::Wrote(id(row, ID)?),
         _ => Said::There(id(row, ID)?, Box::new(record(row).map_err(StoreError::Unreadable))),
     })
 }
@@ -44,34 +44,69 @@ pub(super) fn id(row: &Row, column: usize) -> Result<OperationId, BoxError> {
     Ok(OperationId::from_bytes(row.try_get::<_, Uuid>(column)?.0))
 }
 
-/// Where the record's columns begin.
-pub(super) const ID: usize = 4;
+/// The columns of an answer that say whose it is, what was written of it, and what there is.
+const ID: usize = 4;
+const TOKEN: usize = 5;
+const COUNT: usize = 6;
+const RECORD: usize = 7;
+
+/// The columns of a record, in the order of the table. Those that a later version adds come after these.
+struct Columns<'a>([Option<&'a [u8]>; 24]);
+
+impl<'a> FromSql<'a> for Columns<'a> {
+    /// The number of columns, then each with its type and its length, which is negative where it is null.
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        let (mut columns, mut rest) = ([None; 24], raw.get(4..).ok_or(SHORT)?);
+        for column in &mut columns {
+            let length = rest.get(4..8).ok_or(SHORT)?;
+            rest = &rest[8..];
+            let length = i32::from_be_bytes(length.try_into()?);
+            if let Ok(length) = usize::try_from(length) {
+                let value;
+                (value, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
+                *column = Some(value);
+            }
+        }
+        Ok(Self(columns))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(kind.kind(), Kind::Composite(_))
+    }
+}
+
+impl<'a> Columns<'a> {
+    /// The value at `place`; one of another length is an error.
+    fn get<T: FromSql<'a>>(&self, place: usize) -> Result<T, BoxError> {
+        T::from_sql_nullable(&Type::UNKNOWN, self.0[place])
+    }
+}
 
 /// The record of a row, or why it is none of ours.
 fn record(row: &Row) -> Result<Record, BoxError> {
-    let format: i16 = column(row, 2)?;
+    let columns: Columns<'_> = row.try_get(RECORD)?;
+    let format: i16 = columns.get(13)?;
     if format != FORMAT {
         return Err(format!("its format is {format}, and this build knows {FORMAT}").into());
     }
-    let count: i64 = column(row, 4)?;
     Ok(Record {
-        token: Token::from_bytes(column::<Uuid>(row, 3)?.0),
-        count: u64::try_from(count)?,
-        attempt: positive(column(row, 5)?)?,
-        state: state(row)?,
-        taken_from: taken_from(column(row, 6)?, column(row, 7)?)?,
-        key: KeyText::new(column::<&str>(row, 8)?),
+        token: Token::from_bytes(columns.get::<Uuid>(1)?.0),
+        count: u64::try_from(columns.get::<i64>(2)?)?,
+        first_claimed_at: StoreTime::from_ms(columns.get(3)?),
+        lease_ms: columns.get(4)?,
+        quiet_ms: columns.get(5)?,
+        ttl_ms: columns.get(6)?,
+        state: state(&columns)?,
+        taken_from: taken_from(columns.get(14)?, columns.get(10)?)?,
+        attempt: positive(columns.get(11)?)?,
         fingerprint: Fingerprint {
-            version: u8::try_from(column::<i16>(row, 9)?)?,
-            canonical: column::<&[u8]>(row, 10)?.try_into()?,
-            raw: column::<&[u8]>(row, 11)?.try_into()?,
+            version: u8::try_from(columns.get::<i16>(16)?)?,
+            canonical: columns.get::<&[u8]>(17)?.try_into()?,
+            raw: columns.get::<&[u8]>(18)?.try_into()?,
         },
-        principal: Principal::from_bytes(column::<&[u8]>(row, 12)?.try_into()?),
-        route: column::<&str>(row, 13)?.into(),
-        first_claimed_at: StoreTime::from_ms(column(row, 14)?),
-        lease_ms: column(row, 15)?,
-        quiet_ms: column(row, 16)?,
-        ttl_ms: column(row, 17)?,
+        principal: Principal::from_bytes(columns.get::<&[u8]>(19)?.try_into()?),
+        key: KeyText::new(columns.get::<&str>(20)?),
+        route: columns.get::<&str>(21)?.into(),
     })
 }
 
@@ -82,19 +117,19 @@ fn positive(attempt: i32) -> Result<u32, BoxError> {
     }
 }
 
-fn state(row: &Row) -> Result<State, BoxError> {
-    let at = |place| column(row, place).map(StoreTime::from_ms);
-    match column::<i16>(row, 1)? {
-        RUNNING => Ok(State::Running { lease_until: at(18)? }),
-        UNKNOWN => Ok(State::Unknown { since: at(19)? }),
-        RELEASED => Ok(State::Released { expires_at: at(20)? }),
+fn state(columns: &Columns<'_>) -> Result<State, BoxError> {
+    let at = |place| columns.get(place).map(StoreTime::from_ms);
+    match columns.get::<i16>(12)? {
+        RUNNING => Ok(State::Running { lease_until: at(7)? }),
+        UNKNOWN => Ok(State::Unknown { since: at(8)? }),
+        RELEASED => Ok(State::Released { expires_at: at(9)? }),
         COMPLETED => {
-            let settled_by = u8::try_from(column::<i16>(row, 21)?)?;
+            let settled_by = u8::try_from(columns.get::<i16>(15)?)?;
             let body =
-                column::<Option<&[u8]>>(row, 23)?.map_or_else(Bytes::new, Bytes::copy_from_slice);
-            let response = codec::decode_head(column(row, 22)?, body)?;
+                columns.get::<Option<&[u8]>>(23)?.map_or_else(Bytes::new, Bytes::copy_from_slice);
+            let response = codec::decode_head(columns.get(22)?, body)?;
             Ok(State::Completed {
-                expires_at: at(20)?,
+                expires_at: at(9)?,
                 settled_by: codec::settled_by(settled_by)?,
                 response: response.into(),
             })
@@ -111,10 +146,6 @@ fn taken_from(state: Option<i16>, at: Option<i64>) -> Result<Option<TakenFrom>, 
         (Some(RELEASED), Some(expires_at)) => Ok(Some(TakenFrom::Released { expires_at })),
         _ => Err("it was taken from nothing known".into()),
     }
-}
-
-fn column<'a, T: FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, BoxError> {
-    Ok(row.try_get(ID + place)?)
 }
 
 /// The columns of a state: its number, then `lease_until`, `unknown_since` and `expires_at`.
@@ -152,15 +183,11 @@ pub(super) const UNKNOWN: i16 = 2;
 pub(super) const RELEASED: i16 = 3;
 pub(super) const COMPLETED: i16 = 4;
 
-/// The revision of an id that was written, where the statement tells it: beside the id, or in the columns of a
-/// record.
+/// The revision of an id that was written, where the statement tells it.
 pub(super) fn revision(row: &Row) -> Option<Revision> {
-    let is_wide = row.try_get::<_, i16>(0).ok()? == REVISED;
-    let first = ID + if is_wide { 3 } else { 1 };
-    let token: Uuid = row.try_get(first).ok()?;
-    let count: i64 = row.try_get(first + 1).ok()?;
+    let token: Uuid = row.try_get(TOKEN).ok()?;
+    let count: i64 = row.try_get(COUNT).ok()?;
     Some(Revision { token: Token::from_bytes(token.0), count: count.cast_unsigned() })
 }
 
-/// The kind of a row that has an id and its revision in the columns of a record.
-const REVISED: i16 = 3;
+const SHORT: &str = "its row is too short";

@@ -62,25 +62,11 @@ fn clock(schema: &str) -> String {
 /// The server's clock in milliseconds. Not qualified, so that a test can stand in for it.
 pub(super) const WALL: &str = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
 
-/// What a record is read from, in the order of [`super::row`].
-const COLUMNS: &str = "r.id, r.state, r.format, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.key, \
-    r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, r.principal, r.route, \
-    r.first_claimed_at, r.lease_ms, r.quiet_ms, r.ttl_ms, r.lease_until, r.unknown_since, r.expires_at, \
-    r.settled_by, r.head, r.body";
-/// The same without a record.
-const NO_COLUMNS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
-
-/// Those after a revision.
-const REST_OF_COLUMNS: &str = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-    NULL, NULL, NULL, NULL";
+/// What there is, of the record `r`.
+const THERE: &str = "SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, r.id, NULL::uuid, NULL::bigint, r";
 
 /// The row of the time.
-fn told() -> String {
-    format!(
-        "SELECT 0::smallint, c.now, c.clock_held, c.confirmed, NULL::uuid, {NO_COLUMNS} FROM clock c"
-    )
-}
+const TOLD: &str = "SELECT 0::smallint, c.now, c.clock_held, c.confirmed, NULL::uuid, NULL::uuid, NULL::bigint, NULL FROM clock c";
 
 /// Milliseconds after the store's time that end with time itself.
 fn after_now(ms: &str) -> String {
@@ -92,19 +78,18 @@ const END: &str = "9223372036854775807";
 /// Reads first: what is there costs no transaction id and no flush. Who finds nothing inserts; who then
 /// finds someone faster comes back in no row, and asks again.
 fn claim(clock: &str, record: &str) -> String {
-    let (claims, told) = (claims(record), told());
-    format!("{clock}, {claims} {} UNION ALL {told}", claimed(record))
+    let (claims, claimed) = (claims(record), claimed(record));
+    format!("{clock}, {claims} {claimed} UNION ALL {TOLD}")
 }
 
 /// [`claim`] and [`complete`] in one statement: one message and one commit where most batches have both.
 fn claim_and_complete(clock: &str, record: &str) -> String {
-    let (claims, completions, told) = (claims(record), completions(record, FIRST_OF_BOTH), told());
+    let (claims, completions) = (claims(record), completions(record, FIRST_OF_BOTH));
     let claimed = claimed(record);
     format!(
         "{clock}, {claims}, completed AS ({completions}) {claimed}
-         UNION ALL SELECT 3::smallint, NULL, NULL, NULL, m.id, NULL, NULL, m.token, m.count, {REST_OF_COLUMNS}
-           FROM completed m
-         UNION ALL {told}"
+         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, m.token, m.count, NULL FROM completed m
+         UNION ALL {TOLD}"
     )
 }
 
@@ -133,9 +118,8 @@ fn claims(record: &str) -> String {
 /// What a claim found, and what it made.
 fn claimed(record: &str) -> String {
     format!(
-        "SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
-           FROM asked a JOIN {record} r ON r.id = a.id
-         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, {NO_COLUMNS} FROM made m"
+        "{THERE} FROM asked a JOIN {record} r ON r.id = a.id
+         UNION ALL SELECT 1::smallint, NULL, NULL, NULL, m.id, NULL, NULL, NULL FROM made m"
     )
 }
 
@@ -233,12 +217,8 @@ pub(super) fn import(record: &str) -> String {
 }
 
 fn load(clock: &str, record: &str) -> String {
-    let told = told();
     format!(
-        "{clock}
-         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
-           FROM unnest($3::uuid[]) AS a (id) JOIN {record} r ON r.id = a.id
-         UNION ALL {told}"
+        "{clock} {THERE} FROM unnest($3::uuid[]) AS a (id) JOIN {record} r ON r.id = a.id UNION ALL {TOLD}"
     )
 }
 
@@ -271,29 +251,26 @@ fn renew_free(clock: &str, record: &str) -> String {
 
 /// Running and unknown records, by the index that has only those.
 fn scan_open(clock: &str, record: &str) -> String {
-    let told = told();
     format!(
         "{clock}
-         (SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
-            FROM {record} r WHERE r.id >= $3::uuid AND r.state IN (1, 2) AND r.state = ANY ($4::smallint[])
+         ({THERE} FROM {record} r
+           WHERE r.id >= $3::uuid AND r.state IN (1, 2) AND r.state = ANY ($4::smallint[])
            ORDER BY r.id LIMIT $5::bigint)
-         UNION ALL {told}"
+         UNION ALL {TOLD}"
     )
 }
 
 /// Records in any state: looks at $6 of them at most, and tells the last one that it looked at.
 fn scan_all(clock: &str, record: &str) -> String {
-    let told = told();
     format!(
         "{clock}, looked AS MATERIALIZED (
            SELECT r.id, r.state FROM {record} r WHERE r.id >= $3::uuid ORDER BY r.id LIMIT $6::bigint),
          picked AS MATERIALIZED (
            SELECT l.id FROM looked l WHERE l.state = ANY ($4::smallint[]) ORDER BY l.id LIMIT $5::bigint)
-         SELECT 2::smallint AS kind, NULL::bigint, NULL::boolean, NULL::bigint, {COLUMNS}
-           FROM picked p JOIN {record} r ON r.id = p.id
+         {THERE} FROM picked p JOIN {record} r ON r.id = p.id
          UNION ALL SELECT 1::smallint, count(*), NULL, NULL, (SELECT l.id FROM looked l ORDER BY l.id DESC LIMIT 1),
-             {NO_COLUMNS} FROM looked HAVING count(*) > 0
-         UNION ALL {told}"
+             NULL, NULL, NULL FROM looked HAVING count(*) > 0
+         UNION ALL {TOLD}"
     )
 }
 
