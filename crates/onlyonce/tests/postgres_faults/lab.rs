@@ -12,7 +12,7 @@ use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Notes, Store, StoreError, Swap};
 use tokio_postgres::{Client, NoTls};
 
-/// The claim of operation `number`; ids in the order of their numbers, all for one writer of two.
+/// The claim of operation `number`; ids in the order of their numbers.
 pub(crate) fn draft(number: u64) -> Draft {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_be_bytes());

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
-use onlyonce::store::{Beat, Guard, Lease, Next, Notes, Store, Swap};
+use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::{Beat, Draft, Guard, Lease, Next, Notes, Store, Swap};
 use servers::{Pgbouncer, Postgres};
 use tokio::time::timeout;
+use tokio_postgres::Client;
 
 use crate::lab::{
-    completed, draft, is_away, is_full, is_unsure, open, session, settle, settled, until, won,
+    completed, draft, is_away, is_full, is_unsure, open, session, settle, settled, until,
+    until_blocked, won,
 };
 use crate::proxy::{Mode, Proxy};
 
@@ -144,21 +148,69 @@ async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
     let url = postgres.database();
     let proxy = Proxy::start(postgres.port());
     let store = open(&proxy.url(&url)).await;
+    let watcher = session(&url).await;
+    let before = sessions(&watcher).await;
     let draft = draft(1);
     proxy.set(Mode::KeepRequest(draft.id));
     let claim = store.claim(draft.clone()).await;
     assert!(is_unsure(&claim), "{claim:?}");
-    won(&store, &draft).await;
+    repeated(&store, &draft, &watcher, &before).await;
     let states = StateSet::of(&[StateKind::Running]);
     let guard = Guard::Owner { token: draft.token, states };
     let released = store.swap(draft.id, guard, Next::Absent, Notes::default()).await;
     assert!(matches!(released, Ok(Swap::Done(_))), "{released:?}");
     proxy.deliver();
-    let watcher = session(&url).await;
-    let sessions = "FROM pg_stat_activity WHERE application_name = 'onlyonce'";
-    until(&watcher, &format!("SELECT count(*) = 6 {sessions}")).await;
+    until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;
     assert_eq!(store.load(draft.id).await.unwrap().record, None, "nobody would end it");
 }
+
+/// The same for one whom a crowd had sent to the second writer: its repetition comes when the first is free.
+// threat C1
+#[tokio::test]
+async fn who_is_unsure_tries_again_with_the_writer_that_may_still_do_it() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    let watcher = session(&url).await;
+    let before = sessions(&watcher).await;
+    let last = draft(1_000);
+    proxy.set(Mode::KeepRequest(last.id));
+    let blocker = session(&url).await;
+    blocker
+        .batch_execute("BEGIN; LOCK TABLE onlyonce.record IN ACCESS EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let claims = (0..150).map(draft).chain([last.clone()]).map(|draft| {
+        let store = store.clone();
+        tokio::spawn(async move { store.claim(draft).await })
+    });
+    let claims: Vec<_> = claims.collect();
+    until_blocked(&watcher).await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    let answers = join_all(claims).await;
+    let sure = answers.iter().filter(|answer| matches!(answer, Ok(Ok(seen)) if seen.mine)).count();
+    assert!(sure >= 96, "the first writer goes on: {sure}");
+    let claim = answers.into_iter().next_back().unwrap().unwrap();
+    assert!(is_unsure(&claim), "{claim:?}");
+    repeated(&store, &last, &watcher, &before).await;
+}
+
+/// It is answered once the session that may still do it is gone, and no sooner.
+async fn repeated(store: &PostgresStore, draft: &Draft, watcher: &Client, before: &[i32]) {
+    won(store, draft).await;
+    let now = sessions(watcher).await;
+    let left = before.iter().filter(|pid| now.contains(pid)).count();
+    assert_eq!(left, before.len() - 1, "of {before:?} there are {now:?}");
+}
+
+async fn sessions(watcher: &Client) -> Vec<i32> {
+    let rows = watcher.query(&format!("SELECT pid FROM {SESSIONS}"), &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Those of the store.
+const SESSIONS: &str = "pg_stat_activity WHERE application_name = 'onlyonce'";
 
 #[tokio::test]
 async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
