@@ -14,7 +14,7 @@
 //! 6. A row that does not read is an error for its id: never absent.
 //! 7. Waiters on other nodes are woken by one message per commit, best effort.
 //!
-//! It keeps seven connections: two that write, and one each that reads, renews leases, lists and sweeps, and
+//! It keeps six connections: two that write, and one each that reads, renews leases, lists and sweeps, and
 //! listens. Its server must be Postgres 14 or later, with `fsync` on; a pooler between them must be in
 //! session mode. The schema's rule for versions is in the source of `schema.rs`: a version adds, so that the
 //! one before works beside it.

@@ -7,7 +7,8 @@ use servers::Postgres;
 use tokio_postgres::Client;
 
 use crate::lab::{
-    draft, is_away, is_unsure, lock, open, open_with, session, settle, settled, until_blocked, won,
+    draft, is_away, is_unsure, lock, open, open_with, session, settle, settled, until,
+    until_blocked, won,
 };
 
 /// A store with one writer, which waits for the row of operation 0.
@@ -81,6 +82,25 @@ async fn a_row_that_someone_else_locks_fails_alone() {
     }
     let swap = settles.await.unwrap();
     assert!(is_away(&swap), "{swap:?}");
+}
+
+/// Nor those who come later.
+// threat C7
+#[tokio::test]
+async fn a_row_that_someone_else_locks_holds_up_nobody_who_comes_later() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let locked = draft(1);
+    won(&store, &locked).await;
+    let other = session(&url).await;
+    lock(&other, &locked).await;
+    let settles = store.clone();
+    let waits = tokio::spawn(async move { settle(&settles, &locked).await });
+    until(&other, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() > query_start + interval '150 ms')").await;
+    won(&store, &draft(2)).await;
+    assert!(!waits.is_finished(), "it was not waited for");
+    assert!(is_away(&waits.await.unwrap()));
 }
 
 // threat C7

@@ -3,10 +3,14 @@
 //! Whatever may still be written to an id is on one line: its jobs keep their order, and no late statement of
 //! one session meets a later one of another. So an id stays with its writer while any job of it is there, and
 //! until a session that may still do what it was asked is gone. Other than that one writer is enough until
-//! there is a crowd: a commit of sixteen records costs little more than one of four.
+//! there is a crowd, because a commit of sixteen records costs little more than one of four, or until it is late,
+//! because someone else has locked what it needs or its server is slow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::scope::OperationId;
 
@@ -17,10 +21,22 @@ pub(super) struct Lanes {
 
 #[derive(Default)]
 struct Held {
-    /// Jobs of each writer.
-    jobs: Vec<usize>,
+    writers: Vec<State>,
     ids: HashMap<OperationId, Place>,
     is_crowded: bool,
+}
+
+/// What a writer has to do, and since when it is doing it.
+#[derive(Clone, Copy, Default)]
+struct State {
+    jobs: usize,
+    busy_since: Option<Instant>,
+}
+
+impl State {
+    fn is_late(&self) -> bool {
+        self.busy_since.is_some_and(|since| since.elapsed() > LATE)
+    }
 }
 
 struct Place {
@@ -30,7 +46,7 @@ struct Place {
 
 impl Lanes {
     pub(super) fn new(count: usize) -> Arc<Self> {
-        let held = Held { jobs: vec![0; count], ..Held::default() };
+        let held = Held { writers: vec![State::default(); count], ..Held::default() };
         Arc::new(Self { held: Mutex::new(held) })
     }
 
@@ -39,10 +55,15 @@ impl Lanes {
         let mut held = self.held();
         let known = held.ids.get(&id).map(|place| place.lane);
         let lane = known.unwrap_or_else(|| held.lane());
-        held.jobs[lane] += 1;
+        held.writers[lane].jobs += 1;
         held.ids.entry(id).or_insert(Place { lane, jobs: 0 }).jobs += 1;
         drop(held);
         Pin { lanes: self.clone(), id, lane }
+    }
+
+    /// This writer begins with something, or is through with it.
+    pub(super) fn set_busy(&self, lane: usize, is_busy: bool) {
+        self.held().writers[lane].busy_since = is_busy.then(Instant::now);
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Held> {
@@ -51,15 +72,14 @@ impl Lanes {
 }
 
 impl Held {
-    /// The first one while few are there, and then the one with the fewest jobs.
+    /// The first one while few are there, and then the one with the fewest jobs; a late one last.
     fn lane(&mut self) -> usize {
-        let jobs: usize = self.jobs.iter().sum();
+        let jobs: usize = self.writers.iter().map(|writer| writer.jobs).sum();
         self.is_crowded = jobs >= if self.is_crowded { CROWD_LEFT } else { CROWD };
-        if !self.is_crowded {
-            return 0;
-        }
-        let fewest = self.jobs.iter().enumerate().min_by_key(|(_, jobs)| **jobs);
-        fewest.map_or(0, |(lane, _)| lane)
+        let burden =
+            |writer: &State| (writer.is_late(), if self.is_crowded { writer.jobs } else { 0 });
+        let lightest = self.writers.iter().enumerate().min_by_key(|(_, writer)| burden(writer));
+        lightest.map_or(0, |(lane, _)| lane)
     }
 }
 
@@ -73,7 +93,7 @@ pub(super) struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut held = self.lanes.held();
-        held.jobs[self.lane] -= 1;
+        held.writers[self.lane].jobs -= 1;
         let place = held.ids.get_mut(&self.id);
         let is_last = place.is_some_and(|place| {
             place.jobs -= 1;
@@ -89,6 +109,8 @@ impl Drop for Pin {
 /// who were just answered are about to come back, so the second is much lower.
 const CROWD: usize = 96;
 const CROWD_LEFT: usize = 36;
+/// How long a commit may take before others take another way.
+const LATE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -128,12 +150,23 @@ mod tests {
         assert_eq!(lanes.pin(id(255)).lane, 0);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_later_does_not_wait_for_a_writer_that_is_late() {
+        let lanes = Lanes::new(2);
+        lanes.set_busy(0, true);
+        let first = lanes.pin(id(1));
+        tokio::time::advance(LATE + Duration::from_millis(1)).await;
+        assert_eq!((first.lane, lanes.pin(id(2)).lane, lanes.pin(id(1)).lane), (0, 1, 0));
+        lanes.set_busy(0, false);
+        assert_eq!(lanes.pin(id(2)).lane, 0);
+    }
+
     #[test]
     fn nothing_is_kept_of_jobs_that_are_over() {
         let lanes = Lanes::new(2);
         drop(many(&lanes, 0..200));
         let held = lanes.held();
         assert!(held.ids.is_empty());
-        assert_eq!(held.jobs, [0, 0]);
+        assert!(held.writers.iter().all(|writer| writer.jobs == 0));
     }
 }

@@ -122,10 +122,12 @@ impl Opened {
         let (stop, stopped) = watch::channel(false);
         let mut senders = Vec::new();
         let mut workers = Vec::new();
-        for line in self.writers {
+        let lanes = Lanes::new(self.writers.len());
+        for (lane, line) in self.writers.into_iter().enumerate() {
             let (send, jobs) = inbox(queue, &stopped);
             senders.push(send);
-            let writer = Writer { line, jobs, shared: shared.clone(), doubtful: Vec::new() };
+            let (shared, lanes, doubtful) = (shared.clone(), lanes.clone(), Vec::new());
+            let writer = Writer { line, jobs, shared, lanes, lane, doubtful };
             workers.push(tokio::spawn(writer.run()));
         }
         let [reader, renewer, house] = self.others;
@@ -142,7 +144,7 @@ impl Opened {
         workers.extend([tokio::spawn(reader.run()), tokio::spawn(renewer.run())]);
         workers.extend([tokio::spawn(house.run()), news]);
         let works = Works {
-            lanes: Lanes::new(senders.len()),
+            lanes,
             writers: senders,
             loads,
             renewals,

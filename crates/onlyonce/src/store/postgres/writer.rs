@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::inbox::Inbox;
 use super::job::Job;
-use super::lanes::Pin;
+use super::lanes::{Lanes, Pin};
 use super::link::Line;
 use super::nap::Nap;
 use super::round::{Fate, Member, attempt};
@@ -21,6 +21,9 @@ pub(super) struct Writer {
     pub(super) line: Line,
     pub(super) jobs: Inbox<Job>,
     pub(super) shared: Arc<Shared>,
+    pub(super) lanes: Arc<Lanes>,
+    /// Its own.
+    pub(super) lane: usize,
     /// The places of those whose write a session that was left may still do.
     pub(super) doubtful: Vec<Pin>,
 }
@@ -36,7 +39,9 @@ impl Writer {
             }
             let batch = batch(&mut waiting);
             let members = batch.len();
+            self.lanes.set_busy(self.lane, true);
             let left = self.round(batch).await;
+            self.lanes.set_busy(self.lane, false);
             answered = Answered { members, at: Instant::now() };
             for member in left.into_iter().rev() {
                 waiting.push_front(member);
