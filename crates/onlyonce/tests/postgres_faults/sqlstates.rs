@@ -210,11 +210,10 @@ async fn a_commit_that_no_standby_has_is_unsure() {
     postgres.sql(&url, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     postgres.sql(&url, reload);
     let other = session(&url).await;
-    crate::lab::until(&other, "SELECT current_setting('synchronous_standby_names') = 'nobody'")
-        .await;
+    until(&other, "SELECT current_setting('synchronous_standby_names') = 'nobody'").await;
     let cancels = async {
         let waits = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-        crate::lab::until(&other, &format!("SELECT EXISTS (SELECT {waits})")).await;
+        until(&other, &format!("SELECT EXISTS (SELECT {waits})")).await;
         other.batch_execute(&format!("SELECT pg_cancel_backend(pid) {waits}")).await.unwrap();
     };
     let first = draft(1);
