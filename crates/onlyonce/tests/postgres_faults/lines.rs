@@ -212,6 +212,32 @@ async fn sessions(watcher: &Client) -> Vec<i32> {
 /// Those of the store.
 const SESSIONS: &str = "pg_stat_activity WHERE application_name = 'onlyonce'";
 
+/// Only the writer that everyone uses is cut, and cannot come back: the other one serves.
+#[tokio::test]
+async fn a_writer_that_cannot_connect_is_not_asked() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let proxy = Proxy::start(postgres.port());
+    let store = open(&proxy.url(&url)).await;
+    won(&store, &draft(0)).await;
+    let watcher = session(&url).await;
+    until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;
+    proxy.set(Mode::Refuse);
+    let cut =
+        format!("SELECT pg_terminate_backend(pid) FROM {SESSIONS} AND query LIKE '%INSERT INTO%'");
+    assert_eq!(watcher.query(&cut, &[]).await.unwrap().len(), 1, "one of them has claimed");
+    until(&watcher, &format!("SELECT count(*) = 5 FROM {SESSIONS}")).await;
+    let first = store.claim(draft(1)).await;
+    assert!(is_away(&first) || is_unsure(&first), "{first:?}");
+    let second = store.claim(draft(2)).await;
+    assert!(second.is_ok() || is_away(&second), "{second:?}");
+    for number in 3..50 {
+        completed(&store, &draft(number)).await;
+    }
+    proxy.set(Mode::Pass);
+    until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;
+}
+
 #[tokio::test]
 async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
     let postgres = Postgres::start();

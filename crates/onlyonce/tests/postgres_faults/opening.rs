@@ -102,6 +102,17 @@ async fn a_schema_is_not_marked_as_moved_while_a_write_is_under_way() {
 }
 
 #[tokio::test]
+async fn a_table_whose_columns_are_in_another_order_is_damaged() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    open(&url).await.close().await;
+    for rename in ["lease_ms TO quiet", "quiet_ms TO lease_ms", "quiet TO quiet_ms"] {
+        postgres.sql(&url, &format!("ALTER TABLE onlyonce.record RENAME {rename}"));
+    }
+    assert!(matches!(refused(&url).await, OpenError::Damaged { .. }));
+}
+
+#[tokio::test]
 async fn a_schema_without_its_own_row_is_damaged() {
     let postgres = Postgres::start();
     let url = postgres.database();

@@ -3,8 +3,8 @@
 //! Whatever may still be written to an id is on one line: its jobs keep their order, and no late statement of
 //! one session meets a later one of another. So an id stays with its writer while any job of it is there, and
 //! until a session that may still do what it was asked is gone. Other than that one writer is enough until
-//! there is a crowd, because a commit of sixteen records costs little more than one of four, or until it is late,
-//! because someone else has locked what it needs or its server is slow.
+//! there is a crowd, because a commit of sixteen records costs little more than one of four; or until it is late,
+//! because someone else has locked what it needs; or while it is away, because it cannot connect.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,7 @@ pub(super) struct Lanes {
 struct Held {
     writers: Vec<State>,
     ids: HashMap<OperationId, Place>,
+    queue_max: usize,
     is_crowded: bool,
 }
 
@@ -31,11 +32,13 @@ struct Held {
 struct State {
     jobs: usize,
     busy_since: Option<Instant>,
+    is_away: bool,
 }
 
 impl State {
-    fn is_late(&self) -> bool {
-        self.busy_since.is_some_and(|since| since.elapsed() > LATE)
+    fn is_of_use(&self) -> bool {
+        let is_late = self.busy_since.is_some_and(|since| since.elapsed() > LATE);
+        !is_late && !self.is_away
     }
 }
 
@@ -45,8 +48,10 @@ struct Place {
 }
 
 impl Lanes {
-    pub(super) fn new(count: usize) -> Arc<Self> {
-        let held = Held { writers: vec![State::default(); count], ..Held::default() };
+    /// So many writers, each with a queue of `queue_max`.
+    pub(super) fn new(count: usize, queue_max: usize) -> Arc<Self> {
+        let writers = vec![State::default(); count];
+        let held = Held { writers, queue_max, ..Held::default() };
         Arc::new(Self { held: Mutex::new(held) })
     }
 
@@ -58,7 +63,12 @@ impl Lanes {
         held.writers[lane].jobs += 1;
         held.ids.entry(id).or_insert(Place { lane, jobs: 0 }).jobs += 1;
         drop(held);
-        Pin { lanes: self.clone(), id, lane }
+        Pin { lanes: self.clone(), id, lane, is_idle: false }
+    }
+
+    /// This writer cannot connect, or can again.
+    pub(super) fn set_away(&self, lane: usize, is_away: bool) {
+        self.held().writers[lane].is_away = is_away;
     }
 
     /// This writer begins with something, or is through with it.
@@ -72,12 +82,13 @@ impl Lanes {
 }
 
 impl Held {
-    /// The first one while few are there, and then the one with the fewest jobs; a late one last.
+    /// The first one while few are there, and then the one with the fewest jobs; those of no use last.
     fn lane(&mut self) -> usize {
         let jobs: usize = self.writers.iter().map(|writer| writer.jobs).sum();
-        self.is_crowded = jobs >= if self.is_crowded { CROWD_LEFT } else { CROWD };
-        let burden =
-            |writer: &State| (writer.is_late(), if self.is_crowded { writer.jobs } else { 0 });
+        let crowd = if self.is_crowded { CROWD_LEFT } else { CROWD };
+        self.is_crowded = jobs >= crowd.min(self.queue_max / 2);
+        let is_crowded = self.is_crowded;
+        let burden = |it: &State| (!it.is_of_use(), if is_crowded { it.jobs } else { 0 });
         let lightest = self.writers.iter().enumerate().min_by_key(|(_, writer)| burden(writer));
         lightest.map_or(0, |(lane, _)| lane)
     }
@@ -88,12 +99,23 @@ pub(super) struct Pin {
     lanes: Arc<Lanes>,
     id: OperationId,
     pub(super) lane: usize,
+    /// The job is over, as far as the writer is concerned.
+    is_idle: bool,
+}
+
+impl Pin {
+    /// Keeps the place, though there is nothing to do.
+    pub(super) fn idle(mut self) -> Self {
+        self.lanes.held().writers[self.lane].jobs -= 1;
+        self.is_idle = true;
+        self
+    }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut held = self.lanes.held();
-        held.writers[self.lane].jobs -= 1;
+        held.writers[self.lane].jobs -= usize::from(!self.is_idle);
         let place = held.ids.get_mut(&self.id);
         let is_last = place.is_some_and(|place| {
             place.jobs -= 1;
@@ -120,13 +142,15 @@ mod tests {
         OperationId::from_bytes([number; 16])
     }
 
+    const QUEUE: usize = 1_000;
+
     fn many(lanes: &Arc<Lanes>, numbers: std::ops::Range<u8>) -> Vec<Pin> {
         numbers.map(|number| lanes.pin(id(number))).collect()
     }
 
     #[test]
     fn one_writer_is_enough_until_there_is_a_crowd() {
-        let lanes = Lanes::new(2);
+        let lanes = Lanes::new(2, QUEUE);
         let mut pins = many(&lanes, 0..192);
         let first = pins.iter().filter(|pin| pin.lane == 0).count();
         assert_eq!((first, pins[CROWD - 1].lane, pins[CROWD].lane), (CROWD, 0, 1));
@@ -138,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_id_stays_with_its_writer_while_a_job_of_it_is_there() {
-        let lanes = Lanes::new(2);
+        let lanes = Lanes::new(2, QUEUE);
         let crowd = many(&lanes, 0..96);
         let first = lanes.pin(id(255));
         drop(crowd);
@@ -152,7 +176,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_comes_later_does_not_wait_for_a_writer_that_is_late() {
-        let lanes = Lanes::new(2);
+        let lanes = Lanes::new(2, QUEUE);
         lanes.set_busy(0, true);
         let first = lanes.pin(id(1));
         tokio::time::advance(LATE + Duration::from_millis(1)).await;
@@ -162,8 +186,29 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_that_is_away_gets_only_those_who_must_wait_for_it() {
+        let lanes = Lanes::new(2, QUEUE);
+        let unsure = lanes.pin(id(1)).idle();
+        lanes.set_away(0, true);
+        let crowd = many(&lanes, 2..200);
+        assert!(crowd.iter().all(|pin| pin.lane == 1), "however many");
+        assert_eq!(lanes.pin(id(1)).lane, 0);
+        drop(unsure);
+        assert_eq!(lanes.pin(id(1)).lane, 1);
+        lanes.set_away(0, false);
+        assert_eq!(lanes.pin(id(1)).lane, 0);
+    }
+
+    #[test]
+    fn a_short_queue_is_not_filled_while_another_is_empty() {
+        let lanes = Lanes::new(2, 8);
+        let pins = many(&lanes, 0..16);
+        assert_eq!(pins.iter().filter(|pin| pin.lane == 0).count(), 8);
+    }
+
+    #[test]
     fn nothing_is_kept_of_jobs_that_are_over() {
-        let lanes = Lanes::new(2);
+        let lanes = Lanes::new(2, QUEUE);
         drop(many(&lanes, 0..200));
         let held = lanes.held();
         assert!(held.ids.is_empty());

@@ -15,6 +15,7 @@ use tokio_postgres::{
 
 use super::error::{OpenError, SERVER_MIN};
 use super::place::Place;
+use super::row;
 use super::tls::Encrypted;
 use super::trouble::{Cause, Trouble};
 
@@ -100,6 +101,11 @@ impl Link {
         link.server.check(place)?;
         let prepared = statements.iter().map(|sql| link.client.prepare(sql));
         link.statements = try_join_all(prepared).await.map_err(failed)?;
+        let mut columns = link.statements.iter().flat_map(Statement::columns);
+        if !columns.all(|column| row::reads(column.type_())) {
+            let what = "the columns of its records are not in their order";
+            return Err(OpenError::Damaged { schema: place.schema.clone(), what });
+        }
         Ok(link)
     }
 

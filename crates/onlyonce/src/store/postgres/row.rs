@@ -51,12 +51,49 @@ const COUNT: usize = 6;
 const RECORD: usize = 7;
 
 /// The columns of a record, in the order of the table. Those that a later version adds come after these.
-struct Columns<'a>([Option<&'a [u8]>; 24]);
+const COLUMNS: [&str; 24] = [
+    "id",
+    "token",
+    "count",
+    "first_claimed_at",
+    "lease_ms",
+    "quiet_ms",
+    "ttl_ms",
+    "lease_until",
+    "unknown_since",
+    "expires_at",
+    "taken_at",
+    "attempt",
+    "state",
+    "format",
+    "taken_from",
+    "settled_by",
+    "fingerprint_version",
+    "fingerprint_canonical",
+    "fingerprint_raw",
+    "principal",
+    "key",
+    "route",
+    "head",
+    "body",
+];
+
+/// Whether a column of an answer can be read: a record has its columns where they are looked for.
+pub(super) fn reads(kind: &Type) -> bool {
+    let Kind::Composite(fields) = kind.kind() else {
+        return true;
+    };
+    let names = fields.iter().map(|field| field.name());
+    names.take(COLUMNS.len()).eq(COLUMNS)
+}
+
+/// Their values.
+struct Columns<'a>([Option<&'a [u8]>; COLUMNS.len()]);
 
 impl<'a> FromSql<'a> for Columns<'a> {
     /// The number of columns, then each with its type and its length, which is negative where it is null.
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
-        let (mut columns, mut rest) = ([None; 24], raw.get(4..).ok_or(SHORT)?);
+        let (mut columns, mut rest) = ([None; COLUMNS.len()], raw.get(4..).ok_or(SHORT)?);
         for column in &mut columns {
             let length = rest.get(4..8).ok_or(SHORT)?;
             rest = &rest[8..];

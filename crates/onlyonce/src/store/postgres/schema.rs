@@ -2,7 +2,8 @@
 //!
 //! 1. A schema has a `version`, and the `oldest` version of this library that may still use it.
 //! 2. A migration only adds: tables, indexes, columns that are null or have a default. Statements name their
-//!    columns. So the version before keeps working beside the new one, and `oldest` is the version less one.
+//!    columns, or take them in the order of the table, which every new connection checks. So the version
+//!    before keeps working beside the new one, and `oldest` is the version less one.
 //! 3. Rows have a `format`. A row of another format is unreadable to who does not know it, never absent, and
 //!    no statement of theirs changes it.
 //! 4. Migrations run under a lock that belongs to the schema's name, in one transaction.

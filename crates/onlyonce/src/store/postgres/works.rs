@@ -122,12 +122,13 @@ impl Opened {
         let (stop, stopped) = watch::channel(false);
         let mut senders = Vec::new();
         let mut workers = Vec::new();
-        let lanes = Lanes::new(self.writers.len());
+        let lanes = Lanes::new(self.writers.len(), queue);
         for (lane, line) in self.writers.into_iter().enumerate() {
             let (send, jobs) = inbox(queue, &stopped);
             senders.push(send);
             let (shared, lanes, doubtful) = (shared.clone(), lanes.clone(), Vec::new());
-            let writer = Writer { line, jobs, shared, lanes, lane, doubtful };
+            let is_away = false;
+            let writer = Writer { line, jobs, shared, lanes, lane, is_away, doubtful };
             workers.push(tokio::spawn(writer.run()));
         }
         let [reader, renewer, house] = self.others;

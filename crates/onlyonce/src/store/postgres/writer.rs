@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::inbox::Inbox;
 use super::job::Job;
@@ -24,6 +24,8 @@ pub(super) struct Writer {
     pub(super) lanes: Arc<Lanes>,
     /// Its own.
     pub(super) lane: usize,
+    /// Whether it could not connect.
+    pub(super) is_away: bool,
     /// The places of those whose write a session that was left may still do.
     pub(super) doubtful: Vec<Pin>,
 }
@@ -52,13 +54,24 @@ impl Writer {
     /// Takes what has queued; waits if there is nothing at all. Whether there is any.
     async fn fill(&mut self, waiting: &mut VecDeque<Member>) -> bool {
         if waiting.is_empty() {
-            match self.jobs.recv().await {
+            match self.next().await {
                 Some(job) => waiting.push_back(Member::new(job)),
                 None => return false,
             }
         }
         self.take(waiting);
         true
+    }
+
+    /// The next job. Meanwhile a line that is away is tried again: others do not come by to do so.
+    async fn next(&mut self) -> Option<Job> {
+        while self.is_away {
+            match timeout(AWAY_PAUSE, self.jobs.recv()).await {
+                Ok(job) => return job,
+                Err(_) => drop(self.ready().await),
+            }
+        }
+        self.jobs.recv().await
     }
 
     /// Takes what has queued.
@@ -93,7 +106,7 @@ impl Writer {
     fn fail(&mut self, member: Member, trouble: &Trouble) {
         let Job { task, pin } = member.job;
         if matches!(trouble, Trouble::Unsure(_)) {
-            self.doubtful.push(pin);
+            self.doubtful.push(pin.idle());
         }
         task.fail(trouble.fault());
     }
@@ -112,14 +125,27 @@ impl Writer {
     }
 
     async fn attempt_once(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
+        self.ready().await?;
         let link = self.line.ready().await?;
-        // It is the only session of this line.
-        self.doubtful.clear();
         let done = attempt(link, &self.shared.time, part, hurries).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
         }
         done
+    }
+
+    /// Sees to it that there is a connection, and tells who may be sent here.
+    async fn ready(&mut self) -> Result<(), Trouble> {
+        let ready = self.line.ready().await.map(drop);
+        if ready.is_ok() {
+            // It is the only session of this line.
+            self.doubtful.clear();
+        }
+        if ready.is_err() != self.is_away {
+            self.is_away = !self.is_away;
+            self.lanes.set_away(self.lane, self.is_away);
+        }
+        ready
     }
 
     fn settle(&self, part: Vec<Member>, fates: Vec<Fate>, left: &mut Vec<Member>) {
@@ -193,6 +219,8 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
     batch
 }
 
+/// How often a line that is away is tried while nobody asks for it.
+const AWAY_PAUSE: Duration = Duration::from_millis(200);
 /// Members of a batch who are waited for.
 const COMPANY: usize = 4;
 /// How long after their answer.
