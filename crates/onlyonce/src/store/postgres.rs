@@ -51,7 +51,6 @@ mod row;
 mod schema;
 mod shared;
 mod sql;
-mod time;
 mod tls;
 mod trouble;
 mod value;

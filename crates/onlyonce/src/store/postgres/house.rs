@@ -14,10 +14,10 @@ use super::link::{Line, bounded};
 use super::round::MOVED;
 use super::row::{self, Said, said};
 use super::shared::Shared;
-use super::time::Told;
 use super::trouble::{Cause, Trouble};
 use super::value::{Uuid, Values};
 use crate::record::{StateKind, StateSet};
+use crate::store::time::Told;
 use crate::store::{BoxError, Cursor, Page, Scan, Swept};
 
 /// Works until its queue is closed and empty.

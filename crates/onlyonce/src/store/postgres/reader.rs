@@ -12,10 +12,10 @@ use super::params::Loads;
 use super::round::MOVED;
 use super::row::{Said, said};
 use super::shared::Shared;
-use super::time::Told;
 use super::trouble::{Cause, Trouble};
 use crate::record::Record;
 use crate::scope::OperationId;
+use crate::store::time::Told;
 use crate::store::{BoxError, Fault, Seen, StoreError};
 
 /// Works until its queue is closed and empty.

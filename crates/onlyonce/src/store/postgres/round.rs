@@ -12,12 +12,12 @@ use super::job::{Job, Swapping, Task, open_states};
 use super::link::{Link, bounded};
 use super::params::{Claims, Completions, Deletions, Loads, Puts};
 use super::row::{Said, said};
-use super::time::{Time, Told};
 use super::trouble::{Cause, Trouble};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision};
 use crate::scope::OperationId;
 use crate::store::cas::{self, Effect};
+use crate::store::time::{Time, Told};
 use crate::store::{Fault, Guard, Next, Seen, StoreError, Swap};
 
 /// A job on its way.

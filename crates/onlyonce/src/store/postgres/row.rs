@@ -4,12 +4,12 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Kind, Type};
 
-use super::time::Told;
 use super::value::Uuid;
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{Kept, KeyText, Record, Response, Revision, State, TakenFrom, Token, codec};
 use crate::scope::{OperationId, Principal};
+use crate::store::time::Told;
 use crate::store::{BoxError, StoreError};
 
 /// What a row of an answer says.

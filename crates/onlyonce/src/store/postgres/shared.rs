@@ -1,7 +1,7 @@
 //! What the workers of a store share.
 
 use super::news::News;
-use super::time::Time;
+use crate::store::time::Time;
 use crate::store::wake::Wakers;
 
 pub(super) struct Shared {

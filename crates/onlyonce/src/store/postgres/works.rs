@@ -23,8 +23,8 @@ use super::renewer::Renewer;
 use super::schema::{self, Found, Meta};
 use super::shared::Shared;
 use super::sql::Sql;
-use super::time::Time;
 use super::writer::Writer;
+use crate::store::time::Time;
 
 /// What callers have of an open store.
 pub(super) struct Works {
@@ -116,7 +116,8 @@ impl Opened {
         opened: oneshot::Sender<Result<Works, OpenError>>,
         ended: watch::Receiver<()>,
     ) {
-        let time = Time::new(options.clock.clone(), self.meta.confirmed, self.meta.ahead_ms);
+        let time = Time::new(options.clock.clone(), self.meta.confirmed);
+        time.starts(self.meta.ahead_ms);
         let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);

@@ -35,12 +35,19 @@ pub(super) struct Told {
 }
 
 impl Time {
-    /// A clock that was confirmed so often, and runs `ahead_ms` of the last beat of any node. Far ahead, all
-    /// nodes have rested, or it has jumped and those that saw it are about to say so: they are waited for.
-    pub(super) fn new(clock: Arc<dyn Clock>, confirmed: i64, ahead_ms: i64) -> Self {
-        let doubted_until = (ahead_ms > CLOCK_JUMP_MS).then(|| clock.boot() + DOUBTED_FOR);
-        let known = Known { confirmed, highest: 0, reading: None, jumped: false, doubted_until };
+    /// A clock that was confirmed so often.
+    pub(super) fn new(clock: Arc<dyn Clock>, confirmed: i64) -> Self {
+        let known =
+            Known { confirmed, highest: 0, reading: None, jumped: false, doubted_until: None };
         Self { clock, known: Mutex::new(known), jumped: Notify::new() }
+    }
+
+    /// As this node starts, the clock is `ahead_ms` after the last beat of any node. Far ahead, all nodes have
+    /// rested, or it has jumped and those that saw it are about to say so: they are waited for.
+    pub(super) fn starts(&self, ahead_ms: i64) {
+        if ahead_ms > CLOCK_JUMP_MS {
+            self.lock().doubted_until = Some(self.clock.boot() + DOUBTED_FOR);
+        }
     }
 
     pub(super) fn boot(&self) -> Duration {
@@ -48,6 +55,7 @@ impl Time {
     }
 
     /// What every statement is given: the highest time that was told here, and since when that counts.
+    #[cfg(feature = "postgres")]
     pub(super) fn known(&self) -> (i64, i64) {
         let known = self.lock();
         (known.confirmed, known.highest)
