@@ -11,6 +11,7 @@
 //! assert!(url.starts_with("postgres://"));
 //! ```
 
+mod clock;
 mod folder;
 mod pgbouncer;
 mod postgres;

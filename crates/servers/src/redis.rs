@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::clock::ServerClock;
 use crate::process::{Process, unprivileged};
 use crate::{folder, free_port};
 
@@ -16,6 +18,8 @@ pub struct Redis {
     process: Option<Process>,
     settings: Vec<String>,
     port: u16,
+    /// Its own, where a test may set it.
+    clock: Option<ServerClock>,
     /// Dropped last: the server must have ended.
     folder: TempDir,
 }
@@ -26,9 +30,22 @@ impl Redis {
     /// # Panics
     /// If Redis is not installed or does not start.
     pub fn start(settings: &[&str]) -> Self {
+        Self::start_by(settings, |_| None)
+    }
+
+    /// The same, with a clock that can be set.
+    ///
+    /// # Panics
+    /// As [`Redis::start`], and if there is no C compiler.
+    pub fn start_with_clock(settings: &[&str]) -> Self {
+        Self::start_by(settings, |folder| Some(ServerClock::build(folder)))
+    }
+
+    fn start_by(settings: &[&str], clock: impl FnOnce(&Path) -> Option<ServerClock>) -> Self {
         let settings = settings.iter().map(ToString::to_string).collect();
         let folder = folder::private("redis");
-        let mut server = Self { process: None, settings, port: free_port(), folder };
+        let clock = clock(folder.path());
+        let mut server = Self { process: None, settings, port: free_port(), clock, folder };
         server.start_again();
         server
     }
@@ -41,6 +58,9 @@ impl Redis {
         let mut command = unprivileged("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
         command.arg("--dir").arg(self.folder.path()).args(&self.settings);
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
+        }
         let log = self.folder.path().join("log");
         self.process = Some(Process::start(command, &log, || is_ready(self.port)));
     }
@@ -66,6 +86,14 @@ impl Redis {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
+    }
+
+    /// Sets its clock so many seconds ahead of the right time.
+    ///
+    /// # Panics
+    /// If it has no clock of its own.
+    pub fn set_clock_ahead(&self, seconds: i64) {
+        self.clock.as_ref().expect("started with a clock of its own").set_ahead(seconds);
     }
 
     /// Sends one inline command and waits for the first line of its answer.

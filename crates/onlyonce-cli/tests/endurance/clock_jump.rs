@@ -1,10 +1,10 @@
-//! Postgres's clock is set forward by a day: nothing lapses, expires or is swept, until someone confirms it.
+//! The store's clock is set forward by a day: nothing lapses, expires or is swept, until someone confirms it.
 
 use std::process::Output;
 use std::time::Duration;
 
-use proof::client::{Connection, post};
-use servers::Postgres;
+use proof::client::{Answer, Connection, post};
+use servers::{Postgres, Redis};
 use tokio::process::Command;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -25,7 +25,7 @@ const POLICY: &str = "lease = \"1s\"\nttl = \"1h\"";
 
 // threats B5, B6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_jump_of_the_clock_ends_nothing_until_it_is_confirmed() {
+async fn a_jump_of_the_clock_of_postgres_ends_nothing_until_it_is_confirmed() {
     let (postgres, database) = block_in_place(|| {
         let postgres = Postgres::start();
         let database = postgres.database();
@@ -33,6 +33,22 @@ async fn a_jump_of_the_clock_ends_nothing_until_it_is_confirmed() {
         (postgres, database)
     });
     let store = format!("{database}?options=-csearch_path%3Djump,pg_catalog,public");
+    let sql = |text: &str| block_in_place(|| postgres.sql(&database, text));
+    let jump = || drop(sql("UPDATE jump.ahead SET by = '1 day'"));
+    a_jump_ends_nothing(&store, jump, || sql("SELECT clock_held FROM onlyonce.meta") == "t").await;
+}
+
+// threats B5, B6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_jump_of_the_clock_of_redis_ends_nothing_until_it_is_confirmed() {
+    let redis = block_in_place(|| Redis::start_with_clock(&[]));
+    let held = "EVAL \"return tonumber(redis.call('GETRANGE', 'oo:{1023}:clock', 0, 0))\" 0";
+    let is_told = || block_in_place(|| redis.command(held) == ":1");
+    a_jump_ends_nothing(&redis.url(), || redis.set_clock_ahead(86_400), is_told).await;
+}
+
+/// One node lives through it, and sleeps until another has started, which nobody has told.
+async fn a_jump_ends_nothing(store: &str, jump: impl FnOnce(), is_told: impl Fn() -> bool) {
     let top = format!("store = \"{store}\"\nsweep = \"200ms\"");
     let upstream = Upstream::start().await;
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -42,22 +58,15 @@ async fn a_jump_of_the_clock_ends_nothing_until_it_is_confirmed() {
     let running = tokio::spawn(async move { running.post(GATED, "running", BODY).await });
     until("the execution", || !upstream.executions("running").is_empty()).await;
 
-    block_in_place(|| postgres.sql(&database, "UPDATE jump.ahead SET by = '1 day'"));
-    // The node that lived through it tells the others.
-    let is_told = || block_in_place(|| postgres.sql(&database, HELD)) == "t";
-    until("the jump to be told", is_told).await;
+    early.pause();
+    jump();
     let late = Gateway::with_top(folders[1].path(), upstream.address, &top, POLICY).await;
-    for _ in 0..10 {
-        for gateway in [&early, &late] {
-            let again = post(gateway.address, QUICK, "kept", BODY).await.unwrap();
-            assert!(again.is_replay(), "{again:?}");
-            assert_eq!(again.body, first.body);
-            let refused = post(gateway.address, GATED, "running", BODY).await.unwrap();
-            assert_eq!(refused.problem().as_deref(), Some("idempotency_in_progress"));
-        }
-        // Several leases and sweeps pass meanwhile.
-        sleep(Duration::from_millis(400)).await;
-    }
+    assert!(!is_told(), "nobody knows yet");
+    ends_nothing(&[&late], &first).await;
+    assert!(!is_told(), "still nobody knows");
+    early.resume();
+    until("the jump to be told", &is_told).await;
+    ends_nothing(&[&early, &late], &first).await;
     assert_eq!(late.metric("onlyonce_reaped_total").await, 0);
     assert_eq!(
         early.metric("onlyonce_swept_total").await + late.metric("onlyonce_swept_total").await,
@@ -66,7 +75,7 @@ async fn a_jump_of_the_clock_ends_nothing_until_it_is_confirmed() {
     upstream.open_gate();
     assert_eq!(running.await.unwrap().unwrap().status, 201);
 
-    let swept = sweep(&store, &["--confirm-clock"]).await;
+    let swept = sweep(store, &["--confirm-clock"]).await;
     assert!(swept.status.success(), "{swept:?}");
     within("the key to be new again", async {
         while post(late.address, QUICK, "kept", BODY).await.unwrap().is_replay() {
@@ -78,7 +87,19 @@ async fn a_jump_of_the_clock_ends_nothing_until_it_is_confirmed() {
     assert_eq!(upstream.executions("running").len(), 1);
 }
 
-const HELD: &str = "SELECT clock_held FROM onlyonce.meta";
+/// Several leases and sweeps pass meanwhile.
+async fn ends_nothing(gateways: &[&Gateway], first: &Answer) {
+    for _ in 0..10 {
+        for gateway in gateways {
+            let again = post(gateway.address, QUICK, "kept", BODY).await.unwrap();
+            assert!(again.is_replay(), "{again:?}");
+            assert_eq!(again.body, first.body);
+            let refused = post(gateway.address, GATED, "running", BODY).await.unwrap();
+            assert_eq!(refused.problem().as_deref(), Some("idempotency_in_progress"));
+        }
+        sleep(Duration::from_millis(400)).await;
+    }
+}
 
 async fn sweep(store: &str, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));

@@ -38,6 +38,7 @@ mod line;
 mod link;
 mod listen;
 mod promise;
+mod pulse;
 mod reply;
 mod runner;
 mod script;
@@ -56,6 +57,7 @@ pub(super) use self::keys::Names;
 use self::keys::SLOTS;
 pub(super) use self::link::{Greet, Link, Manners};
 pub use self::promise::Promise;
+use self::pulse::Pulse;
 pub(super) use self::script::{Invocation, Script};
 use super::wake::Wakers;
 use super::{
@@ -69,16 +71,18 @@ use crate::scope::OperationId;
 /// Records in a Redis. A clone is the same store; the last one that is dropped closes it.
 #[derive(Clone)]
 pub struct RedisStore {
+    link: Arc<Link>,
     shared: Arc<Shared>,
 }
 
+/// What the store and the thread of its link share.
 struct Shared {
-    link: Link,
     names: Names,
     floor: Floor,
+    pulse: Pulse,
     wakers: Wakers,
     clock: Option<Arc<dyn Clock>>,
-    promise: Arc<Mutex<Promise>>,
+    promise: Mutex<Promise>,
 }
 
 /// How a store in Redis is opened.
@@ -149,14 +153,18 @@ impl RedisStore {
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self, OpenError> {
         let client = Client::open(url).map_err(OpenError::Address)?;
         let names = Names::new(&options.prefix)?;
-        let wakers = Wakers::default();
-        let promise = Arc::new(Mutex::new(Promise::unknown()));
-        let greeting = StoreGreeting::new(names.channel(), wakers.clone(), promise.clone());
+        let shared = Arc::new(Shared {
+            names,
+            floor: Floor::default(),
+            pulse: Pulse::new(options.clock.clone()),
+            wakers: Wakers::default(),
+            clock: options.clock,
+            promise: Mutex::new(Promise::unknown()),
+        });
         let manners = Manners { queue_max: options.queue_max, ..MANNERS };
-        let (link, open) = Link::start(client, manners, greeting)?;
+        let (link, open) = Link::start(client, manners, StoreGreeting(shared.clone()))?;
         open.await.unwrap_or(Err(OpenError::Silent { within: ANSWER_WAIT }))?;
-        let (floor, clock) = (Floor::default(), options.clock);
-        Ok(Self { shared: Arc::new(Shared { link, names, floor, wakers, clock, promise }) })
+        Ok(Self { link: Arc::new(link), shared })
     }
 
     /// What this Redis can promise, as it is configured now; read again every minute and with each new
@@ -167,7 +175,7 @@ impl RedisStore {
 
     /// Finishes what was asked, takes nothing more, and ends the connection. The other clones are closed too.
     pub async fn close(&self) {
-        self.shared.link.close().await;
+        self.link.close().await;
     }
 
     async fn seen(
@@ -176,12 +184,12 @@ impl RedisStore {
         id: OperationId,
         draft: Option<&Draft>,
     ) -> Result<Seen, Fault> {
-        let value = self.shared.link.call(ask).await?;
+        let value = self.link.call(ask).await?;
         self.shared.answer(value)?.seen(id, draft)
     }
 
     async fn beat(&self, id: OperationId, token: Token, lease: Lease) -> Beat {
-        let answer = self.shared.link.call(self.shared.renew(id, token, lease)).await;
+        let answer = self.link.call(self.shared.renew(id, token, lease)).await;
         let answer = answer.map_err(Fault::from).and_then(|value| self.shared.answer(value));
         answer.map_or(Beat::Unsure, |answer| answer.beat())
     }
@@ -191,7 +199,7 @@ impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("RedisStore");
         shown.field("prefix", &self.shared.names.prefix());
-        shown.field("is_up", &self.shared.link.is_up()).finish_non_exhaustive()
+        shown.field("is_up", &self.link.is_up()).finish_non_exhaustive()
     }
 }
 
@@ -212,7 +220,7 @@ impl Store for RedisStore {
         if body_bytes(&to) > value::BODY_BYTES_MAX {
             return Err(Fault::NotDone(StoreError::Refused("its body is too large".into())));
         }
-        let value = self.shared.link.call(self.shared.swap(id, guard, &to)).await?;
+        let value = self.link.call(self.shared.swap(id, guard, &to)).await?;
         let swap = self.shared.answer(value)?.swap(id, guard)?;
         if let Swap::Done(_) = swap {
             self.shared.wakers.wake(id);
@@ -242,7 +250,7 @@ impl Maintain for RedisStore {
         while first < SLOTS {
             let last = last_of(first);
             let room = limit - whole.as_ref().map_or(0, |page| page.records.len());
-            let value = self.shared.link.call(self.shared.scan(&query, first, last, room)).await?;
+            let value = self.link.call(self.shared.scan(&query, first, last, room)).await?;
             let (page, stopped_at) = self.shared.page(value)?;
             let page = joined(whole.take(), page);
             if let Some(id) = stopped_at {
@@ -257,11 +265,14 @@ impl Maintain for RedisStore {
 
     async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
         let mut swept = Swept { deleted: 0, more: false };
+        if self.shared.pulse.is_doubtful() {
+            return Ok(swept);
+        }
         let mut first = 0;
         while first < SLOTS && !swept.more {
             let room = (limit - swept.deleted).min(SWEEP_ROWS_MAX);
             let ask = self.shared.sweep(first, last_of(first), room);
-            let part = reply::swept(&self.shared.link.call(ask).await?)?;
+            let part = reply::swept(&self.link.call(ask).await?)?;
             swept.deleted += part.deleted;
             swept.more = part.more && swept.deleted >= limit;
             if !part.more {
@@ -273,13 +284,12 @@ impl Maintain for RedisStore {
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
         let epoch = floor::epoch();
-        let mut first = 0;
-        while first < SLOTS {
-            let last = last_of(first);
-            let value = self.shared.link.call(self.shared.hold(first, last, held, epoch)).await?;
-            let (epoch, now) = reply::held(&value)?;
+        for ask in self.shared.holds(held, epoch, None) {
+            let (epoch, now) = reply::held(&self.link.call(ask).await?)?;
             self.shared.floor.raise(epoch, now);
-            first = last + 1;
+            if !held {
+                self.shared.pulse.trust(epoch, now);
+            }
         }
         Ok(())
     }

@@ -74,10 +74,16 @@ impl Time {
         self.lock().jumped
     }
 
+    /// All nodes were told of the jump.
+    #[cfg(feature = "redis")]
+    pub(super) fn has_told(&self) {
+        self.lock().jumped = false;
+    }
+
     /// Whether nothing may expire here, whatever the server says.
     pub(super) fn is_doubtful(&self) -> bool {
         let known = *self.lock();
-        known.is_doubtful(self.clock.boot())
+        known.jumped || known.doubted_until.is_some_and(|until| self.clock.boot() < until)
     }
 
     /// Takes note of an answer that was asked for at `asked_at`; the clock is held in it if it jumped.

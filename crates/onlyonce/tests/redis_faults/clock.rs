@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use onlyonce::clock::Clock;
 use onlyonce::store::conformance::ManualClock;
 use onlyonce::store::redis::{RedisOptions, RedisStore};
 use onlyonce::store::{Draft, Maintain, Store, Swept};
 use servers::Redis;
 
-use crate::lab::{draft, id, once_up, open, raw, settled, won};
+use crate::lab::{draft, id, once_up, open, raw, settled, until, won};
 
 // threats B6, I6
 #[tokio::test]
@@ -78,6 +79,116 @@ async fn slots_that_were_trusted_unequally_often_do_not_take_each_others_time() 
     two.hold_clock(false).await.unwrap();
     let now = one.load(id(2)).await.unwrap().now;
     assert!(now.since_ms(right) < 1_000, "{now:?} is not {right:?}");
+}
+
+/// Nobody has told of the jump when it starts: it finds that the beat of the others is far behind.
+// threat B6
+#[tokio::test]
+async fn a_node_that_starts_right_after_a_jump_lets_nothing_expire() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let first = open_by(&server, &clock).await;
+    settled(&first, &draft(1), "kept").await;
+    set_forward(&clock);
+    let later = open_by(&server, &clock).await;
+    assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+    let seen = later.load(draft(1).id).await.unwrap();
+    assert!(seen.clock_held, "it does not trust a clock that nobody else trusts");
+    assert!(seen.record.unwrap().is_expired(seen.now), "by the clock it would have expired");
+    until(async || is_held(&server)).await;
+    clock.advance(Duration::from_secs(20));
+    assert!(later.load(draft(1).id).await.unwrap().clock_held, "now it was told");
+    assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+}
+
+/// Even if the sweep is the first to read the clock after the jump.
+// threat B6
+#[tokio::test]
+async fn a_sweep_does_not_trust_a_clock_that_jumped() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let store = open_by(&server, &clock).await;
+    settled(&store, &draft(1), "kept").await;
+    set_forward(&clock);
+    assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+    store.hold_clock(false).await.unwrap();
+    assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
+}
+
+/// A day without any node is no jump, once nobody says otherwise.
+#[tokio::test]
+async fn a_node_that_starts_after_a_day_of_rest_trusts_the_clock_after_a_while() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let first = open_by(&server, &clock).await;
+    settled(&first, &draft(1), "kept").await;
+    first.close().await;
+    clock.advance(Duration::from_secs(86_400));
+    let later = open_by(&server, &clock).await;
+    assert!(later.load(draft(1).id).await.unwrap().clock_held);
+    let last = open_by(&server, &clock).await;
+    assert!(last.load(draft(1).id).await.unwrap().clock_held, "who doubts does not beat");
+    clock.advance(Duration::from_secs(20));
+    assert!(!later.load(draft(1).id).await.unwrap().clock_held);
+    assert_eq!(later.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
+    assert!(!is_held(&server), "nobody was told of a jump");
+}
+
+/// As after an eviction of it, or an upgrade from a version that had none.
+#[tokio::test]
+async fn where_there_are_records_and_no_beat_a_node_doubts() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let first = open_by(&server, &clock).await;
+    assert!(!first.load(id(1)).await.unwrap().clock_held, "there is nothing that could expire");
+    settled(&first, &draft(1), "kept").await;
+    first.close().await;
+    for lost in ["DEL oo:{0}:beat", "SET oo:{0}:beat noon"] {
+        server.command(lost);
+        let later = open_by(&server, &clock).await;
+        assert!(later.load(id(1)).await.unwrap().clock_held, "{lost}");
+        later.close().await;
+    }
+}
+
+/// It was trusted again before those who had lived through the jump had looked.
+#[tokio::test]
+async fn a_jump_that_was_confirmed_before_it_was_noticed_is_not_told() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let (first, other) = (open_by(&server, &clock).await, open_by(&server, &clock).await);
+    let right = first.load(id(1)).await.unwrap().now;
+    set_forward(&clock);
+    other.hold_clock(false).await.unwrap();
+    until(async || beat(&server) > right.as_ms()).await;
+    let trusted_at = beat(&server);
+    clock.advance(Duration::from_secs(1));
+    until(async || beat(&server) > trusted_at).await;
+    clock.advance(Duration::from_secs(1));
+    until(async || beat(&server) > trusted_at + 1_000).await;
+    assert!(!is_held(&server));
+}
+
+async fn open_by(server: &Redis, clock: &ManualClock) -> RedisStore {
+    let options = RedisOptions::new().with_clock(clock.clone());
+    RedisStore::open_with(&server.url(), options).await.expect("the store opens")
+}
+
+/// By a day and an hour: what was kept for a day would have expired.
+fn set_forward(clock: &ManualClock) {
+    clock.set_wall(clock.wall().plus_ms(90_000_000));
+}
+
+fn is_held(server: &Redis) -> bool {
+    let kept: Option<String> =
+        redis::cmd("GET").arg("oo:{1023}:clock").query(&mut raw(server)).unwrap();
+    kept.is_some_and(|kept| kept.starts_with('1'))
+}
+
+/// When some node last trusted the clock.
+fn beat(server: &Redis) -> i64 {
+    let kept: String = redis::cmd("GET").arg("oo:{0}:beat").query(&mut raw(server)).unwrap();
+    kept.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 #[tokio::test]

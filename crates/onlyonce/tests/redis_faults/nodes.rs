@@ -8,7 +8,7 @@ use servers::Redis;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::lab::{completed, done, draft, id, open, settled, won};
+use crate::lab::{completed, done, draft, id, open, raw, settled, until, won};
 
 // R48, threat B12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,9 +73,13 @@ async fn listening(
 async fn after_a_gap_everyone_is_woken() {
     let mut server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let store = open(&server).await;
+    let is_heard = async || {
+        let listeners = redis::cmd("PUBSUB").arg("NUMSUB").arg("oo:changed").to_owned();
+        let listeners: (String, u32) = listeners.query(&mut raw(&server)).unwrap();
+        listeners.1 == 1
+    };
+    until(is_heard).await;
     won(&store, &draft(1)).await;
-    let first = store.changed(id(1));
-    assert!(timeout(WAKE_WAIT, first).await.is_ok(), "by the first subscription");
     let changed = store.changed(id(1));
     server.kill();
     server.start_again();

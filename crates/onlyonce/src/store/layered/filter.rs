@@ -142,7 +142,7 @@ impl Greet for Greeting {
         Ok(())
     }
 
-    async fn beside(&self, _: Client) {}
+    async fn beside(&self, _: Client, _: MultiplexedConnection) {}
 }
 
 /// How long a call of the filter may take. After one that took longer there are none for a while.

@@ -1,9 +1,9 @@
 //! What the scripts are given, in their order. `lua/` says what each of them is.
 
-use super::Shared;
-use super::keys::slot;
+use super::keys::{SLOTS, slot};
 use super::script::{Invocation, Script};
 use super::value;
+use super::{SLOTS_PER_CALL, Shared, last_of};
 use crate::clock::StoreTime;
 use crate::record::{StateKind, StateSet, Token};
 use crate::scope::OperationId;
@@ -63,11 +63,29 @@ impl Shared {
     }
 
     pub(super) fn sweep(&self, first: u16, last: u16, limit: usize) -> Invocation {
-        self.many(Script::Sweep, first, last, [text(limit)])
+        self.many(Script::Sweep, first, last, [text(limit), text(bounded(self.pulse.plausible()))])
     }
 
-    pub(super) fn hold(&self, first: u16, last: u16, held: bool, epoch: i64) -> Invocation {
-        self.many(Script::Hold, first, last, [text(u8::from(held)), text(epoch)])
+    /// The calls that hold the clock, or trust it again from `epoch` on. To hold it only while the beat has the
+    /// epoch `only_in`.
+    pub(super) fn holds(
+        &self,
+        held: bool,
+        epoch: i64,
+        only_in: Option<i64>,
+    ) -> impl Iterator<Item = Invocation> {
+        let firsts = (0..SLOTS).step_by(usize::from(SLOTS_PER_CALL));
+        firsts.map(move |first| {
+            let own = [text(u8::from(held)), text(epoch), only_in.map_or_else(Vec::new, text)];
+            self.many(Script::Hold, first, last_of(first), own)
+        })
+    }
+
+    /// A look at the beat, and a beat if this node trusts the clock.
+    pub(super) fn beat(&self, trusts: bool) -> Invocation {
+        let plausible = text(bounded(self.pulse.plausible()));
+        let own = [text(u8::from(trusts)), plausible, text(self.pulse.epoch())];
+        self.many(Script::Beat, 0, SLOTS - 1, own)
     }
 
     fn many(

@@ -1,45 +1,33 @@
-//! What the store does with each new connection: look whom it talks to, and listen.
+//! What the store does with each new connection: look whom it talks to and what time it is there, listen, and beat.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ::redis::Client;
 use ::redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, timeout};
 
+use super::Shared;
 use super::error::OpenError;
 use super::link::Greet;
 use super::listen::listen;
 use super::promise::{self, Promise};
-use crate::store::wake::Wakers;
 
-pub(super) struct StoreGreeting {
-    channel: String,
-    wakers: Wakers,
-    promise: Arc<Mutex<Promise>>,
-}
+pub(super) struct StoreGreeting(pub(super) Arc<Shared>);
 
 impl StoreGreeting {
-    pub(super) fn new(channel: String, wakers: Wakers, promise: Arc<Mutex<Promise>>) -> Self {
-        Self { channel, wakers, promise }
-    }
-
     async fn read_promise(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
         let promise = Promise::read(connection).await?;
-        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+        *self.0.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
         Ok(())
     }
 
     /// A configuration may be changed while the server runs.
-    async fn read_promise_again(&self, client: &Client) {
+    async fn read_promise_again(&self, connection: MultiplexedConnection) {
         loop {
             sleep(PROMISE_EVERY).await;
-            let read = async {
-                let connection = client.get_multiplexed_async_connection().await;
-                self.read_promise(connection.map_err(OpenError::Unreachable)?).await
-            };
             // The next round tries again; a server that is gone is noticed elsewhere.
-            drop(timeout(PROMISE_WAIT, read).await);
+            drop(timeout(PROMISE_WAIT, self.read_promise(connection.clone())).await);
         }
     }
 }
@@ -47,12 +35,14 @@ impl StoreGreeting {
 impl Greet for StoreGreeting {
     async fn greet(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
         promise::check(connection.clone()).await?;
-        self.read_promise(connection).await
+        self.read_promise(connection.clone()).await?;
+        self.0.look(connection).await.map_err(OpenError::Unreachable)
     }
 
-    async fn beside(&self, client: Client) {
-        let listening = listen(client.clone(), self.channel.clone(), self.wakers.clone());
-        tokio::join!(listening, self.read_promise_again(&client));
+    async fn beside(&self, client: Client, connection: MultiplexedConnection) {
+        let listening = listen(client, self.0.names.channel(), self.0.wakers.clone());
+        let reading = self.read_promise_again(connection.clone());
+        tokio::join!(listening, reading, self.0.beat_on(connection));
     }
 }
 

@@ -13,7 +13,7 @@ use super::script::{Invocation, Script};
 use crate::clock::{Clock, SystemClock};
 
 pub(super) struct Line {
-    connection: MultiplexedConnection,
+    pub(super) connection: MultiplexedConnection,
     /// Of the scripts, in the order of [`Script::ALL`].
     digests: Vec<String>,
     /// What the server calls it, unless it does not say.

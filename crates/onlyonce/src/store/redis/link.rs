@@ -52,8 +52,12 @@ pub(crate) trait Greet: Send + Sync + 'static {
         connection: ::redis::aio::MultiplexedConnection,
     ) -> impl Future<Output = Result<(), OpenError>> + Send;
 
-    /// Runs for as long as the thread does.
-    fn beside(&self, client: Client) -> impl Future<Output = ()> + Send;
+    /// Runs beside it, for as long as it is used.
+    fn beside(
+        &self,
+        client: Client,
+        connection: ::redis::aio::MultiplexedConnection,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// A call under way.

@@ -29,7 +29,7 @@ impl Shared {
         let now = StoreTime::from_ms(now);
         self.floor.raise(epoch, now);
         let parts = parts.split_off(4);
-        Ok(Answer { now, clock_held: held != 0, kind, parts })
+        Ok(Answer { now, clock_held: held != 0 || self.pulse.is_doubtful(), kind, parts })
     }
 
     /// The page, and the last id that was looked at if there was no more room.
@@ -99,21 +99,13 @@ impl Answer {
 }
 
 pub(super) fn swept(value: &Value) -> Result<Swept, Fault> {
-    let numbers = match value {
-        Value::Array(parts) => numbers(parts),
-        _ => None,
-    };
-    let [deleted, more] = numbers.ok_or_else(|| Fault::Unsure(not_understood()))?;
+    let [deleted, more] = all_numbers(value)?;
     Ok(Swept { deleted: usize::try_from(deleted).unwrap_or(0), more: more != 0 })
 }
 
 /// The time of an answer that has nothing else to say.
 pub(super) fn held(value: &Value) -> Result<(i64, StoreTime), Fault> {
-    let numbers = match value {
-        Value::Array(parts) => numbers(parts),
-        _ => None,
-    };
-    let [now, _, epoch] = numbers.ok_or_else(|| Fault::Unsure(not_understood()))?;
+    let [now, _, epoch] = all_numbers(value)?;
     Ok((epoch, StoreTime::from_ms(now)))
 }
 
@@ -136,6 +128,14 @@ impl From<Trouble> for Fault {
             Trouble::Unanswered(why) => Self::Unsure(StoreError::Unavailable(why)),
         }
     }
+}
+
+fn all_numbers<const N: usize>(value: &Value) -> Result<[i64; N], Fault> {
+    let numbers = match value {
+        Value::Array(parts) => numbers(parts),
+        _ => None,
+    };
+    numbers.ok_or_else(|| Fault::Unsure(not_understood()))
 }
 
 fn numbers<const N: usize>(parts: &[Value]) -> Option<[i64; N]> {

@@ -93,7 +93,7 @@ impl<G: Greet> Runner<G> {
 
     async fn hand_over_all(&mut self, line: Line) {
         let line = Arc::new(line);
-        let beside = self.greet.beside(self.client.clone());
+        let beside = self.greet.beside(self.client.clone(), line.connection.clone());
         let mut beside = std::pin::pin!(beside);
         let mut is_ended = false;
         let mut stopped = self.stopped.clone();

@@ -12,13 +12,14 @@ pub(crate) enum Script {
     Scan,
     Sweep,
     Hold,
+    Beat,
     Keep,
     Forget,
     Find,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Load,
         Self::Claim,
         Self::Swap,
@@ -26,6 +27,7 @@ impl Script {
         Self::Scan,
         Self::Sweep,
         Self::Hold,
+        Self::Beat,
         Self::Keep,
         Self::Forget,
         Self::Find,
@@ -43,6 +45,7 @@ impl Script {
             Self::Scan => script!("lua/common.lua" "lua/many.lua" "lua/scan.lua"),
             Self::Sweep => script!("lua/common.lua" "lua/many.lua" "lua/sweep.lua"),
             Self::Hold => script!("lua/common.lua" "lua/many.lua" "lua/hold.lua"),
+            Self::Beat => script!("lua/common.lua" "lua/many.lua" "lua/beat.lua"),
             Self::Keep => include_str!("../layered/keep.lua"),
             Self::Forget => include_str!("../layered/forget.lua"),
             Self::Find => include_str!("../layered/find.lua"),

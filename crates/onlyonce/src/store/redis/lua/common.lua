@@ -36,7 +36,7 @@ local function read_clock(key, wall, epoch, floor)
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
-  local clock = { key = key, now = now, held = 0, epoch = 0 }
+  local clock = { key = key, wall = now, now = now, held = 0, epoch = 0 }
   local kept = redis.call('GET', key)
   if kept then
     local held, kept_epoch, highest = string.match(kept, '^([01]) (%d+) (%-?%d+)$')

@@ -8,6 +8,9 @@ local function key_of(slot, name)
   return prefix .. ':{' .. string.format('%d', slot) .. '}:' .. name
 end
 
+-- Of the whole store, in its first slot.
+local BEAT = key_of(0, 'beat')
+
 local function hex(id)
   return (string.gsub(id, '.', function(c) return string.format('%02x', string.byte(c)) end))
 end

@@ -1,4 +1,4 @@
--- ARGV 7: limit. Answers: deleted, whether more had expired.
+-- ARGV 7: limit; 8: the latest time that the caller takes for true. Answers: deleted, whether more had expired.
 local limit, deleted, more = tonumber(ARGV[7]), 0, 0
 -- What does not read is not deleted, and is not in the way either: it is looked at again later.
 local AGAIN_MS = 86400000
@@ -25,7 +25,7 @@ end
 
 for slot = first_slot, last_slot do
   local clock = clock_of(slot)
-  if clock.held == 0 then
+  if clock.held == 0 and clock.wall <= tonumber(ARGV[8]) then
     local ended = key_of(slot, 'ended')
     local until_now = string.format('%.0f', clock.now)
     local ids = redis.call('ZRANGEBYSCORE', ended, '-inf', until_now, 'LIMIT', 0, limit - deleted + 1)
