@@ -179,6 +179,29 @@ async fn a_node_that_starts_after_a_day_of_rest_trusts_the_clock_after_a_while()
     assert_eq!(clocked.flag(), "f", "nobody was told of a jump");
 }
 
+/// Or else the next one to start would find a beat that is not old.
+// threat B6
+#[tokio::test]
+async fn a_node_that_doubts_the_clock_does_not_vouch_for_it() {
+    let clocked = Clocked::start();
+    completed(&clocked.open().await, &draft(1)).await;
+    clocked.shift("1 day");
+    let options = PostgresOptions::new().with_clock(ManualClock::new());
+    let later = open_with(&clocked.url(), options.clone()).await;
+    assert!(later.load(draft(1).id).await.unwrap().clock_held);
+    let version = || clocked.postgres.sql(&clocked.url, "SELECT xmin FROM onlyonce.meta");
+    let before = version();
+    let beat = async {
+        while version() == before {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), beat).await.expect("it beats");
+    let last = open_with(&clocked.url(), options).await;
+    assert!(last.load(draft(1).id).await.unwrap().clock_held);
+    assert_eq!(clocked.flag(), "f", "nobody was told of a jump");
+}
+
 /// It began before someone trusted the clock again, and ends after that.
 // threat B6
 #[tokio::test]

@@ -98,7 +98,8 @@ impl Housekeeper {
     /// followed by the next.
     async fn beat(&mut self) {
         let (jumped, plausible) = (self.shared.time.has_jumped(), self.shared.time.plausible());
-        if self.tell(BEAT, &[&jumped, &plausible]).await.is_err() && jumped {
+        let trusts = !self.shared.time.is_doubtful();
+        if self.tell(BEAT, &[&jumped, &plausible, &trusts]).await.is_err() && jumped {
             sleep(BEAT_PAUSE).await;
             self.shared.time.jumped.notify_one();
         }

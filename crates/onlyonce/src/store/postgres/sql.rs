@@ -298,14 +298,16 @@ fn more(clock: &str, record: &str) -> String {
 
 /// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3), or sees it now:
 /// it is later than what this node holds to be possible ($4). A jump is told durably, because others rely on it.
+/// A time that this node does not trust ($5) is not kept: whoever starts next must not trust it either.
 fn beat(clock: &str, schema: &str) -> String {
     let jumped = "($3::boolean OR c.confirmed = $1 AND c.now > $4::bigint)";
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
-            SET highest = {HIGHEST}, clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
+            SET highest = CASE WHEN $5::boolean OR {jumped} THEN {HIGHEST} ELSE m.highest END,
+                clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
-         RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"
+         RETURNING {HIGHEST}, m.clock_held, m.confirmed, 0::bigint"
     )
 }
 
