@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::redis::RedisStore;
 use onlyonce::store::sqlite::SqliteStore;
-use onlyonce::store::{Fault, Maintain};
+use onlyonce::store::{Fault, Maintain, Store};
+use tokio::time::{Instant, sleep};
 
 use super::exit;
 use crate::config::{Config, StoreFlag, StoreUrl};
@@ -79,23 +82,48 @@ async fn sweep(url: &StoreUrl, confirm_clock: bool) -> Result<usize, String> {
             sweep_all(&store, confirm_clock).await
         }
     };
-    swept.map_err(|fault| format!("the store did not do it: {}", fault.error()))
+    let swept = swept.map_err(|fault| format!("the store did not do it: {}", fault.error()))?;
+    swept.ok_or_else(|| HELD.to_owned())
 }
 
-/// The clock first: while it is held, nothing is swept.
-async fn sweep_all(store: &impl Maintain, confirm_clock: bool) -> Result<usize, Fault> {
+/// The clock first: while it is held, nothing is swept, and there is no count.
+async fn sweep_all<S: Store + Maintain>(
+    store: &S,
+    confirm_clock: bool,
+) -> Result<Option<usize>, Fault> {
     if confirm_clock {
         store.hold_clock(false).await?;
+    }
+    if !is_trusted(store).await? {
+        return Ok(None);
     }
     let mut deleted = 0;
     loop {
         let swept = store.sweep(ROWS).await?;
         deleted += swept.deleted;
         if !swept.more {
-            return Ok(deleted);
+            return Ok(Some(deleted));
         }
     }
 }
 
+/// Where no gateway ran for a while, a store of many nodes waits before it trusts its clock: that is waited for.
+async fn is_trusted<S: Store + Maintain>(store: &S) -> Result<bool, Fault> {
+    let any = OperationId::from_bytes([0; 16]);
+    let end = Instant::now() + TRUST_WAIT;
+    while store.load(any).await?.clock_held {
+        if store.limits().embedded || Instant::now() > end {
+            return Ok(false);
+        }
+        sleep(TRUST_PAUSE).await;
+    }
+    Ok(true)
+}
+
+const HELD: &str = "the store's clock was set forward, and is held: nothing expires. Put it right, then run \
+    `onlyonce sweep --confirm-clock`";
+/// Some more than the 15 s for which a store may wait for other nodes to tell of a jump.
+const TRUST_WAIT: Duration = Duration::from_secs(17);
+const TRUST_PAUSE: Duration = Duration::from_millis(200);
 /// How many records are deleted at a time.
 const ROWS: usize = 5000;

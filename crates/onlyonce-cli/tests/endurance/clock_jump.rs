@@ -75,6 +75,10 @@ async fn a_jump_ends_nothing(store: &str, jump: impl FnOnce(), is_told: impl Fn(
     upstream.open_gate();
     assert_eq!(running.await.unwrap().unwrap().status, 201);
 
+    let held = sweep(store, &[]).await;
+    assert!(!held.status.success(), "{held:?}");
+    let said = String::from_utf8_lossy(&held.stderr);
+    assert!(said.contains("is held") && said.contains("sweep --confirm-clock"), "{said}");
     let swept = sweep(store, &["--confirm-clock"]).await;
     assert!(swept.status.success(), "{swept:?}");
     within("the key to be new again", async {
