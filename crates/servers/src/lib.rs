@@ -11,18 +11,18 @@
 //! assert!(url.starts_with("postgres://"));
 //! ```
 
-mod clock;
 mod folder;
 mod pgbouncer;
 mod postgres;
 mod process;
 mod redis;
+mod shim;
 
 use std::net::TcpListener;
 use std::time::Duration;
 
 pub use self::pgbouncer::Pgbouncer;
-pub use self::postgres::Postgres;
+pub use self::postgres::{Disk, Postgres};
 pub use self::redis::Redis;
 
 /// How long a server may take to start or to stop.

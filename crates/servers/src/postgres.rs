@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{Process, is_root, run, unprivileged};
+use crate::shim::Shim;
 use crate::{folder, free_port};
 
 /// A server of its own, as durable as Postgres is by default.
@@ -18,8 +19,21 @@ pub struct Postgres {
     settings: Vec<String>,
     port: u16,
     databases: AtomicU32,
+    /// Its own, where a test may spoil it.
+    disk: Option<Shim>,
     /// Dropped last: the server must have ended.
     folder: TempDir,
+}
+
+/// What a disk does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// What it should.
+    Sound,
+    /// There is no room for another page; what was written ahead has its own.
+    Full,
+    /// The write-ahead log is not synced: the server panics, and recovers once it can.
+    NoSync,
 }
 
 impl Postgres {
@@ -36,9 +50,30 @@ impl Postgres {
     /// # Panics
     /// As [`Postgres::start`].
     pub fn start_with(settings: &[&str]) -> Self {
-        let folder = folder::private("postgres");
-        copy(&template(), &folder.path().join("data"));
-        Self::in_folder(folder, settings)
+        Self::in_folder(new_folder(), settings, None)
+    }
+
+    /// A new server on a disk that can be spoiled.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`], and if there is no C compiler.
+    pub fn start_with_disk() -> Self {
+        let folder = new_folder();
+        let disk = Shim::disk(folder.path());
+        Self::in_folder(folder, &[], Some(disk))
+    }
+
+    /// What its disk does from now on.
+    ///
+    /// # Panics
+    /// If it has no disk of its own.
+    pub fn set_disk(&self, disk: Disk) {
+        let state = match disk {
+            Disk::Sound => b"-",
+            Disk::Full => b"f",
+            Disk::NoSync => b"s",
+        };
+        self.disk.as_ref().expect("started with a disk of its own").tell(state);
     }
 
     /// A copy of this server that follows it, as `name` in its `synchronous_standby_names`.
@@ -54,13 +89,14 @@ impl Postgres {
             tool("pg_basebackup"),
             &["-R", "-X", "stream", "-c", "fast", "-d", &primary, "-D", text(&data)],
         );
-        Self::in_folder(folder, &[])
+        Self::in_folder(folder, &[], None)
     }
 
-    fn in_folder(folder: TempDir, settings: &[&str]) -> Self {
+    fn in_folder(folder: TempDir, settings: &[&str], disk: Option<Shim>) -> Self {
         let settings = settings.iter().map(ToString::to_string).collect();
         let databases = AtomicU32::new(0);
-        let mut server = Self { process: None, settings, port: free_port(), databases, folder };
+        let mut server =
+            Self { process: None, settings, port: free_port(), databases, disk, folder };
         server.start_again();
         server
     }
@@ -76,6 +112,9 @@ impl Postgres {
             command.args(["-c", setting]);
         }
         command.args(["-c", &format!("port={}", self.port)]);
+        if let Some(disk) = &self.disk {
+            disk.put_under(&mut command);
+        }
         let log = self.folder.path().join("log");
         let process = Process::start(command, &log, || self.is_ready());
         // At once, but its children first: they are not left to anyone else.
@@ -155,6 +194,13 @@ impl Postgres {
         let rows = run(tool("psql"), &["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statements, &url]);
         rows.trim_end().to_owned()
     }
+}
+
+/// With a new cluster in it.
+fn new_folder() -> TempDir {
+    let folder = folder::private("postgres");
+    copy(&template(), &folder.path().join("data"));
+    folder
 }
 
 /// A new cluster, made once for this machine and copied for each server.

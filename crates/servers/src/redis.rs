@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::clock::ServerClock;
 use crate::process::{Process, unprivileged};
+use crate::shim::Shim;
 use crate::{folder, free_port};
 
 /// A server of its own.
@@ -19,7 +19,7 @@ pub struct Redis {
     settings: Vec<String>,
     port: u16,
     /// Its own, where a test may set it.
-    clock: Option<ServerClock>,
+    clock: Option<Shim>,
     /// Dropped last: the server must have ended.
     folder: TempDir,
 }
@@ -38,10 +38,10 @@ impl Redis {
     /// # Panics
     /// As [`Redis::start`], and if there is no C compiler.
     pub fn start_with_clock(settings: &[&str]) -> Self {
-        Self::start_by(settings, |folder| Some(ServerClock::build(folder)))
+        Self::start_by(settings, |folder| Some(Shim::clock(folder)))
     }
 
-    fn start_by(settings: &[&str], clock: impl FnOnce(&Path) -> Option<ServerClock>) -> Self {
+    fn start_by(settings: &[&str], clock: impl FnOnce(&Path) -> Option<Shim>) -> Self {
         let settings = settings.iter().map(ToString::to_string).collect();
         let folder = folder::private("redis");
         let clock = clock(folder.path());
@@ -59,7 +59,7 @@ impl Redis {
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
         command.arg("--dir").arg(self.folder.path()).args(&self.settings);
         if let Some(clock) = &self.clock {
-            clock.give_to(&mut command);
+            clock.put_under(&mut command);
         }
         let log = self.folder.path().join("log");
         self.process = Some(Process::start(command, &log, || is_ready(self.port)));
@@ -93,7 +93,7 @@ impl Redis {
     /// # Panics
     /// If it has no clock of its own.
     pub fn set_clock_ahead(&self, seconds: i64) {
-        self.clock.as_ref().expect("started with a clock of its own").set_ahead(seconds);
+        self.clock.as_ref().expect("started with a clock of its own").tell(&seconds.to_ne_bytes());
     }
 
     /// Sends one inline command and waits for the first line of its answer.

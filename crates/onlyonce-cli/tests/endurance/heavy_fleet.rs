@@ -21,14 +21,14 @@ const IN_FLIGHT_MIN: usize = 5;
 /// A lease that a paused gateway outsleeps in the time of a test.
 const SHORT_LEASE: &str = "lease = \"2s\"";
 
-fn lively() -> Shared {
+pub(crate) fn lively() -> Shared {
     let shared = Shared::default();
     shared.history().owners_live = true;
     shared
 }
 
 /// A random moment, and then one at which enough is under way.
-async fn moment(shared: &Shared) -> usize {
+pub(crate) async fn moment(shared: &Shared) -> usize {
     sleep(Duration::from_millis(fastrand::u64(50..300))).await;
     until("load", || shared.history().in_flight() >= IN_FLIGHT_MIN).await;
     shared.history().in_flight()
@@ -57,7 +57,7 @@ async fn a_postgres_that_is_killed_and_recovers_loses_nothing() {
 }
 
 /// Until operations complete again.
-async fn works_again(shared: &Shared) {
+pub(crate) async fn works_again(shared: &Shared) {
     let before = shared.history().completed();
     until("operations to complete again", || shared.history().completed() > before + 20).await;
 }

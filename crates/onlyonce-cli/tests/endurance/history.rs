@@ -117,7 +117,7 @@ pub(crate) struct History {
     unknown: HashSet<String>,
     replays: usize,
     refusals: usize,
-    store_refusals: usize,
+    pub(crate) store_refusals: usize,
     reread: usize,
 }
 

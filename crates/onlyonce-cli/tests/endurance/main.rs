@@ -11,6 +11,7 @@ mod upstream;
 mod clock_jump;
 mod hang_up;
 mod heavy_crowd;
+mod heavy_disk;
 mod heavy_duplicates;
 mod heavy_fleet;
 mod heavy_kill;
