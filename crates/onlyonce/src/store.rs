@@ -26,8 +26,8 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod time;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "tower"))]
+pub(crate) mod time;
 #[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod wake;
 
@@ -274,6 +274,9 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Whether it lives in this process alone.
     pub embedded: bool,
+    /// Whether it notices by itself that its clock has jumped, and holds it for every node. Who uses a store
+    /// that does not must watch its clock, and cannot know of one that was trusted again meanwhile.
+    pub watches_clock: bool,
 }
 
 /// A call that gave no answer.

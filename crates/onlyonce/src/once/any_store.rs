@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::clock::{Clock, Reading, StoreTime};
 use crate::engine::Write;
 use crate::record::Token;
 use crate::scope::OperationId;
+use crate::store::time::{Time, Told};
 use crate::store::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
@@ -24,22 +24,19 @@ pub(crate) struct AnyStore {
     store: Box<dyn DynStore>,
     clock: Arc<dyn Clock>,
     reading: Mutex<Option<Reading>>,
-    /// The store's clock jumped, and the store has not been told yet.
-    jumped: AtomicBool,
+    /// What we make of the store's clock, where it does not watch that by itself.
+    time: Option<Time>,
 }
 
 impl AnyStore {
     pub(crate) fn new(store: impl Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            store: Box::new(store),
-            clock,
-            reading: Mutex::new(None),
-            jumped: AtomicBool::new(false),
-        }
+        Self { store: Box::new(store), clock: clock.clone(), reading: Mutex::new(None), time: None }
+            .with_clock(clock)
     }
 
     pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self { clock, ..self }
+        let time = (!self.limits().watches_clock).then(|| Time::new(clock.clone(), 0));
+        Self { clock, time, ..self }
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -79,7 +76,7 @@ impl AnyStore {
     pub(crate) async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let asked_at = self.clock.boot();
         let mut page = bounded(self.store.scan(query)).await?;
-        page.clock_held |= self.observe(page.now, asked_at);
+        page.clock_held = self.observe(page.now, page.clock_held, asked_at);
         Ok(page)
     }
 
@@ -99,30 +96,27 @@ impl AnyStore {
 
     /// Tells the store of a jump of its clock, so that every node obeys it.
     pub(crate) async fn tell_of_jump(&self) -> Result<(), Fault> {
-        if self.jumped.load(Ordering::Acquire) {
+        if let Some(time) = self.time.as_ref().filter(|time| time.has_jumped()) {
             bounded(self.store.hold_clock(true)).await?;
-            self.jumped.store(false, Ordering::Release);
+            time.has_told();
         }
         Ok(())
     }
 
     fn observed(&self, mut seen: Seen, asked_at: Duration) -> Seen {
-        seen.clock_held |= self.observe(seen.now, asked_at);
+        seen.clock_held = self.observe(seen.now, seen.clock_held, asked_at);
         seen
     }
 
-    /// Whether the clock is known to have jumped, this reading of it included.
+    /// Whether the clock is held, or is known to have jumped, this reading of it included.
     ///
     /// A reading belongs to the moment before it was asked for, and is judged at the moment when it is
     /// here: a node that stood still in between must not take its own pause for a jump of the store.
-    fn observe(&self, now: StoreTime, asked_at: Duration) -> bool {
-        let boot = self.clock.boot();
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        if reading.is_some_and(|last| last.is_jump(now, boot)) {
-            self.jumped.store(true, Ordering::Release);
-        }
-        *reading = Some(Reading::new(now, asked_at));
-        self.jumped.load(Ordering::Acquire)
+    fn observe(&self, now: StoreTime, clock_held: bool, asked_at: Duration) -> bool {
+        let reading = Some(Reading::new(now, asked_at));
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+        let told = Told { now, clock_held, confirmed: 0 };
+        self.time.as_ref().map_or(clock_held, |time| time.tell(told, asked_at).clock_held)
     }
 }
 

@@ -257,7 +257,7 @@ impl Maintain for PostgresStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false }
+        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false, watches_clock: true }
     }
 }
 

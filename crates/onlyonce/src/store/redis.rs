@@ -30,8 +30,8 @@
 //! ```
 
 mod ask;
+mod epochs;
 mod error;
-mod floor;
 mod greet;
 mod keys;
 mod line;
@@ -50,21 +50,21 @@ use std::time::Duration;
 use ::redis::Client;
 use futures_util::future::join_all;
 
+use self::epochs::Epochs;
 pub use self::error::OpenError;
-use self::floor::Floor;
 use self::greet::StoreGreeting;
 pub(super) use self::keys::Names;
 use self::keys::SLOTS;
 pub(super) use self::link::{Greet, Link, Manners};
 pub use self::promise::Promise;
-use self::pulse::Pulse;
+use self::reply::Answer;
 pub(super) use self::script::{Invocation, Script};
 use super::wake::Wakers;
 use super::{
     Beat, Cursor, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
     Store, StoreError, Swap, Swept, Watch,
 };
-use crate::clock::{Clock, StoreTime};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::Token;
 use crate::scope::OperationId;
 
@@ -78,8 +78,9 @@ pub struct RedisStore {
 /// What the store and the thread of its link share.
 struct Shared {
     names: Names,
-    floor: Floor,
-    pulse: Pulse,
+    /// What the answers of the slots tell of the time, and what the beat tells.
+    answers: Epochs,
+    beats: Epochs,
     wakers: Wakers,
     clock: Option<Arc<dyn Clock>>,
     promise: Mutex<Promise>,
@@ -153,10 +154,11 @@ impl RedisStore {
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self, OpenError> {
         let client = Client::open(url).map_err(OpenError::Address)?;
         let names = Names::new(&options.prefix)?;
+        let boot = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let shared = Arc::new(Shared {
             names,
-            floor: Floor::default(),
-            pulse: Pulse::new(options.clock.clone()),
+            answers: Epochs::new(boot.clone()),
+            beats: Epochs::new(boot),
             wakers: Wakers::default(),
             clock: options.clock,
             promise: Mutex::new(Promise::unknown()),
@@ -178,19 +180,14 @@ impl RedisStore {
         self.link.close().await;
     }
 
-    async fn seen(
-        &self,
-        ask: Invocation,
-        id: OperationId,
-        draft: Option<&Draft>,
-    ) -> Result<Seen, Fault> {
+    async fn ask(&self, ask: Invocation) -> Result<Answer, Fault> {
+        let asked_at = self.shared.answers.time.boot();
         let value = self.link.call(ask).await?;
-        self.shared.answer(value)?.seen(id, draft)
+        self.shared.answer(value, asked_at)
     }
 
     async fn beat(&self, id: OperationId, token: Token, lease: Lease) -> Beat {
-        let answer = self.link.call(self.shared.renew(id, token, lease)).await;
-        let answer = answer.map_err(Fault::from).and_then(|value| self.shared.answer(value));
+        let answer = self.ask(self.shared.renew(id, token, lease)).await;
         answer.map_or(Beat::Unsure, |answer| answer.beat())
     }
 }
@@ -205,7 +202,8 @@ impl std::fmt::Debug for RedisStore {
 
 impl Store for RedisStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        let seen = self.seen(self.shared.claim(&draft), draft.id, Some(&draft)).await?;
+        let answer = self.ask(self.shared.claim(&draft)).await?;
+        let seen = answer.seen(draft.id, Some(&draft))?;
         if seen.mine {
             self.shared.wakers.wake(draft.id);
         }
@@ -213,15 +211,14 @@ impl Store for RedisStore {
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        self.seen(self.shared.load(id), id, None).await
+        self.ask(self.shared.load(id)).await?.seen(id, None)
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
         if body_bytes(&to) > value::BODY_BYTES_MAX {
             return Err(Fault::NotDone(StoreError::Refused("its body is too large".into())));
         }
-        let value = self.link.call(self.shared.swap(id, guard, &to)).await?;
-        let swap = self.shared.answer(value)?.swap(id, guard)?;
+        let swap = self.ask(self.shared.swap(id, guard, &to)).await?.swap(id, guard)?;
         if let Swap::Done(_) = swap {
             self.shared.wakers.wake(id);
         }
@@ -250,8 +247,8 @@ impl Maintain for RedisStore {
         while first < SLOTS {
             let last = last_of(first);
             let room = limit - whole.as_ref().map_or(0, |page| page.records.len());
-            let value = self.link.call(self.shared.scan(&query, first, last, room)).await?;
-            let (page, stopped_at) = self.shared.page(value)?;
+            let answer = self.ask(self.shared.scan(&query, first, last, room)).await?;
+            let (page, stopped_at) = answer.page();
             let page = joined(whole.take(), page);
             if let Some(id) = stopped_at {
                 let next = Some(Cursor(u128::from_be_bytes(*id.as_bytes())));
@@ -265,13 +262,12 @@ impl Maintain for RedisStore {
 
     async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
         let mut swept = Swept { deleted: 0, more: false };
-        if self.shared.pulse.is_doubtful() {
-            return Ok(swept);
-        }
+        // By what was known before: a jump that is noticed meanwhile makes nothing plausible.
+        let plausible = self.shared.beats.time.plausible();
         let mut first = 0;
-        while first < SLOTS && !swept.more {
+        while first < SLOTS && !swept.more && !self.shared.is_doubtful() {
             let room = (limit - swept.deleted).min(SWEEP_ROWS_MAX);
-            let ask = self.shared.sweep(first, last_of(first), room);
+            let ask = self.shared.sweep(first, room, plausible);
             let part = reply::swept(&self.link.call(ask).await?)?;
             swept.deleted += part.deleted;
             swept.more = part.more && swept.deleted >= limit;
@@ -283,19 +279,19 @@ impl Maintain for RedisStore {
     }
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        let epoch = floor::epoch();
-        for ask in self.shared.holds(held, epoch, None) {
-            let (epoch, now) = reply::held(&self.link.call(ask).await?)?;
-            self.shared.floor.raise(epoch, now);
+        for ask in self.shared.holds(held, epochs::name(), None) {
+            let asked_at = self.shared.answers.time.boot();
+            let heard = reply::heard(&self.link.call(ask).await?)?;
+            self.shared.answers.tell(heard, asked_at);
             if !held {
-                self.shared.pulse.trust(epoch, now);
+                self.shared.beats.tell(heard, asked_at);
             }
         }
         Ok(())
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: value::BODY_BYTES_MAX, embedded: false }
+        Limits { body_bytes_max: value::BODY_BYTES_MAX, embedded: false, watches_clock: true }
     }
 }
 

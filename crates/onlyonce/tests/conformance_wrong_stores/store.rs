@@ -297,6 +297,6 @@ impl Maintain for Wrong {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true }
+        Limits { body_bytes_max: usize::MAX, embedded: true, watches_clock: false }
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Housekeeper {
 
 impl Housekeeper {
     pub(super) async fn run(mut self) {
-        let mut beat_at = Instant::now() + BEAT_EVERY;
+        let mut beat_at = Instant::now();
         loop {
             if let Some((limit, reply)) = self.sweeps.pop_front() {
                 let swept = self.sweep(limit).await;

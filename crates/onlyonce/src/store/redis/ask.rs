@@ -62,8 +62,10 @@ impl Shared {
         self.many(Script::Scan, first, last, own)
     }
 
-    pub(super) fn sweep(&self, first: u16, last: u16, limit: usize) -> Invocation {
-        self.many(Script::Sweep, first, last, [text(limit), text(bounded(self.pulse.plausible()))])
+    /// Nothing is deleted by a time after `plausible`.
+    pub(super) fn sweep(&self, first: u16, limit: usize, plausible: i64) -> Invocation {
+        let own = [text(limit), text(bounded(plausible))];
+        self.many(Script::Sweep, first, last_of(first), own)
     }
 
     /// The calls that hold the clock, or trust it again from `epoch` on. To hold it only while the beat has the
@@ -83,8 +85,8 @@ impl Shared {
 
     /// A look at the beat, and a beat if this node trusts the clock.
     pub(super) fn beat(&self, trusts: bool) -> Invocation {
-        let plausible = text(bounded(self.pulse.plausible()));
-        let own = [text(u8::from(trusts)), plausible, text(self.pulse.epoch())];
+        let plausible = text(bounded(self.beats.time.plausible()));
+        let own = [text(u8::from(trusts)), plausible, text(self.beats.name())];
         self.many(Script::Beat, 0, SLOTS - 1, own)
     }
 
@@ -105,8 +107,8 @@ impl Shared {
     /// The wall clock of a test, or nothing: then it is the server's. And what time may not fall below.
     fn time(&self) -> [Vec<u8>; 3] {
         let wall = self.clock.as_ref().map_or_else(Vec::new, |clock| text(clock.wall().as_ms()));
-        let (epoch, floor) = self.floor.parts();
-        [wall, text(epoch), text(floor)]
+        let (_, highest) = self.answers.time.known();
+        [wall, text(self.answers.name()), text(highest)]
     }
 }
 

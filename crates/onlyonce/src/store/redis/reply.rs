@@ -1,8 +1,11 @@
 //! What the scripts answer, and what an answer that did not come means.
 
+use std::time::Duration;
+
 use ::redis::Value;
 
 use super::Shared;
+use super::epochs::Heard;
 use super::link::Trouble;
 use super::value;
 use crate::clock::StoreTime;
@@ -20,22 +23,24 @@ pub(super) struct Answer {
 
 impl Shared {
     /// The answer, with its time taken note of.
-    pub(super) fn answer(&self, value: Value) -> Result<Answer, Fault> {
+    pub(super) fn answer(&self, value: Value, asked_at: Duration) -> Result<Answer, Fault> {
         let Value::Array(mut parts) = value else {
             return Err(Fault::Unsure(not_understood()));
         };
         let [now, held, epoch, kind] =
             numbers(&parts).ok_or_else(|| Fault::Unsure(not_understood()))?;
         let now = StoreTime::from_ms(now);
-        self.floor.raise(epoch, now);
+        let heard = Heard { now, clock_held: held != 0, epoch };
+        let clock_held = self.answers.tell(heard, asked_at) || self.is_doubtful();
         let parts = parts.split_off(4);
-        Ok(Answer { now, clock_held: held != 0 || self.pulse.is_doubtful(), kind, parts })
+        Ok(Answer { now, clock_held, kind, parts })
     }
+}
 
+impl Answer {
     /// The page, and the last id that was looked at if there was no more room.
-    pub(super) fn page(&self, value: Value) -> Result<(Page, Option<OperationId>), Fault> {
-        let answer = self.answer(value)?;
-        let mut parts = answer.parts.into_iter();
+    pub(super) fn page(self) -> (Page, Option<OperationId>) {
+        let mut parts = self.parts.into_iter();
         let last = parts.next().and_then(|last| bytes(&last)?.try_into().ok());
         let mut records = Vec::new();
         while let (Some(id), Some(value)) = (parts.next(), parts.next()) {
@@ -47,14 +52,11 @@ impl Shared {
                 records.push((id, record));
             }
         }
-        let is_full = answer.kind != 0;
+        let is_full = self.kind != 0;
         let last = last.map(OperationId::from_bytes).filter(|_| is_full);
-        let page = Page { records, next: None, now: answer.now, clock_held: answer.clock_held };
-        Ok((page, last))
+        let page = Page { records, next: None, now: self.now, clock_held: self.clock_held };
+        (page, last)
     }
-}
-
-impl Answer {
     /// What was seen of `id`, by the claim of `draft` if it was one.
     pub(super) fn seen(&self, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
         let record = self.record(id)?;
@@ -104,9 +106,9 @@ pub(super) fn swept(value: &Value) -> Result<Swept, Fault> {
 }
 
 /// The time of an answer that has nothing else to say.
-pub(super) fn held(value: &Value) -> Result<(i64, StoreTime), Fault> {
-    let [now, _, epoch] = all_numbers(value)?;
-    Ok((epoch, StoreTime::from_ms(now)))
+pub(super) fn heard(value: &Value) -> Result<Heard, Fault> {
+    let [now, held, epoch] = all_numbers(value)?;
+    Ok(Heard { now: StoreTime::from_ms(now), clock_held: held != 0, epoch })
 }
 
 /// A deletion leaves no record to ask; its name follows from the guard.

@@ -19,8 +19,8 @@ else
   if is_used() then ahead = FAR end
 end
 if ARGV[7] == '1' and beat.wall <= tonumber(ARGV[8]) then
-  -- After a write that needs no memory this needs none either.
-  redis.call('DEL', KEYS[1])
-  redis.call('SET', BEAT, clock_text(0, epoch, beat.now))
+  -- After a write that needs no memory this needs none either. Where nothing is written it is still a look.
+  redis.pcall('DEL', KEYS[1])
+  redis.pcall('SET', BEAT, clock_text(0, epoch, beat.now))
 end
 return { beat.wall, epoch, ahead }

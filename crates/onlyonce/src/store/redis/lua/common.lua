@@ -3,7 +3,7 @@
 -- expires_at), 35-42 first_claimed_at, 43-50 ttl_ms, 51-54 attempt, 55-58 bytes of details,
 -- 59-62 bytes of outcome, 63-66 crc of outcome, 67-74 sum over id, head and details.
 -- Every error comes before the SET or DEL of the record: an error reply means that it was not written.
-local FORMAT, HEAD, CLOCK_STEP_MS = 1, 74, 1000
+local FORMAT, HEAD, CLOCK_STEP_MS, CLOCK_JUMP_MS = 1, 74, 1000, 60000
 local RUNNING, UNKNOWN, RELEASED, COMPLETED = 1, 2, 3, 4
 -- Lua counts in doubles. A time beyond them is the end of time.
 local FAR, LAST = 9007199254740992, '\255\255\255\255\255\255\255\127'
@@ -29,14 +29,15 @@ end
 
 -- The time of a slot. It never runs backward, but for what `hold` trusts again: the slot keeps the
 -- highest time, in steps, and each node the highest that it was told, with the epoch that it belongs to.
--- A clock that does not read is held.
+-- A clock that does not read is held; so is one that is far behind a time that was seen: it had jumped, or it
+-- was set back, and nobody knows which of the two was right.
 local function read_clock(key, wall, epoch, floor)
   local now = tonumber(wall)
   if not now then
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
-  local clock = { key = key, wall = now, now = now, held = 0, epoch = 0 }
+  local clock = { key = key, wall = now, now = now, held = 0, kept = 0, epoch = 0 }
   local kept = redis.call('GET', key)
   if kept then
     local held, kept_epoch, highest = string.match(kept, '^([01]) (%d+) (%-?%d+)$')
@@ -44,12 +45,14 @@ local function read_clock(key, wall, epoch, floor)
       clock.held, clock.damaged = 1, true
       return clock
     end
-    clock.held, clock.epoch, clock.highest = tonumber(held), tonumber(kept_epoch), tonumber(highest)
+    clock.kept, clock.epoch, clock.highest = tonumber(held), tonumber(kept_epoch), tonumber(highest)
     clock.now = math.max(now, clock.highest)
   end
   if tonumber(epoch) == clock.epoch then
     clock.now = math.max(clock.now, tonumber(floor))
   end
+  clock.held = clock.kept
+  if clock.now - clock.wall > CLOCK_JUMP_MS then clock.held = 1 end
   return clock
 end
 
@@ -59,7 +62,7 @@ end
 
 local function keep_clock(clock)
   if clock.damaged or (clock.highest and clock.now < clock.highest + CLOCK_STEP_MS) then return end
-  redis.pcall('SET', clock.key, clock_text(clock.held, clock.epoch, clock.now))
+  redis.pcall('SET', clock.key, clock_text(clock.kept, clock.epoch, clock.now))
 end
 
 local function sum(id, head, details)

@@ -25,7 +25,7 @@ end
 
 for slot = first_slot, last_slot do
   local clock = clock_of(slot)
-  if clock.held == 0 and clock.wall <= tonumber(ARGV[8]) then
+  if clock.held == 0 and clock.now <= tonumber(ARGV[8]) then
     local ended = key_of(slot, 'ended')
     local until_now = string.format('%.0f', clock.now)
     local ids = redis.call('ZRANGEBYSCORE', ended, '-inf', until_now, 'LIMIT', 0, limit - deleted + 1)
