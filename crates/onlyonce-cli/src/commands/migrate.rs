@@ -9,7 +9,7 @@ use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::Filling;
 use onlyonce::store::sqlite::{OpenError, SqliteStore};
-use onlyonce::store::{Fault, Maintain, Page, Scan};
+use onlyonce::store::{Fault, Maintain, Page, Scan, Store};
 
 use super::exit;
 use crate::config::{ServerUrl, StoreFlag, StoreUrl};
@@ -68,10 +68,24 @@ async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, Stri
         return filling.finish().await.map(|()| Moved::default()).map_err(interrupted);
     }
     let from = opened.map_err(|error| refused(name, &error))?;
+    demand_trust(&from, name).await?;
     let filling = begin(to, name).await?;
     let moved = migrate(&from, &filling, &to.to_string()).await;
     from.close().await;
     moved.map_err(interrupted)
+}
+
+/// By a clock that is held nobody knows how long a record has to live, and the other store would not hold it.
+async fn demand_trust(from: &SqliteStore, name: &str) -> Result<(), String> {
+    let any = OperationId::from_bytes([0; 16]);
+    let seen = from.load(any).await;
+    let seen = seen.map_err(|fault| format!("{name} does not answer: {}", fault.error()))?;
+    if seen.clock_held {
+        return Err(format!(
+            "the clock was set forward, and {name} holds it: put it right, run `onlyonce sweep --store {name} --confirm-clock`, and repeat this"
+        ));
+    }
+    Ok(())
 }
 
 async fn begin(to: &ServerUrl, from: &str) -> Result<Filling, String> {
@@ -144,7 +158,7 @@ async fn migrate(from: &SqliteStore, to: &Filling, name: &str) -> Result<Moved, 
 /// What has not expired, its times told by the other clock: each record lives for as long as it would have here.
 fn live(page: &Page, there: StoreTime) -> Vec<(OperationId, Record)> {
     let ahead_ms = there.since_ms(page.now);
-    let is_live = |record: &Record| page.clock_held || !record.is_expired(page.now);
+    let is_live = |record: &Record| !record.is_expired(page.now);
     let records = page.records.iter().filter(|(_, record)| is_live(record));
     records.map(|(id, record)| (*id, shifted(record, ahead_ms))).collect()
 }

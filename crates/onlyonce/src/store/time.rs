@@ -116,7 +116,8 @@ impl Time {
     /// that is no jump. Everything is possible before the first reading.
     pub(crate) fn plausible(&self) -> i64 {
         let reading = self.lock().reading;
-        let latest = |reading: Reading| reading.estimate(self.clock.boot()).plus_ms(clock::CLOCK_JUMP_MS);
+        let latest =
+            |reading: Reading| reading.estimate(self.clock.boot()).plus_ms(clock::CLOCK_JUMP_MS);
         reading.map_or(i64::MAX, |reading| latest(reading).as_ms())
     }
 
@@ -154,3 +155,47 @@ impl Known {
 /// How long a node that starts waits for others to tell of a jump: some beats of theirs.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 const DOUBTED_FOR: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    const DAY_MS: i64 = 86_400_000;
+    const ASKED_AT: Duration = Duration::from_secs(1);
+
+    fn told(ms: i64, clock_held: bool) -> Told {
+        Told { now: StoreTime::from_ms(ms), clock_held, confirmed: 0 }
+    }
+
+    // threat B6: it was read before the clock was held, and waited somewhere.
+    #[test]
+    fn an_answer_that_was_asked_for_before_the_clock_was_held_is_held() {
+        let time = Time::new(Arc::new(SystemClock), 0);
+        assert!(time.tell(told(DAY_MS, true), ASKED_AT).clock_held);
+        assert!(time.tell(told(DAY_MS, false), ASKED_AT).clock_held);
+        let later = SystemClock.boot() + Duration::from_secs(1);
+        assert!(!time.tell(told(DAY_MS, false), later).clock_held, "someone has confirmed it");
+    }
+
+    // threat B6
+    #[test]
+    fn an_answer_that_was_asked_for_before_we_told_of_a_jump_is_held() {
+        let time = Time::new(Arc::new(SystemClock), 0);
+        time.tell(told(0, false), SystemClock.boot());
+        assert!(time.tell(told(DAY_MS, false), SystemClock.boot()).clock_held);
+        assert!(time.has_jumped());
+        time.has_told();
+        assert!(time.tell(told(DAY_MS, false), ASKED_AT).clock_held);
+        assert!(!time.has_jumped());
+    }
+
+    #[test]
+    fn an_answer_from_before_the_clock_was_confirmed_is_held() {
+        let time = Time::new(Arc::new(SystemClock), 1);
+        let boot = SystemClock.boot();
+        assert!(!time.tell(Told { confirmed: 1, ..told(0, false) }, boot).clock_held);
+        assert!(time.tell(told(DAY_MS, false), boot).clock_held);
+        assert!(!time.has_jumped());
+    }
+}

@@ -1,8 +1,11 @@
 //! A clock that is held is held for every node, also for those that come later.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use onlyonce::clock::Clock;
+use onlyonce::clock::{Clock, StoreTime};
 use onlyonce::store::conformance::ManualClock;
 use onlyonce::store::redis::{RedisOptions, RedisStore};
 use onlyonce::store::{Draft, Maintain, Store, Swept};
@@ -114,6 +117,85 @@ async fn a_sweep_does_not_trust_a_clock_that_jumped() {
     store.hold_clock(false).await.unwrap();
     assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 1, more: false });
 }
+
+/// The clock jumped and was set right at once, and meanwhile someone wrote: its slot has kept that time.
+// threat B6
+#[tokio::test]
+async fn a_time_that_is_far_ahead_of_the_clock_is_not_gone_by() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let first = open_by(&server, &clock).await;
+    let kept = settled(&first, &draft(1), "kept").await;
+    let ahead = clock.wall().plus_ms(90_000_000).as_ms();
+    let slot = u128::from_be_bytes(*id(1).as_bytes()) % 1024;
+    server.command(&format!("SET oo:{{{slot}}}:clock \"0 0 {ahead}\""));
+    for node in [first, open_by(&server, &clock).await] {
+        assert_eq!(node.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+        let seen = node.load(id(1)).await.unwrap();
+        assert!(seen.clock_held && seen.now.as_ms() == ahead, "{seen:?}");
+    }
+    let last = open_by(&server, &clock).await;
+    last.hold_clock(false).await.unwrap();
+    let seen = last.load(id(1)).await.unwrap();
+    assert_eq!((seen.clock_held, seen.record), (false, Some(kept)));
+}
+
+/// It knew of no jump when it began.
+// threat B6
+#[tokio::test]
+async fn a_sweep_that_is_under_way_when_the_clock_jumps_deletes_nothing_by_it() {
+    let server = Redis::start(&[]);
+    let (go_on, gate) = mpsc::channel();
+    let clock = Halting::new(gate);
+    let options = RedisOptions::new().with_clock(clock.clone());
+    let store = RedisStore::open_with(&server.url(), options).await.expect("the store opens");
+    for number in 0..200 {
+        settled(&store, &draft(number), "kept").await;
+    }
+    let (sweeping, runtime) = (store.clone(), tokio::runtime::Handle::current());
+    let sweep = move || runtime.block_on(sweeping.sweep(1_000)).unwrap().deleted;
+    let sweep = thread::Builder::new().name(SWEEPER.to_owned()).spawn(sweep).unwrap();
+    until(async || clock.calls.load(Ordering::Acquire) == 2).await;
+    set_forward(&clock.hands);
+    // Nobody can be told: what is kept as the clock of the first slot is none.
+    server.command("DEL oo:{0}:clock");
+    server.command("RPUSH oo:{0}:clock nothing");
+    until(async || store.load(id(7)).await.unwrap().clock_held).await;
+    go_on.send(()).unwrap();
+    let deleted = tokio::task::spawn_blocking(|| sweep.join().unwrap()).await.unwrap();
+    assert_eq!(deleted, 0);
+}
+
+/// A clock that halts the second part of a sweep, until it may go on.
+#[derive(Clone)]
+struct Halting {
+    hands: ManualClock,
+    calls: Arc<AtomicUsize>,
+    gate: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Halting {
+    fn new(gate: mpsc::Receiver<()>) -> Self {
+        let (hands, calls) = (ManualClock::new(), Arc::default());
+        Self { hands, calls, gate: Arc::new(Mutex::new(gate)) }
+    }
+}
+
+impl Clock for Halting {
+    fn wall(&self) -> StoreTime {
+        let is_sweep = thread::current().name() == Some(SWEEPER);
+        if is_sweep && self.calls.fetch_add(1, Ordering::AcqRel) == 1 {
+            self.gate.lock().unwrap().recv().unwrap();
+        }
+        self.hands.wall()
+    }
+
+    fn boot(&self) -> Duration {
+        self.hands.boot()
+    }
+}
+
+const SWEEPER: &str = "sweeper";
 
 /// A day without any node is no jump, once nobody says otherwise.
 #[tokio::test]

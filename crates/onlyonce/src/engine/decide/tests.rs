@@ -95,6 +95,15 @@ fn a_claim_that_came_too_late_is_given_up() {
     assert_eq!(decided(&seen, Recovery::Hold), Decision::GiveUp);
 }
 
+// R70: a clock that was a day ahead has been put back, and what was claimed by it seems to be from the future.
+#[test]
+fn an_unknown_outcome_of_nobody_knows_when_is_not_sent_again() {
+    let unknown = after(&running(), Write::reap(running().revision()), NOW);
+    let at = |now: StoreTime| decided(&seen(unknown.clone(), now), REDRIVE);
+    assert!(matches!(at(NOW), Decision::Take(_)));
+    assert!(matches!(at(NOW.plus_ms(-1)), Decision::Unknown { .. }));
+}
+
 #[test]
 fn a_claim_of_ours_that_lapsed_before_we_knew_is_given_up() {
     let lapsed = after(&running(), Write::reap(running().revision()), NOW);
