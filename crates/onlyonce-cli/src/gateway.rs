@@ -2,6 +2,7 @@
 
 mod admin;
 mod app;
+mod clock;
 mod forward;
 mod headers;
 mod listen;
@@ -91,6 +92,11 @@ impl Gateway {
             gateway.start_admin(admin, about, stopped)?;
         }
         Ok(gateway)
+    }
+
+    /// Says for ever whether the store's clock is held, on the error output.
+    pub async fn watch_clock(&self) {
+        clock::watch(&self.once).await;
     }
 
     /// Takes nothing new, waits at most [`DRAIN`] for what is under way, and says what it left.

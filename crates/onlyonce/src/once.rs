@@ -101,6 +101,11 @@ impl Once {
         timeout(READY_WAIT, loaded).await.is_ok_and(|seen| seen.is_ok())
     }
 
+    /// Whether the store's clock was not trusted when it was last asked: nothing lapses, expires or is swept.
+    pub fn is_clock_held(&self) -> bool {
+        self.inner.store.is_clock_held()
+    }
+
     /// How many operations are under way.
     pub fn executing(&self) -> usize {
         self.inner.holds.all().len()

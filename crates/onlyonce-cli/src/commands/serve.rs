@@ -87,7 +87,10 @@ async fn serve(config: &Config) -> ExitCode {
         Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));
-    stop_signal(&mut terminate, &mut interrupt).await;
+    tokio::select! {
+        () = stop_signal(&mut terminate, &mut interrupt) => {}
+        () = gateway.watch_clock() => {}
+    }
     eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
     tokio::select! {
         left = gateway.stop() => report(left),

@@ -43,6 +43,8 @@ impl Collector for Counted {
         gauge(&mut encoder, "executing", "Operations under way", self.0.executing())?;
         let waiting = self.0.waiting();
         gauge(&mut encoder, "waiting", "Callers that wait for the answer of another", waiting)?;
+        let clock_held = usize::from(self.0.is_clock_held());
+        gauge(&mut encoder, "clock_held", "1 while the store's clock is not trusted", clock_held)?;
         let best_effort = usize::from(self.1.is_best_effort);
         gauge(
             &mut encoder,

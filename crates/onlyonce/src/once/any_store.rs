@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,12 +27,14 @@ pub(crate) struct AnyStore {
     reading: Mutex<Option<Reading>>,
     /// What we make of the store's clock, where it does not watch that by itself.
     time: Option<Time>,
+    /// As the last answer said.
+    clock_held: AtomicBool,
 }
 
 impl AnyStore {
     pub(crate) fn new(store: impl Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
-        Self { store: Box::new(store), clock: clock.clone(), reading: Mutex::new(None), time: None }
-            .with_clock(clock)
+        let (store, reading, clock_held) = (Box::new(store), Mutex::default(), false.into());
+        Self { store, clock: clock.clone(), reading, time: None, clock_held }.with_clock(clock)
     }
 
     pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
@@ -88,6 +91,10 @@ impl AnyStore {
         self.store.limits()
     }
 
+    pub(crate) fn is_clock_held(&self) -> bool {
+        self.clock_held.load(Ordering::Relaxed)
+    }
+
     /// What the store's clock says now, if it was ever read.
     pub(crate) fn now(&self) -> Option<StoreTime> {
         let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +123,10 @@ impl AnyStore {
         let reading = Some(Reading::new(now, asked_at));
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
         let told = Told { now, clock_held, confirmed: 0 };
-        self.time.as_ref().map_or(clock_held, |time| time.tell(told, asked_at).clock_held)
+        let judge = |time: &Time| time.tell(told, asked_at).clock_held;
+        let clock_held = self.time.as_ref().map_or(clock_held, judge);
+        self.clock_held.store(clock_held, Ordering::Relaxed);
+        clock_held
     }
 }
 

@@ -133,6 +133,12 @@ impl Time {
         self.lock().jumps
     }
 
+    /// It jumped, as others know.
+    #[cfg(feature = "redis")]
+    pub(crate) fn accuse(&self) {
+        self.lock().jumped = true;
+    }
+
     /// The first so many jumps were none.
     #[cfg(feature = "redis")]
     pub(crate) fn acquit(&self, jumps: u32) {

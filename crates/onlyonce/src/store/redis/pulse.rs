@@ -42,14 +42,23 @@ impl Shared {
     }
 
     async fn beat_once(&self, connection: MultiplexedConnection) -> Result<(), RedisError> {
-        let suspicion = self.answers.time.jumps();
+        let (jumps, epoch) = (self.answers.time.jumps(), self.beats.name());
         self.beat_if(!self.is_doubtful(), connection.clone()).await?;
+        if self.has_jumped_since(epoch) {
+            self.beats.time.accuse();
+        }
         if self.beats.time.has_jumped() {
             self.hold_for_all(connection).await?;
         } else {
-            self.answers.time.acquit(suspicion);
+            self.answers.time.acquit(jumps);
         }
         Ok(())
+    }
+
+    /// A look that is the first of its epoch cannot tell a jump; the answers of this epoch can.
+    fn has_jumped_since(&self, epoch: i64) -> bool {
+        let is_first = self.beats.name() != epoch;
+        is_first && self.answers.name() == self.beats.name() && self.answers.time.has_jumped()
     }
 
     /// Unless someone has trusted the clock since the jump was seen.
