@@ -110,6 +110,14 @@ impl AnyStore {
         Ok(())
     }
 
+    /// When the store's clock is seen to jump, where it does not watch that by itself.
+    pub(crate) async fn jumped(&self) {
+        match &self.time {
+            Some(time) => time.jumped.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn observed(&self, mut seen: Seen, asked_at: Duration) -> Seen {
         seen.clock_held = self.observe(seen.now, seen.clock_held, asked_at);
         seen

@@ -64,7 +64,8 @@ struct Rounds {
 
 impl Rounds {
     async fn all(self) {
-        tokio::join!(self.renew(), self.end(), self.reap(), self.sweep(), self.reconcile());
+        let guarding = async { tokio::join!(self.renew(), self.end(), self.tell()) };
+        tokio::join!(guarding, self.reap(), self.sweep(), self.reconcile());
     }
 
     /// Whether the handle is gone.
@@ -180,6 +181,23 @@ impl Rounds {
         Ok(seen.now > entry.not_after)
     }
 
+    /// Tells the store that its clock has jumped, at once: whoever starts next must know, even if we end now.
+    async fn tell(&self) {
+        loop {
+            let told = self.once.store.tell_of_jump().await;
+            let is_stopped = self.is_stopped();
+            if is_stopped && self.once.holds.is_idle() {
+                return;
+            }
+            let mut stopped = self.stopped.clone();
+            tokio::select! {
+                () = self.once.store.jumped() => {}
+                _ = stopped.wait_for(|stopped| *stopped), if !is_stopped => {}
+                () = sleep(END_PAUSE), if told.is_err() || is_stopped => {}
+            }
+        }
+    }
+
     async fn reap(&self) {
         let mut lapses = Lapses::default();
         while !self.is_stopped() {
@@ -190,14 +208,13 @@ impl Rounds {
     }
 
     async fn reap_once(&self, lapses: &mut Lapses) -> Result<(), Fault> {
-        self.once.store.tell_of_jump().await?;
         lapses.begin();
         let mut after = None;
         loop {
             let page = self.page(StateKind::Running, after).await?;
             if page.clock_held {
                 lapses.forget();
-                return self.once.store.tell_of_jump().await;
+                return Ok(());
             }
             self.reap_page(lapses, &page).await?;
             after = page.next;
@@ -249,9 +266,7 @@ impl Rounds {
     /// store's clock and would delete after a jump what nobody has looked at since.
     async fn is_clock_held(&self) -> Result<bool, Fault> {
         let any = OperationId::from_bytes([0; 16]);
-        let is_held = self.once.store.load(any).await?.clock_held;
-        self.once.store.tell_of_jump().await?;
-        Ok(is_held)
+        Ok(self.once.store.load(any).await?.clock_held)
     }
 
     /// Completes what was unknown for longer than its route holds it: never absent, never run again.

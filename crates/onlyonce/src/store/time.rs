@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::{self, Clock, Reading, StoreTime};
+use crate::clock::{Clock, Reading, StoreTime};
 
 /// What this node makes of the times that it is told.
 pub(crate) struct Time {
@@ -38,6 +38,17 @@ pub(crate) struct Told {
     pub(crate) confirmed: i64,
 }
 
+/// What this node can say of the clock.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witness {
+    /// As [`Time::known`].
+    pub(crate) known: (i64, i64),
+    pub(crate) jumped: bool,
+    pub(crate) plausible: i64,
+    pub(crate) trusts: bool,
+}
+
 impl Time {
     /// A clock that was confirmed so often.
     pub(crate) fn new(clock: Arc<dyn Clock>, confirmed: i64) -> Self {
@@ -46,6 +57,7 @@ impl Time {
     }
 
     /// Whether this node saw a jump that the server may not know of.
+    #[cfg(any(feature = "redis", feature = "tower"))]
     pub(crate) fn has_jumped(&self) -> bool {
         self.lock().jumped
     }
@@ -72,10 +84,10 @@ impl Time {
         if told.clock_held {
             known.held_at = Some(boot);
             known.jumped = false;
-        }
-        // It may have been read before the clock was held, though it comes after.
-        told.clock_held |= known.held_at.is_some_and(|held_at| asked_at < held_at);
-        if !told.clock_held && known.reading.is_some_and(|last| last.is_jump(told.now, boot)) {
+        } else if known.held_at.is_some_and(|held_at| asked_at < held_at) {
+            // It may have been read before the clock was held, though it comes after.
+            return Told { clock_held: true, ..told };
+        } else if known.reading.is_some_and(|last| last.is_jump(told.now, boot)) {
             known.jumped = true;
             known.jumps = known.jumps.wrapping_add(1);
             self.jumped.notify_one();
@@ -97,7 +109,7 @@ impl Time {
     /// As this node starts, the clock is `ahead_ms` after the last beat of any node. Far ahead, all nodes have
     /// rested, or it has jumped and those that saw it are about to say so: they are waited for.
     pub(crate) fn starts(&self, ahead_ms: i64) {
-        if ahead_ms > clock::CLOCK_JUMP_MS {
+        if ahead_ms > crate::clock::CLOCK_JUMP_MS {
             self.lock().doubted_until = Some(self.clock.boot() + DOUBTED_FOR);
         }
     }
@@ -115,16 +127,34 @@ impl Time {
     /// The latest time that can be true now: the last reading and what passed here since, with the margin
     /// that is no jump. Everything is possible before the first reading.
     pub(crate) fn plausible(&self) -> i64 {
-        let reading = self.lock().reading;
-        let latest =
-            |reading: Reading| reading.estimate(self.clock.boot()).plus_ms(clock::CLOCK_JUMP_MS);
-        reading.map_or(i64::MAX, |reading| latest(reading).as_ms())
+        let boot = self.clock.boot();
+        self.lock().plausible(boot)
+    }
+
+    /// What is said in a beat, all of the same moment.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn witness(&self) -> Witness {
+        let boot = self.clock.boot();
+        let known = *self.lock();
+        Witness {
+            known: (known.confirmed, known.highest),
+            jumped: known.jumped,
+            plausible: known.plausible(boot),
+            trusts: !known.is_doubtful(boot),
+        }
     }
 
     /// Whether nothing may expire here, whatever the server says.
     pub(crate) fn is_doubtful(&self) -> bool {
         let known = *self.lock();
         known.jumped || known.doubted_until.is_some_and(|until| self.clock.boot() < until)
+    }
+
+    /// A part of the store holds the clock: what was asked before that is held.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_held_in_part(&self) {
+        let boot = self.clock.boot();
+        self.lock().held_at = Some(boot);
     }
 
     /// How many jumps were seen.
@@ -151,6 +181,13 @@ impl Known {
     const fn new(confirmed: i64, highest: i64) -> Self {
         let (reading, held_at, doubted_until) = (None, None, None);
         Self { confirmed, highest, reading, jumped: false, jumps: 0, held_at, doubted_until }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    fn plausible(&self, boot: Duration) -> i64 {
+        let latest =
+            |reading: Reading| reading.estimate(boot).plus_ms(crate::clock::CLOCK_JUMP_MS).as_ms();
+        self.reading.map_or(i64::MAX, latest)
     }
 
     fn is_doubtful(&self, boot: Duration) -> bool {

@@ -41,6 +41,16 @@ impl Clocked {
         self.postgres.sql(&self.url, &format!("UPDATE fake.shift SET by = '{by}'"));
     }
 
+    fn forbid_to_tell(&self) {
+        self.postgres.sql(
+            &self.url,
+            "CREATE FUNCTION fake.forbid() RETURNS trigger LANGUAGE plpgsql AS
+               $$ BEGIN RAISE EXCEPTION 'nobody is told'; END $$;
+             CREATE TRIGGER forbids BEFORE UPDATE ON onlyonce.meta FOR EACH ROW
+               WHEN (NEW.clock_held) EXECUTE FUNCTION fake.forbid()",
+        );
+    }
+
     fn flag(&self) -> String {
         self.postgres.sql(&self.url, "SELECT clock_held FROM onlyonce.meta")
     }
@@ -224,6 +234,84 @@ async fn a_beat_does_not_bring_back_the_time_that_was_not_trusted() {
     let seen = store.load(draft(1).id).await.unwrap();
     assert!(seen.now.as_ms() < day, "{seen:?}");
     assert!(!seen.clock_held);
+}
+
+/// It saw the jump, and could not tell before someone said that it was none.
+// threat B6
+#[tokio::test]
+async fn what_could_not_be_told_before_the_clock_was_confirmed_is_not_told_after() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    store.load(draft(1).id).await.unwrap();
+    clocked.forbid_to_tell();
+    clocked.shift("1 day");
+    assert!(store.load(draft(1).id).await.unwrap().clock_held);
+    until_refused(&clocked).await;
+    let confirm = "DROP TRIGGER forbids ON onlyonce.meta; UPDATE onlyonce.meta SET confirmed = confirmed + 1, \
+        highest = floor(date_part('epoch', pg_catalog.clock_timestamp() + interval '1 day') * 1000)::bigint";
+    clocked.postgres.sql(&clocked.url, &format!("BEGIN; {confirm}; COMMIT"));
+    // It beats soon again, and so learns of it.
+    let version = || clocked.postgres.sql(&clocked.url, "SELECT xmin FROM onlyonce.meta");
+    let before = version();
+    let beat = async {
+        while version() == before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), beat).await.expect("it beats");
+    assert_eq!(clocked.flag(), "f");
+    assert!(!store.load(draft(1).id).await.unwrap().clock_held);
+}
+
+// threat B6
+#[tokio::test]
+async fn a_node_that_cannot_tell_of_a_jump_does_everything_else() {
+    let clocked = Clocked::start();
+    let store = clocked.open().await;
+    store.load(draft(1).id).await.unwrap();
+    clocked.forbid_to_tell();
+    clocked.shift("1 day");
+    assert!(store.load(draft(1).id).await.unwrap().clock_held);
+    until_refused(&clocked).await;
+    let patience = Duration::from_secs(5);
+    let swept = timeout(patience, store.sweep(100)).await.expect("it is answered");
+    assert_eq!(swept.unwrap().deleted, 0);
+    timeout(patience, store.close()).await.expect("it closes");
+}
+
+/// The server stood still with a beat before it, and then went on with it.
+// threats B3, B6
+#[tokio::test]
+async fn a_server_that_stood_still_for_longer_than_a_minute_has_not_jumped() {
+    let clocked = Clocked::start();
+    clocked.postgres.sql(
+        &clocked.url,
+        "CREATE OR REPLACE FUNCTION fake.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE plpgsql AS
+           $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1);
+              RETURN pg_catalog.clock_timestamp() + (SELECT by FROM fake.shift); END $$",
+    );
+    let clock = ManualClock::new();
+    let options = PostgresOptions::new().with_clock(clock.clone());
+    let store = open_with(&clocked.url(), options).await;
+    store.load(draft(1).id).await.unwrap();
+    let (frost, watcher) = (session(&clocked.url).await, session(&clocked.url).await);
+    frost.batch_execute("SELECT pg_advisory_lock(1)").await.unwrap();
+    until_blocked(&watcher).await;
+    clocked.shift("2 minutes");
+    clock.advance(Duration::from_secs(120));
+    frost.batch_execute("SELECT pg_advisory_unlock(1)").await.unwrap();
+    assert!(!store.load(draft(1).id).await.unwrap().clock_held);
+    assert_eq!(clocked.flag(), "f");
+}
+
+/// Until a node has tried to tell of a jump, and could not.
+async fn until_refused(clocked: &Clocked) {
+    let refused = async {
+        while !clocked.postgres.log().contains("nobody is told") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(15), refused).await.expect("it tries to tell");
 }
 
 /// Whoever reads the flag relies on it: a crash must not take it back.

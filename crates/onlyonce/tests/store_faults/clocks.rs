@@ -27,6 +27,18 @@ async fn a_store_clock_that_jumps_by_a_day_expires_nothing_until_someone_confirm
     assert!(later.send(KEY).await.is_fresh(), "its hour is over");
 }
 
+/// Its next look at the records would be in ten minutes, and it may end before that.
+// threat B6
+#[tokio::test]
+async fn a_jump_is_told_at_once() {
+    let policy = Policy::default().with_lease(Duration::from_secs(30 * 60));
+    let lab = Lab::new(policy);
+    assert!(lab.send("order-1").await.is_fresh());
+    lab.clock.jump(DAY);
+    assert!(lab.send("order-2").await.is_fresh());
+    until("the store to be told", || is_held(&lab)).await;
+}
+
 // threat B6, I10
 #[tokio::test]
 async fn a_store_clock_that_jumps_by_a_day_lets_nothing_be_swept() {

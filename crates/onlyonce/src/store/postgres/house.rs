@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
 use super::value::{Uuid, Values};
 use crate::record::{StateKind, StateSet};
-use crate::store::time::Told;
+use crate::store::time::{Told, Witness};
 use crate::store::{BoxError, Cursor, Page, Scan, Swept};
 
 /// Works until its queue is closed and empty.
@@ -43,15 +43,12 @@ impl Housekeeper {
             }
             tokio::select! {
                 biased;
-                () = self.shared.time.jumped.notified() => self.beat().await,
+                () = self.shared.time.jumped.notified() => beat_at = self.beat().await,
                 chore = self.chores.recv() => match chore {
                     Some(chore) => self.see_to(chore).await,
                     None => return,
                 },
-                () = tokio::time::sleep_until(beat_at) => self.beat().await,
-            }
-            if Instant::now() >= beat_at {
-                beat_at = Instant::now() + BEAT_EVERY;
+                () = tokio::time::sleep_until(beat_at) => beat_at = self.beat().await,
             }
         }
     }
@@ -80,8 +77,18 @@ impl Housekeeper {
         statement: usize,
         more: &[&(dyn ToSql + Sync)],
     ) -> Result<(Told, i64), Trouble> {
-        let asked_at = self.shared.time.boot();
         let known = self.shared.time.known();
+        self.tell_of(known, statement, more).await
+    }
+
+    /// The same, by what was known before.
+    async fn tell_of(
+        &mut self,
+        known: (i64, i64),
+        statement: usize,
+        more: &[&(dyn ToSql + Sync)],
+    ) -> Result<(Told, i64), Trouble> {
+        let asked_at = self.shared.time.boot();
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&known.0, &known.1];
         params.extend(more);
         let rows = self.line.query(statement, &params).await?;
@@ -94,15 +101,12 @@ impl Housekeeper {
         Ok((self.shared.time.tell(told, asked_at), number))
     }
 
-    /// Keeps the highest time for those who start later, and tells them of a jump. A beat that fails is
-    /// followed by the next.
-    async fn beat(&mut self) {
-        let (jumped, plausible) = (self.shared.time.has_jumped(), self.shared.time.plausible());
-        let trusts = !self.shared.time.is_doubtful();
-        if self.tell(BEAT, &[&jumped, &plausible, &trusts]).await.is_err() && jumped {
-            sleep(BEAT_PAUSE).await;
-            self.shared.time.jumped.notify_one();
-        }
+    /// Keeps the highest time for those who start later, and tells them of a jump. When to do so again: soon,
+    /// if nobody was told.
+    async fn beat(&mut self) -> Instant {
+        let Witness { known, jumped, plausible, trusts } = self.shared.time.witness();
+        let told = self.tell_of(known, BEAT, &[&jumped, &plausible, &trusts]).await;
+        Instant::now() + if told.is_err() && jumped { BEAT_PAUSE } else { BEAT_EVERY }
     }
 
     /// Durably, and after every write that is under way: one that began before must not end after it.

@@ -296,15 +296,16 @@ fn more(clock: &str, record: &str) -> String {
     )
 }
 
-/// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3), or sees it now:
-/// it is later than what this node holds to be possible ($4). A jump is told durably, because others rely on it.
-/// A time that this node does not trust ($5) is not kept: whoever starts next must not trust it either.
+/// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3) and nobody has
+/// confirmed the clock since. A jump is told durably, because others rely on it. A time that this node does not
+/// trust ($5), or that is later than it holds to be possible ($4), is not kept: whoever starts next must not trust
+/// it either. That it is late may be our own delay, which is for us to judge when the answer is here.
 fn beat(clock: &str, schema: &str) -> String {
-    let jumped = "($3::boolean OR c.confirmed = $1 AND c.now > $4::bigint)";
+    let jumped = "($3::boolean AND c.confirmed = $1)";
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
-            SET highest = CASE WHEN $5::boolean OR {jumped} THEN {HIGHEST} ELSE m.highest END,
+            SET highest = CASE WHEN {jumped} OR $5::boolean AND c.now <= $4::bigint THEN {HIGHEST} ELSE m.highest END,
                 clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING {HIGHEST}, m.clock_held, m.confirmed, 0::bigint"

@@ -49,12 +49,17 @@ impl Epochs {
     /// Takes note of an answer that was asked for at `asked_at`; whether the clock is held in it.
     ///
     /// Names have no order. One that is not ours is of a new epoch, unless it was asked for before ours was
-    /// seen, or comes from where the clock is still held: that is of an old one.
+    /// seen: that is of an old one. An answer that comes held says nothing of other slots, which may not have
+    /// been told yet: it is no reading.
     pub(super) fn tell(&self, heard: Heard, asked_at: Duration) -> bool {
+        if heard.clock_held {
+            self.time.is_held_in_part();
+            return true;
+        }
         let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
         let current = match *epoch {
             Some(ours) if ours.name == heard.epoch => ours,
-            Some(ours) if heard.clock_held || asked_at < ours.since => return true,
+            Some(ours) if asked_at < ours.since => return true,
             other => {
                 let number = other.map_or(0, |before| before.number + 1);
                 Epoch { name: heard.epoch, number, since: self.time.boot() }
@@ -62,7 +67,7 @@ impl Epochs {
         };
         *epoch = Some(current);
         let confirmed = current.number;
-        let told = Told { now: heard.now, clock_held: heard.clock_held, confirmed };
+        let told = Told { now: heard.now, clock_held: false, confirmed };
         self.time.tell(told, asked_at).clock_held
     }
 }
@@ -92,6 +97,23 @@ mod tests {
         };
         assert_eq!((highest(0, 50), highest(0, 20)), (50, 50));
         assert_eq!((highest(7, 20), epochs.name()), (20, 7));
+    }
+
+    // threat B6: one slot was told already, and another not yet.
+    #[test]
+    fn a_slot_that_is_held_does_not_hide_the_jump_of_another() {
+        for early in [true, false] {
+            let epochs = Epochs::new(Arc::new(SystemClock));
+            epochs.tell(heard(0, 0, false), epochs.time.boot());
+            if early {
+                assert!(epochs.tell(heard(0, 86_400_000, false), epochs.time.boot()));
+            }
+            assert!(epochs.tell(heard(0, 86_400_000, true), epochs.time.boot()));
+            assert!(epochs.tell(heard(0, 86_400_000, false), Duration::ZERO), "asked before that");
+            let later = epochs.time.boot() + Duration::from_secs(1);
+            assert!(epochs.tell(heard(0, 86_400_000, false), later), "it was not told yet");
+            assert!(epochs.time.has_jumped());
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 -- to be held in no other. Answers: now, held, the epoch of the slots.
 local now, epoch = 0, 0
 local beat = read_clock(BEAT, ARGV[2], '', '0')
-if ARGV[9] ~= '' and beat.highest and beat.epoch ~= tonumber(ARGV[9]) then
+-- Someone else trusts the clock meanwhile, and what is begun here is theirs to end.
+local is_overtaken = ARGV[7] == '0' and first_slot > 0 and beat.epoch ~= tonumber(ARGV[8])
+if is_overtaken or ARGV[9] ~= '' and beat.highest and beat.epoch ~= tonumber(ARGV[9]) then
   return { beat.wall, 0, beat.epoch }
 end
 -- After a write that needs no memory the others need none either: the clock is held however full Redis is.
