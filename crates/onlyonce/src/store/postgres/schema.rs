@@ -154,7 +154,7 @@ fn first(schema: &str) -> String {
              CHECK (CASE WHEN state = 4 THEN head IS NOT NULL AND settled_by IS NOT NULL
                          ELSE head IS NULL AND body IS NULL AND settled_by IS NULL END),
            CONSTRAINT taken_from_a_moment CHECK ((taken_from IS NULL) = (taken_at IS NULL))
-         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
+         ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
          ALTER TABLE {schema}.record ALTER body SET STORAGE EXTERNAL;
          CREATE UNIQUE INDEX record_id ON {schema}.record (id);
          -- By 65 seconds, not by the millisecond: many keys are one entry, and no claim names the expression,
