@@ -269,7 +269,8 @@ impl Maintain for SqliteStore {
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        self.submit(|reply| Job::Sweep(limit, reply)).await
+        let until = self.shared.time.now();
+        self.submit(|reply| Job::Sweep(limit, until, reply)).await
     }
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {

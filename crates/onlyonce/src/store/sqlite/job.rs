@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
@@ -17,7 +18,8 @@ pub(super) enum Job {
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
     HoldClock(bool, Reply<()>),
     MarkMoved(String, Reply<()>),
-    Sweep(usize, Reply<Swept>),
+    /// How many, and what had expired by then.
+    Sweep(usize, StoreTime, Reply<Swept>),
 }
 
 pub(super) struct Swapping {
@@ -59,7 +61,7 @@ impl Job {
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
             Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
             Self::HoldClock(_, reply) | Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
-            Self::Sweep(_, reply) => drop(reply.send(Err(fault))),
+            Self::Sweep(_, _, reply) => drop(reply.send(Err(fault))),
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Sweep {
     reply: Reply<Swept>,
     left: usize,
     deleted: usize,
+    /// When it was asked for. The clock may jump meanwhile, and nobody has looked at it since.
+    until: StoreTime,
     /// Which class is being swept, as a place in the list of them.
     at: usize,
     /// Rows from here on came, or were carried, after the class was begun.
@@ -49,8 +51,8 @@ enum Fate {
 }
 
 impl Sweep {
-    pub(super) fn new(limit: usize, reply: Reply<Swept>) -> Self {
-        Self { reply, left: limit, deleted: 0, at: 0, end: None }
+    pub(super) fn new(limit: usize, until: StoreTime, reply: Reply<Swept>) -> Self {
+        Self { reply, left: limit, deleted: 0, until, at: 0, end: None }
     }
 
     pub(super) fn fail(self, fault: Fault) {
@@ -85,8 +87,7 @@ impl Sweep {
         if class.first >= end || all_held {
             return Ok(Portion { class_done: true, ..Portion::default() });
         }
-        let now = batch.shared.time.now();
-        let window = window(batch.db, &class, end, batch.routes(), now)?;
+        let window = window(batch.db, &class, end, batch.routes(), self.until)?;
         if self.left == 0 {
             let more = window.iter().any(Old::is_due);
             return Ok(Portion {

@@ -235,7 +235,7 @@ impl Writer {
 fn take_sweeps(jobs: &mut Vec<Job>) -> impl Iterator<Item = Sweep> {
     let sweeps = jobs.extract_if(.., |job| matches!(job, Job::Sweep(..)));
     sweeps.filter_map(|job| match job {
-        Job::Sweep(limit, reply) => Some(Sweep::new(limit, reply)),
+        Job::Sweep(limit, until, reply) => Some(Sweep::new(limit, until, reply)),
         _ => None,
     })
 }

@@ -57,3 +57,44 @@ async fn a_held_clock_sweeps_nothing_over_restarts_until_it_is_trusted_again() {
     assert_eq!((seen.now, seen.clock_held), (true_now, false));
     assert_eq!(lab.sweep(10).await, (0, false));
 }
+
+/// It was asked for before the jump, and nobody has looked at the clock since.
+// threat B6
+#[tokio::test]
+async fn a_sweep_goes_by_the_moment_when_it_was_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = Jumping::default();
+    let options = SqliteOptions::new().with_clock(clock.clone());
+    let store = SqliteStore::open_with(directory.path().join("store.db"), options).await.unwrap();
+    let owned = draft(1);
+    store.claim(owned.clone()).await.unwrap();
+    let settled = store.swap(owned.id, owner(owned.token), settle(1), Notes::default()).await;
+    assert!(matches!(settled, Ok(Swap::Done(_))), "{settled:?}");
+    clock.0.store(ONE_MORE, Ordering::SeqCst);
+    assert_eq!(store.sweep(10).await.unwrap().deleted, 0);
+    assert!(store.load(owned.id).await.unwrap().record.is_some());
+    assert_eq!(store.sweep(10).await.unwrap().deleted, 1, "it had not been told of a jump");
+}
+
+/// A clock that stands still, and jumps after being read once more.
+#[derive(Clone, Default)]
+struct Jumping(Arc<AtomicI64>);
+
+const ONE_MORE: i64 = 2;
+
+impl Clock for Jumping {
+    fn wall(&self) -> StoreTime {
+        let has_jumped = match self.0.load(Ordering::SeqCst) {
+            0 => false,
+            left => {
+                self.0.store((left - 1).max(1), Ordering::SeqCst);
+                left == 1
+            }
+        };
+        StoreTime::from_ms(1_000_000_000 + if has_jumped { TTL_MS * 4000 } else { 0 })
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+}
