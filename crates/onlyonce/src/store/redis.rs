@@ -8,7 +8,8 @@
 //!    what has expired, and nothing while the clock is held.
 //! 4. Each of the 1024 slots has its own copy of the held clock, beside its records, and every script
 //!    reads the copy of its slot. So every node obeys at once, one that starts later too. To hold or to
-//!    trust the clock is to write all copies; it is answered when they are written.
+//!    trust the clock is to write all copies; it is answered when they are written. Each node watches the
+//!    clock and says every few seconds that it trusts it, so that one that starts right after a jump does not.
 //! 5. An error that Redis answers is [`NotDone`](Fault::NotDone): scripts write the record last. What was
 //!    sent and not answered is [`Unsure`](Fault::Unsure). A value that does not read is an error.
 //! 6. It talks on a thread of its own. A connection that fell silent is given up after

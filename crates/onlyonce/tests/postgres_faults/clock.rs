@@ -51,6 +51,18 @@ impl Clocked {
         );
     }
 
+    /// Until the next beat of some node has ended.
+    async fn until_beat(&self) {
+        let version = || self.postgres.sql(&self.url, "SELECT xmin FROM onlyonce.meta");
+        let before = version();
+        let beat = async {
+            while version() == before {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(15), beat).await.expect("it beats");
+    }
+
     fn flag(&self) -> String {
         self.postgres.sql(&self.url, "SELECT clock_held FROM onlyonce.meta")
     }
@@ -199,14 +211,7 @@ async fn a_node_that_doubts_the_clock_does_not_vouch_for_it() {
     let options = PostgresOptions::new().with_clock(ManualClock::new());
     let later = open_with(&clocked.url(), options.clone()).await;
     assert!(later.load(draft(1).id).await.unwrap().clock_held);
-    let version = || clocked.postgres.sql(&clocked.url, "SELECT xmin FROM onlyonce.meta");
-    let before = version();
-    let beat = async {
-        while version() == before {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(Duration::from_secs(15), beat).await.expect("it beats");
+    clocked.until_beat().await;
     let last = open_with(&clocked.url(), options).await;
     assert!(last.load(draft(1).id).await.unwrap().clock_held);
     assert_eq!(clocked.flag(), "f", "nobody was told of a jump");
@@ -251,14 +256,7 @@ async fn what_could_not_be_told_before_the_clock_was_confirmed_is_not_told_after
         highest = floor(date_part('epoch', pg_catalog.clock_timestamp() + interval '1 day') * 1000)::bigint";
     clocked.postgres.sql(&clocked.url, &format!("BEGIN; {confirm}; COMMIT"));
     // It beats soon again, and so learns of it.
-    let version = || clocked.postgres.sql(&clocked.url, "SELECT xmin FROM onlyonce.meta");
-    let before = version();
-    let beat = async {
-        while version() == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(Duration::from_secs(15), beat).await.expect("it beats");
+    clocked.until_beat().await;
     assert_eq!(clocked.flag(), "f");
     assert!(!store.load(draft(1).id).await.unwrap().clock_held);
 }
