@@ -154,7 +154,7 @@ async fn a_sweep_that_is_under_way_when_the_clock_jumps_deletes_nothing_by_it() 
     }
     let (sweeping, runtime) = (store.clone(), tokio::runtime::Handle::current());
     let sweep = move || runtime.block_on(sweeping.sweep(1_000)).unwrap().deleted;
-    let sweep = thread::Builder::new().name(SWEEPER.to_owned()).spawn(sweep).unwrap();
+    let sweep = thread::Builder::new().name(HALTED.to_owned()).spawn(sweep).unwrap();
     until(async || clock.calls.load(Ordering::Acquire) == 2).await;
     set_forward(&clock.hands);
     // Nobody can be told: what is kept as the clock of the first slot is none.
@@ -166,7 +166,27 @@ async fn a_sweep_that_is_under_way_when_the_clock_jumps_deletes_nothing_by_it() 
     assert_eq!(deleted, 0);
 }
 
-/// A clock that halts the second part of a sweep, until it may go on.
+/// Evicted, for one: nobody else has trusted the clock meanwhile.
+#[tokio::test]
+async fn a_beat_that_is_lost_while_the_clock_is_trusted_again_ends_nothing() {
+    let server = Redis::start(&[]);
+    let (go_on, gate) = mpsc::channel();
+    let clock = Halting::new(gate);
+    let options = RedisOptions::new().with_clock(clock.clone());
+    let store = RedisStore::open_with(&server.url(), options).await.expect("the store opens");
+    store.hold_clock(true).await.unwrap();
+    assert!(is_held(&server));
+    let (trusting, runtime) = (store.clone(), tokio::runtime::Handle::current());
+    let trust = move || runtime.block_on(trusting.hold_clock(false)).unwrap();
+    let trust = thread::Builder::new().name(HALTED.to_owned()).spawn(trust).unwrap();
+    until(async || clock.calls.load(Ordering::Acquire) == 2).await;
+    server.command("DEL oo:{0}:beat");
+    go_on.send(()).unwrap();
+    tokio::task::spawn_blocking(|| trust.join().unwrap()).await.unwrap();
+    assert!(!is_held(&server), "to its last slot");
+}
+
+/// A clock that halts the second call of one thread, until it may go on.
 #[derive(Clone)]
 struct Halting {
     hands: ManualClock,
@@ -183,8 +203,8 @@ impl Halting {
 
 impl Clock for Halting {
     fn wall(&self) -> StoreTime {
-        let is_sweep = thread::current().name() == Some(SWEEPER);
-        if is_sweep && self.calls.fetch_add(1, Ordering::AcqRel) == 1 {
+        let is_halted = thread::current().name() == Some(HALTED);
+        if is_halted && self.calls.fetch_add(1, Ordering::AcqRel) == 1 {
             self.gate.lock().unwrap().recv().unwrap();
         }
         self.hands.wall()
@@ -195,7 +215,7 @@ impl Clock for Halting {
     }
 }
 
-const SWEEPER: &str = "sweeper";
+const HALTED: &str = "halted";
 
 /// A day without any node is no jump, once nobody says otherwise.
 #[tokio::test]

@@ -42,11 +42,8 @@ impl Shared {
     }
 
     async fn beat_once(&self, connection: MultiplexedConnection) -> Result<(), RedisError> {
-        let (jumps, epoch) = (self.answers.time.jumps(), self.beats.name());
+        let jumps = self.answers.time.jumps();
         self.beat_if(!self.is_doubtful(), connection.clone()).await?;
-        if self.has_jumped_since(epoch) {
-            self.beats.time.accuse();
-        }
         if self.beats.time.has_jumped() {
             self.hold_for_all(connection).await?;
         } else {
@@ -79,13 +76,16 @@ impl Shared {
         trusts: bool,
         connection: MultiplexedConnection,
     ) -> Result<(), RedisError> {
-        let asked_at = self.beats.time.boot();
+        let (asked_at, before) = (self.beats.time.boot(), self.beats.name());
         let (now, epoch, ahead_ms) = run(&self.beat(trusts), connection).await?;
         if self.beats.is_new() {
             self.beats.time.starts(ahead_ms);
         }
         let heard = Heard { now: StoreTime::from_ms(now), clock_held: false, epoch };
         self.beats.tell(heard, asked_at);
+        if self.has_jumped_since(before) {
+            self.beats.time.accuse();
+        }
         Ok(())
     }
 }

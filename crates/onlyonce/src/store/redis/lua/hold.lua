@@ -5,7 +5,8 @@ local now, epoch = 0, 0
 local beat = read_clock(BEAT, ARGV[2], '', '0')
 -- Someone else trusts the clock meanwhile, and what is begun here is theirs to end.
 local is_overtaken = ARGV[7] == '0' and first_slot > 0 and beat.epoch ~= tonumber(ARGV[8])
-if is_overtaken or ARGV[9] ~= '' and beat.highest and beat.epoch ~= tonumber(ARGV[9]) then
+local is_told_too_late = ARGV[9] ~= '' and beat.epoch ~= tonumber(ARGV[9])
+if beat.highest and (is_overtaken or is_told_too_late) then
   return { beat.wall, 0, beat.epoch }
 end
 -- After a write that needs no memory the others need none either: the clock is held however full Redis is.
