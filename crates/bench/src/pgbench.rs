@@ -17,7 +17,7 @@ pub const TABLE: &str =
 
 /// What a claim and a completion write, given an id, a token, a key, a digest, a route, a head and a body.
 const INSERT: &str = "INSERT INTO plain (id, token, count, attempt, state, key, fingerprint_version, fingerprint_canonical,
-    fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until)";
+    fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until, begun_bin, expiry_bin)";
 const UPDATE: &str = "UPDATE plain SET state = 4, count = count + 1, lease_until = NULL, expires_at = 3, settled_by = 1";
 
 /// Cycles per second of pgbench with the two statements, prepared.
@@ -51,7 +51,7 @@ fn script_of() -> String {
     format!(
         "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n\
          {insert} SELECT {id}, {token}, 1, 1, 1, 'key ' || :a::bigint, 1, {digest}, {digest}, {digest}, \
-           'POST /v1/charges', 1, 30000, 60000, 86400000, 2 ON CONFLICT (id) DO NOTHING;\n\
+           'POST /v1/charges', 1, 30000, 60000, 86400000, 2, 1, 1 ON CONFLICT (id) DO NOTHING;\n\
          {UPDATE}, head = decode('01', 'hex'), body = '{body}' \
            WHERE id = {id} AND token = {token} AND state = 1;\n",
         insert = INSERT.replace('\n', " "),
@@ -78,7 +78,7 @@ impl Bare {
         tokio::task::spawn(connection);
         let insert = format!(
             "{INSERT} SELECT $1::text::uuid, $2::text::uuid, 1, 1, 1, $3, 1, $4, $4, $4, $5, 1, 30000, 60000,
-                 86400000, 2 ON CONFLICT (id) DO NOTHING"
+                 86400000, 2, 1, 1 ON CONFLICT (id) DO NOTHING"
         );
         let update = format!(
             "{UPDATE}, head = $3, body = $4 WHERE id = $1::text::uuid AND token = $2::text::uuid AND state = 1"

@@ -86,9 +86,9 @@ impl Bench {
         run
     }
 
-    /// As every node does three times in a lease; what it passes in the index of open records is used again.
+    /// As every node does three times in a lease.
     fn look_for_lapses(&self) {
-        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
+        let states = StateSet::of(&[StateKind::Running]);
         let scan = Scan { states, after: None, limit: 500 };
         block_on(self.store.scan(scan)).expect("the server answers");
     }
@@ -204,14 +204,14 @@ impl Bench {
         }
         let rows = self.count();
         let sizes = "SELECT pg_table_size('onlyonce.record'), pg_relation_size('onlyonce.record_id'),
-                            pg_relation_size('onlyonce.record_expiry'), pg_relation_size('onlyonce.record_open'),
+                            pg_relation_size('onlyonce.record_expiry'), pg_relation_size('onlyonce.record_begun'),
                             (SELECT n_tup_hot_upd * 100 / greatest(n_tup_upd, 1) FROM pg_stat_user_tables WHERE relname = 'record')";
         let sizes = self.postgres.sql(&self.url, sizes);
         let sizes: Vec<f64> =
             sizes.split('|').map(|size| size.parse().unwrap_or(f64::NAN)).collect();
         let each = |at: usize| sizes[at] / rows as f64;
         println!(
-            "{rows} keys: table {:.0} bytes a key (body {BODY_BYTES}), index of ids {:.1}, of expiry {:.1}, of what is open {:.1}; HOT {} %",
+            "{rows} keys: table {:.0} bytes a key (body {BODY_BYTES}), index of ids {:.1}, of expiry {:.1}, of bins begun {:.1}; HOT {} %",
             each(0),
             each(1),
             each(2),
@@ -230,7 +230,7 @@ impl Bench {
         let length = Duration::from_secs(args.seconds);
         let mut ratios = Vec::new();
         for _ in 0..args.rounds {
-            self.postgres.sql(&self.url, "UPDATE onlyonce.record SET expires_at = 1 WHERE ctid IN (SELECT ctid FROM onlyonce.record WHERE state = 4 LIMIT 20000)");
+            self.postgres.sql(&self.url, "UPDATE onlyonce.record SET expires_at = 1, expiry_bin = 0 WHERE ctid IN (SELECT ctid FROM onlyonce.record WHERE state = 4 LIMIT 20000)");
             let (without, (with, swept)) = (self.ours(16, length), self.swept(length));
             println!(
                 "claim p99 {:.2} ms, {:.2} ms during a sweep of {swept}",

@@ -137,6 +137,6 @@ async fn a_scan_of_what_is_open_reads_only_that() {
     let query = Scan { states: StateSet::of(&[StateKind::Running]), after: None, limit: 10 };
     assert_eq!(store.scan(query).await.unwrap().records.len(), 1);
     store.close().await;
-    let open = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'record_open'";
+    let open = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'record_begun'";
     assert_eq!(postgres.sql(&url, open), "1");
 }

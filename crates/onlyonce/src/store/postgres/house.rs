@@ -1,24 +1,25 @@
-//! The housekeeper: listings, sweeps, and the time that all nodes agree on, on a connection of their own.
+//! The housekeeper: listings ([`super::listing`]), sweeps, and the time that all nodes agree on, on a connection of their own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
 
 use super::inbox::Inbox;
 use super::job::{Chore, Reply};
 use super::link::{Line, bounded};
+use super::params::uuid;
+use super::passes::Passes;
 use super::round::MOVED;
-use super::row::{self, Said, said};
+use super::row;
 use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
-use super::value::{Uuid, Values};
-use crate::record::{StateKind, StateSet};
+use super::value::Values;
 use crate::store::time::{Told, Witness};
-use crate::store::{BoxError, Cursor, Page, Scan, Swept};
+use crate::store::{BoxError, Swept};
 
 /// Works until its queue is closed and empty.
 pub(super) struct Housekeeper {
@@ -27,6 +28,7 @@ pub(super) struct Housekeeper {
     pub(super) shared: Arc<Shared>,
     /// The schema's name, quoted.
     pub(super) schema: String,
+    pub(super) passes: Passes,
     /// Sweeps that wait for the one at hand.
     pub(super) sweeps: VecDeque<(usize, Reply<Swept>)>,
 }
@@ -105,8 +107,19 @@ impl Housekeeper {
     /// if nobody was told.
     async fn beat(&mut self) -> Instant {
         let Witness { known, jumped, plausible, trusts } = self.shared.time.witness();
-        let told = self.tell_of(known, BEAT, &[&jumped, &plausible, &trusts]).await;
+        let running_from = self.passes.to_tell(known.0);
+        let told = self.tell_of(known, BEAT, &[&jumped, &plausible, &trusts, &running_from]).await;
+        self.show_overdue().await;
         Instant::now() + if told.is_err() && jumped { BEAT_PAUSE } else { BEAT_EVERY }
+    }
+
+    /// What could not be shown now is shown when somebody asks for it again.
+    async fn show_overdue(&mut self) {
+        let ids = self.shared.overdue.take();
+        if !ids.is_empty() {
+            let ids = Values(ids.iter().map(uuid).collect());
+            let _ = self.tell(SHOW, &[&ids]).await;
+        }
     }
 
     /// Durably, and after every write that is under way: one that began before must not end after it.
@@ -118,58 +131,6 @@ impl Housekeeper {
             self.line.hang_up();
         }
         marked
-    }
-
-    async fn scan(&mut self, query: &Scan) -> Result<Page, Trouble> {
-        let asked_at = self.shared.time.boot();
-        let known = self.shared.time.known();
-        let limit = query.limit.min(PAGE_ROWS_MAX);
-        let (first, has_more) = first(query.after);
-        let states = Values(if has_more { numbers(query.states) } else { Vec::new() });
-        let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut params: Vec<&(dyn ToSql + Sync)> =
-            vec![&known.0, &known.1, &first, &states, &rows_max];
-        if is_open(query.states) {
-            let rows = self.line.query(SCAN_OPEN, &params).await?;
-            return self.page(query, limit, rows, asked_at);
-        }
-        params.push(&LOOKED_MAX);
-        let rows = self.line.query(SCAN_ALL, &params).await?;
-        self.page(query, limit, rows, asked_at)
-    }
-
-    /// Rows that do not read are left out: their own look-up says so.
-    fn page(
-        &self,
-        query: &Scan,
-        limit: usize,
-        rows: Vec<Row>,
-        asked_at: Duration,
-    ) -> Result<Page, Trouble> {
-        let unclear = |why: BoxError| Trouble::NotDone(Cause::new(why));
-        let (mut records, mut told, mut last, mut picked, mut looked) =
-            (Vec::new(), None, None, 0, None);
-        for row in &rows {
-            match said(row).map_err(unclear)? {
-                Said::Time(time) => told = Some(time),
-                Said::There(id, record) => {
-                    picked += 1;
-                    last = last.max(Some(id));
-                    records.extend(record.ok().map(|record| (id, record)));
-                }
-                Said::Wrote(id) => {
-                    let count: i64 = row.try_get(1).map_err(|error| unclear(error.into()))?;
-                    looked = (count == LOOKED_MAX).then_some(id);
-                }
-            }
-        }
-        records.sort_unstable_by_key(|(id, _)| *id);
-        let next = if picked == limit && limit > 0 { last } else { looked };
-        let next = next.map(|id| Cursor(u128::from_be_bytes(*id.as_bytes())));
-        let next = next.filter(|_| query.limit > 0);
-        let told = told.ok_or_else(|| Trouble::NotDone(Cause::new(MOVED)))?;
-        let told = self.shared.time.tell(told, asked_at);
-        Ok(Page { records, next, now: told.now, clock_held: told.clock_held })
     }
 
     /// In small pieces, each followed by a pause in proportion, and by whatever else has queued.
@@ -224,36 +185,19 @@ async fn mark_moved(client: &Client, schema: &str, to: &str) -> Result<(), Troub
     Ok(client.batch_execute("COMMIT").await?)
 }
 
-/// The id that a page begins with, and whether there can be one after the last page.
-fn first(after: Option<Cursor>) -> (Uuid, bool) {
-    let first = after.map_or(Some(0), |Cursor(after)| after.checked_add(1));
-    (Uuid(first.unwrap_or(u128::MAX).to_be_bytes()), first.is_some())
-}
-
-fn numbers(states: StateSet) -> Vec<i16> {
-    let numbered = StateKind::ALL.iter().zip(1..);
-    numbered.filter(|(kind, _)| states.contains(**kind)).map(|(_, number)| number).collect()
-}
-
-/// Whether only running and unknown records are asked for.
-fn is_open(states: StateSet) -> bool {
-    !states.contains(StateKind::Released) && !states.contains(StateKind::Completed)
-}
-
 /// The statements of this line, in the order in which it prepares them.
-const SCAN_OPEN: usize = 0;
-const SCAN_ALL: usize = 1;
-const SWEEP: usize = 2;
-const MORE: usize = 3;
-const BEAT: usize = 4;
-const HOLD: usize = 5;
+pub(super) const SCAN_RUNNING: usize = 0;
+pub(super) const SCAN_UNKNOWN: usize = 1;
+pub(super) const SCAN_ALL: usize = 2;
+const SWEEP: usize = 3;
+const MORE: usize = 4;
+const SHOW: usize = 5;
+const BEAT: usize = 6;
+const HOLD: usize = 7;
 
 /// How often the highest time is kept for those who start later.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 const BEAT_PAUSE: Duration = Duration::from_millis(200);
-/// Rows of one page, and rows that are looked at for it.
-const PAGE_ROWS_MAX: usize = 1_000;
-const LOOKED_MAX: i64 = 10_000;
 /// Rows of one piece of a sweep: claims wait for no more than these.
 const SWEEP_ROWS: usize = 100;
 /// A sweep rests this many times as long as its last piece took.

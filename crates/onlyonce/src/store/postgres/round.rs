@@ -12,6 +12,7 @@ use super::job::{Job, Swapping, Task, open_states};
 use super::link::{Link, bounded};
 use super::params::{Claims, Completions, Deletions, Loads, Puts};
 use super::row::{Said, said};
+use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision};
@@ -99,10 +100,11 @@ pub(super) enum Fate {
 /// order of the members. Who hurries hardly waits for the locks of others.
 pub(super) async fn attempt(
     link: &Link,
-    time: &Time,
+    shared: &Shared,
     members: &[Member],
     hurries: bool,
 ) -> Result<Vec<Fate>, Trouble> {
+    let time = &shared.time;
     let asked_at = time.boot();
     let (kinds, answers) = bounded(send(link, time, members, hurries)).await?;
     if link.take_warning() && kinds.iter().any(|kind| *kind != LOAD) {
@@ -131,7 +133,14 @@ pub(super) async fn attempt(
         }
     }
     let fate = |(member, found): (&Member, Option<Found>)| match told[member.kind()] {
-        Some(told) => fate(member, found, told),
+        Some(told) => {
+            if let Some(Found::There(record)) = &found
+                && let Ok(record) = &**record
+            {
+                shared.overdue.see(member.id(), record, told);
+            }
+            fate(member, found, told)
+        }
         None => Fate::Failed(Fault::NotDone(StoreError::Unavailable(MOVED.into()))),
     };
     Ok(members.iter().zip(found).map(fate).collect())

@@ -51,7 +51,7 @@ const COUNT: usize = 6;
 const RECORD: usize = 7;
 
 /// The columns of a record, in the order of the table. Those that a later version adds come after these.
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 26] = [
     "id",
     "token",
     "count",
@@ -64,6 +64,8 @@ const COLUMNS: [&str; 24] = [
     "expires_at",
     "taken_at",
     "attempt",
+    "begun_bin",
+    "expiry_bin",
     "state",
     "format",
     "taken_from",
@@ -122,7 +124,7 @@ impl<'a> Columns<'a> {
 /// The record of a row, or why it is none of ours.
 fn record(row: &Row) -> Result<Record, BoxError> {
     let columns: Columns<'_> = row.try_get(RECORD)?;
-    let format: i16 = columns.get(13)?;
+    let format: i16 = columns.get(15)?;
     if format != FORMAT {
         return Err(format!("its format is {format}, and this build knows {FORMAT}").into());
     }
@@ -134,16 +136,16 @@ fn record(row: &Row) -> Result<Record, BoxError> {
         quiet_ms: columns.get(5)?,
         ttl_ms: columns.get(6)?,
         state: state(&columns)?,
-        taken_from: taken_from(columns.get(14)?, columns.get(10)?)?,
+        taken_from: taken_from(columns.get(16)?, columns.get(10)?)?,
         attempt: positive(columns.get(11)?)?,
         fingerprint: Fingerprint {
-            version: u8::try_from(columns.get::<i16>(16)?)?,
-            canonical: columns.get::<&[u8]>(17)?.try_into()?,
-            raw: columns.get::<&[u8]>(18)?.try_into()?,
+            version: u8::try_from(columns.get::<i16>(18)?)?,
+            canonical: columns.get::<&[u8]>(19)?.try_into()?,
+            raw: columns.get::<&[u8]>(20)?.try_into()?,
         },
-        principal: Principal::from_bytes(columns.get::<&[u8]>(19)?.try_into()?),
-        key: KeyText::new(columns.get::<&str>(20)?),
-        route: columns.get::<&str>(21)?.into(),
+        principal: Principal::from_bytes(columns.get::<&[u8]>(21)?.try_into()?),
+        key: KeyText::new(columns.get::<&str>(22)?),
+        route: columns.get::<&str>(23)?.into(),
     })
 }
 
@@ -156,15 +158,15 @@ fn positive(attempt: i32) -> Result<u32, BoxError> {
 
 fn state(columns: &Columns<'_>) -> Result<State, BoxError> {
     let at = |place| columns.get(place).map(StoreTime::from_ms);
-    match columns.get::<i16>(12)? {
+    match columns.get::<i16>(14)? {
         RUNNING => Ok(State::Running { lease_until: at(7)? }),
         UNKNOWN => Ok(State::Unknown { since: at(8)? }),
         RELEASED => Ok(State::Released { expires_at: at(9)? }),
         COMPLETED => {
-            let settled_by = u8::try_from(columns.get::<i16>(15)?)?;
+            let settled_by = u8::try_from(columns.get::<i16>(17)?)?;
             let body =
-                columns.get::<Option<&[u8]>>(23)?.map_or_else(Bytes::new, Bytes::copy_from_slice);
-            let response = codec::decode_head(columns.get(22)?, body)?;
+                columns.get::<Option<&[u8]>>(25)?.map_or_else(Bytes::new, Bytes::copy_from_slice);
+            let response = codec::decode_head(columns.get(24)?, body)?;
             Ok(State::Completed {
                 expires_at: at(9)?,
                 settled_by: codec::settled_by(settled_by)?,

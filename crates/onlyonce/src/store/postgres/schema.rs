@@ -108,18 +108,20 @@ const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 fn first(schema: &str) -> String {
     format!(
         "CREATE TABLE {schema}.meta (
-           one         smallint PRIMARY KEY CHECK (one = 1),
-           version     integer NOT NULL,
-           oldest      integer NOT NULL,
-           generation  uuid NOT NULL,
+           one          smallint PRIMARY KEY CHECK (one = 1),
+           version      integer NOT NULL,
+           oldest       integer NOT NULL,
+           generation   uuid NOT NULL,
            -- The highest time that any node has told, as of its last beat.
-           highest     bigint NOT NULL,
-           clock_held  boolean NOT NULL,
+           highest      bigint NOT NULL,
+           clock_held   boolean NOT NULL,
            -- How often someone has confirmed the clock.
-           confirmed   bigint NOT NULL,
-           moved_to    text,
+           confirmed    bigint NOT NULL,
+           -- No record that is running was begun in an earlier bin than this.
+           running_from integer NOT NULL,
+           moved_to     text,
            -- The store whose records are being copied here. Nobody uses the schema until that is done.
-           filled_from text
+           filled_from  text
          ) WITH (fillfactor = 10);
          CREATE TABLE {schema}.record (
            id                    uuid NOT NULL,
@@ -134,6 +136,10 @@ fn first(schema: &str) -> String {
            expires_at            bigint CHECK (expires_at >= 0),
            taken_at              bigint CHECK (taken_at >= 0),
            attempt               integer NOT NULL CHECK (attempt >= 1),
+           -- The 4 seconds in which it was claimed, or last renewed.
+           begun_bin             integer NOT NULL,
+           -- The 65 seconds before which it cannot expire.
+           expiry_bin            integer NOT NULL,
            -- 1 running, 2 unknown, 3 released, 4 completed.
            state                 smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
            format                smallint NOT NULL DEFAULT 1 CHECK (format >= 1),
@@ -157,10 +163,12 @@ fn first(schema: &str) -> String {
          ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
          ALTER TABLE {schema}.record ALTER body SET STORAGE EXTERNAL;
          CREATE UNIQUE INDEX record_id ON {schema}.record (id);
-         -- By 65 seconds, not by the millisecond: many keys are one entry, and no claim names the expression,
-         -- so that no plan of a claim ever takes this index.
-         CREATE INDEX record_expiry ON {schema}.record ((expires_at >> 16)) WHERE state IN (3, 4);
-         CREATE INDEX record_open ON {schema}.record (id) WHERE state IN (1, 2);
-         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, NULL, NULL);"
+         -- A completion changes no column that an index names, so that it costs no entry in any of them. Bins, not
+         -- milliseconds: many keys are one entry. No claim names them, so that no plan of a claim takes their index.
+         CREATE INDEX record_begun ON {schema}.record (begun_bin);
+         CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
+         CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
+         INSERT INTO {schema}.meta
+           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 0, NULL, NULL);"
     )
 }

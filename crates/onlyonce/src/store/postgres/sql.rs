@@ -4,6 +4,8 @@
 //! A statement answers with rows of one shape, told apart by `kind`: the time, what was written, what
 //! is there. Members of a batch that come back in no row lost their guard or their race.
 
+use super::passes::{BEGUN_BITS, VERY_LATE_BINS};
+
 /// The statements of one schema.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
@@ -15,10 +17,12 @@ pub(super) struct Sql {
     pub(super) load: String,
     pub(super) renew: String,
     pub(super) renew_free: String,
-    pub(super) scan_open: String,
+    pub(super) scan_running: String,
+    pub(super) scan_unknown: String,
     pub(super) scan_all: String,
     pub(super) sweep: String,
     pub(super) more: String,
+    pub(super) show: String,
     pub(super) beat: String,
     pub(super) hold: String,
 }
@@ -37,10 +41,12 @@ impl Sql {
             load: load(&clock, &record),
             renew: renew(&clock, &record),
             renew_free: renew_free(&clock, &record),
-            scan_open: scan_open(&clock, &record),
+            scan_running: scan_running(&clock, schema),
+            scan_unknown: scan_unknown(&clock, &record),
             scan_all: scan_all(&clock, &record),
             sweep: sweep(&clock, &record),
             more: more(&clock, &record),
+            show: show(&clock, &record),
             beat: beat(&clock, schema),
             hold: hold(&clock, schema),
         }
@@ -75,6 +81,19 @@ fn after_now(ms: &str) -> String {
 
 const END: &str = "9223372036854775807";
 
+/// The bin of a moment at which a record is claimed or renewed. A record that is running is found by it.
+fn begun_bin(at: &str) -> String {
+    format!("LEAST({at} >> {BEGUN_BITS}, {BIN_LAST})::integer")
+}
+
+/// The bin of a moment at which a record expires.
+fn expiry_bin(at: &str) -> String {
+    format!("LEAST({at} >> 16, {BIN_LAST})::integer")
+}
+
+/// It holds everything after it too.
+const BIN_LAST: &str = "2147483647";
+
 /// Reads first: what is there costs no transaction id and no flush. Who finds nothing inserts; who then
 /// finds someone faster comes back in no row, and asks again.
 fn claim(clock: &str, record: &str) -> String {
@@ -95,7 +114,8 @@ fn claim_and_complete(clock: &str, record: &str) -> String {
 
 /// The tables `asked` and `made` of a claim.
 fn claims(record: &str) -> String {
-    let lease_until = after_now("a.lease_ms");
+    let (lease_until, expires_at) = (after_now("a.lease_ms"), after_now("a.ttl_ms"));
+    let (begun_bin, expiry_bin) = (begun_bin("c.now"), expiry_bin(&format!("({expires_at})")));
     format!(
         "asked AS MATERIALIZED (
            SELECT * FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::smallint[], $7::bytea[], $8::bytea[],
@@ -105,9 +125,10 @@ fn claims(record: &str) -> String {
          made AS (
            INSERT INTO {record} (id, token, count, attempt, state, key, fingerprint_version,
                fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
-               ttl_ms, lease_until)
+               ttl_ms, lease_until, begun_bin, expiry_bin)
            SELECT a.id, a.token, 1, 1, 1, a.key, a.fingerprint_version, a.fingerprint_canonical,
-               a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until}
+               a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until},
+               {begun_bin}, {expiry_bin}
              FROM asked a CROSS JOIN clock c
             WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
            ON CONFLICT (id) DO NOTHING
@@ -131,9 +152,11 @@ fn complete(clock: &str, record: &str) -> String {
     format!("{clock}, made AS ({}) {WROTE}", completions(record, 3))
 }
 
-/// The update of completions whose parameters begin with `first`.
+/// The update of completions whose parameters begin with `first`. That of a running record leaves its bins as they
+/// are: it expires no earlier than its claim foresaw.
 fn completions(record: &str, first: usize) -> String {
     let expires_at = after_now("r.ttl_ms");
+    let expiry_bin = expiry_bin(&format!("({expires_at})"));
     let types = ["uuid", "uuid", "integer", "bigint", "smallint", "bytea", "bytea", "uuid"];
     let params = types.iter().zip(first..).map(|(kind, number)| format!("${number}::{kind}[]"));
     let params = params.collect::<Vec<_>>().join(", ");
@@ -142,6 +165,7 @@ fn completions(record: &str, first: usize) -> String {
             SET token = COALESCE(a.new_token, r.token),
                 count = CASE WHEN a.new_token IS NULL THEN r.count + 1 ELSE 1 END,
                 state = 4, lease_until = NULL, unknown_since = NULL, expires_at = {expires_at},
+                expiry_bin = LEAST(r.expiry_bin, {expiry_bin}),
                 settled_by = a.settled_by, head = a.head, body = a.body
            FROM unnest({params}) AS a (id, token, states, count, settled_by, head, body, new_token), clock c
           WHERE {GUARD}
@@ -170,6 +194,8 @@ fn delete(clock: &str, record: &str) -> String {
 /// A whole record in place of exactly the one that was read. A take obeys its `not_after` at the moment
 /// when it has the row, not only when it began to wait for it.
 fn put(clock: &str, record: &str) -> String {
+    let foreseen = expiry_bin(&format!("({})", after_now("a.ttl_ms")));
+    let (begun_bin, expiry_bin) = (begun_bin("c.now"), expiry_bin("a.expires_at"));
     format!(
         "{clock}, made AS (
            UPDATE {record} r
@@ -179,7 +205,8 @@ fn put(clock: &str, record: &str) -> String {
                   principal = a.principal, route = a.route, first_claimed_at = a.first_claimed_at,
                   lease_ms = a.lease_ms, quiet_ms = a.quiet_ms, ttl_ms = a.ttl_ms, lease_until = a.lease_until,
                   unknown_since = a.unknown_since, expires_at = a.expires_at, settled_by = a.settled_by,
-                  head = a.head, body = a.body
+                  head = a.head, body = a.body, begun_bin = {begun_bin},
+                  expiry_bin = CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {BIN_LAST} ELSE {expiry_bin} END
              FROM unnest($3::uuid[], $4::uuid[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::integer[],
                          $10::smallint[], $11::smallint[], $12::bigint[], $13::text[], $14::smallint[], $15::bytea[],
                          $16::bytea[], $17::bytea[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[],
@@ -198,13 +225,16 @@ fn put(clock: &str, record: &str) -> String {
 
 /// Whole records where there are none, in the columns that [`put`] has them.
 pub(super) fn import(record: &str) -> String {
+    let begun_bin = begun_bin(&format!("({WALL})"));
+    let (foreseen, expiry_bin) = (expiry_bin("a.first_claimed_at"), expiry_bin("a.expires_at"));
     format!(
         "INSERT INTO {record} (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
              fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms,
-             lease_until, unknown_since, expires_at, settled_by, head, body)
+             lease_until, unknown_since, expires_at, settled_by, head, body, begun_bin, expiry_bin)
          SELECT a.id, a.token, a.count, a.attempt, a.state, a.taken_from, a.taken_at, a.key, a.fingerprint_version,
              a.fingerprint_canonical, a.fingerprint_raw, a.principal, a.route, a.first_claimed_at, a.lease_ms,
-             a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body
+             a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body,
+             {begun_bin}, CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {BIN_LAST} ELSE {expiry_bin} END
            FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[],
                        $7::bigint[], $8::text[], $9::smallint[], $10::bytea[], $11::bytea[], $12::bytea[], $13::text[],
                        $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
@@ -223,10 +253,10 @@ fn load(clock: &str, record: &str) -> String {
 }
 
 fn renew(clock: &str, record: &str) -> String {
-    let lease_until = after_now("$5::bigint");
+    let renewed = renewed();
     format!(
         "{clock}, made AS (
-           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
+           UPDATE {record} r SET {renewed}
              FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token), clock c
             WHERE r.id = a.id AND r.token = a.token AND r.state = 1 AND r.format = 1
            RETURNING r.id, r.token, r.count)
@@ -236,26 +266,54 @@ fn renew(clock: &str, record: &str) -> String {
 
 /// The same for the rows that nobody has locked. It locks them first, and so writes twice.
 fn renew_free(clock: &str, record: &str) -> String {
-    let lease_until = after_now("$5::bigint");
+    let renewed = renewed();
     format!(
         "{clock}, free AS MATERIALIZED (
            SELECT r.id FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token) JOIN {record} r ON r.id = a.id
             WHERE r.token = a.token AND r.state = 1 AND r.format = 1 FOR UPDATE OF r SKIP LOCKED),
          made AS (
-           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
+           UPDATE {record} r SET {renewed}
              FROM free f, clock c WHERE r.id = f.id
            RETURNING r.id, r.token, r.count)
          {WROTE}"
     )
 }
 
-/// Running and unknown records, by the index that has only those.
-fn scan_open(clock: &str, record: &str) -> String {
+fn renewed() -> String {
+    let (lease_until, begun_bin) = (after_now("$5::bigint"), begun_bin("c.now"));
+    format!("lease_until = {lease_until}, count = r.count + 1, begun_bin = {begun_bin}")
+}
+
+/// Running records of one bin: the first that has any records, from $3 on and no earlier than $6, which is what
+/// this node knows, or than what all know; in the first of these from the id $4 on. It tells the bin, the last id that
+/// it lists, and the bin that comes next.
+fn scan_running(clock: &str, schema: &str) -> String {
+    format!(
+        "{clock}, first AS MATERIALIZED (
+           SELECT r.begun_bin AS bin FROM {schema}.record r
+            WHERE r.begun_bin >= (SELECT GREATEST($3::integer, m.running_from,
+                                                  CASE WHEN m.confirmed = $1 THEN $6::integer END)
+                                    FROM {schema}.meta m, clock)
+            ORDER BY r.begun_bin LIMIT 1),
+         running AS MATERIALIZED (
+           SELECT r.id FROM first f JOIN {schema}.record r ON r.begun_bin = f.bin
+            WHERE r.state = 1 AND (f.bin > $3 OR r.id >= $4::uuid)),
+         picked AS MATERIALIZED (SELECT p.id FROM running p ORDER BY p.id LIMIT $5::bigint)
+         {THERE} FROM picked p JOIN {schema}.record r ON r.id = p.id
+         UNION ALL SELECT 1::smallint, f.bin, NULL, NULL,
+             COALESCE((SELECT p.id FROM picked p ORDER BY p.id DESC LIMIT 1), $4), NULL,
+             (SELECT r.begun_bin FROM {schema}.record r WHERE r.begun_bin > f.bin ORDER BY r.begun_bin LIMIT 1),
+             NULL FROM first f
+         UNION ALL {TOLD}"
+    )
+}
+
+/// Unknown records, by the index that has only those.
+fn scan_unknown(clock: &str, record: &str) -> String {
     format!(
         "{clock}
-         ({THERE} FROM {record} r
-           WHERE r.id >= $3::uuid AND r.state IN (1, 2) AND r.state = ANY ($4::smallint[])
-           ORDER BY r.id LIMIT $5::bigint)
+         ({THERE} FROM {record} r WHERE r.id >= $3::uuid AND r.unknown_since IS NOT NULL
+           ORDER BY r.id LIMIT $4::bigint)
          UNION ALL {TOLD}"
     )
 }
@@ -274,50 +332,76 @@ fn scan_all(clock: &str, record: &str) -> String {
     )
 }
 
-/// What has expired, by the minute or so in which it does ([`super::schema`]), at the store's time or at
+/// What has expired, by the minute or so in which it can at the earliest ([`super::schema`]), at the store's time or at
 /// $3, what this node holds to be possible, whichever is earlier.
-const DUE: &str = "NOT c.clock_held AND (r.expires_at >> 16) <= (LEAST(c.now, $3::bigint) >> 16)
-    AND r.expires_at <= LEAST(c.now, $3::bigint) AND r.state IN (3, 4) AND r.format = 1";
+fn due() -> String {
+    let now = "LEAST(c.now, $3::bigint)";
+    let expiry_bin = expiry_bin(now);
+    format!(
+        "NOT c.clock_held AND r.expiry_bin <= {expiry_bin} AND r.expires_at <= {now} AND r.state IN (3, 4) AND r.format = 1"
+    )
+}
 
 /// The row that is locked is judged again: someone may have taken it since.
 fn sweep(clock: &str, record: &str) -> String {
+    let due = due();
     format!(
         "{clock}, due AS MATERIALIZED (
-           SELECT r.id FROM clock c, {record} r WHERE {DUE} LIMIT $4::bigint FOR UPDATE OF r SKIP LOCKED),
+           SELECT r.id FROM clock c, {record} r WHERE {due} LIMIT $4::bigint FOR UPDATE OF r SKIP LOCKED),
          gone AS (DELETE FROM {record} r USING due d WHERE r.id = d.id RETURNING 1)
          SELECT c.now, c.clock_held, c.confirmed, (SELECT count(*) FROM gone) FROM clock c"
     )
 }
 
 fn more(clock: &str, record: &str) -> String {
+    let due = due();
     format!(
-        "{clock} SELECT c.now, c.clock_held, c.confirmed, EXISTS (SELECT FROM {record} r WHERE {DUE})::integer::bigint
+        "{clock} SELECT c.now, c.clock_held, c.confirmed, EXISTS (SELECT FROM {record} r WHERE {due})::integer::bigint
            FROM clock c"
+    )
+}
+
+/// Puts running records whose lease has been over for as long as it was into the bin of this moment, where a listing
+/// meets them: they are not where they should be. It changes nothing that anyone guards a write by.
+fn show(clock: &str, record: &str) -> String {
+    let begun_bin = begun_bin("c.now");
+    format!(
+        "{clock}, shown AS (
+           UPDATE {record} r SET begun_bin = {begun_bin} FROM unnest($3::uuid[]) AS a (id), clock c
+            WHERE r.id = a.id AND r.state = 1 AND r.format = 1 AND NOT c.clock_held
+              AND r.lease_until < c.now - r.lease_ms
+           RETURNING 1)
+         SELECT c.now, c.clock_held, c.confirmed, (SELECT count(*) FROM shown) FROM clock c"
     )
 }
 
 /// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3) and nobody has
 /// confirmed the clock since. A jump is told durably, because others rely on it. A time that this node does not
 /// trust ($5), or that is later than it holds to be possible ($4), is not kept: whoever starts next must not trust
-/// it either. That it is late may be our own delay, which is for us to judge when the answer is here.
+/// it either. That it is late may be our own delay, which is for us to judge when the answer is here. With a time that
+/// is kept goes the bin from which on records are running, $6.
 fn beat(clock: &str, schema: &str) -> String {
     let jumped = "($3::boolean AND c.confirmed = $1)";
+    let vouched = "($5::boolean AND c.now <= $4::bigint)";
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
-            SET highest = CASE WHEN {jumped} OR $5::boolean AND c.now <= $4::bigint THEN {HIGHEST} ELSE m.highest END,
+            SET highest = CASE WHEN {jumped} OR {vouched} THEN {HIGHEST} ELSE m.highest END,
+                running_from = GREATEST(m.running_from, CASE WHEN {vouched} AND m.confirmed = $1 THEN $6::integer END),
                 clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING {HIGHEST}, m.clock_held, m.confirmed, 0::bigint"
     )
 }
 
-/// Who trusts the clock again trusts what it says now, however far back that is.
+/// Who trusts the clock again trusts what it says now, however far back that is. Records are begun there
+/// again, and those that were claimed meanwhile.
 fn hold(clock: &str, schema: &str) -> String {
-    let durable = durable("'on'");
+    let (durable, begun_bin) = (durable("'on'"), begun_bin(&format!("({WALL})")));
     format!(
         "{clock} UPDATE {schema}.meta m
             SET clock_held = $3::boolean, highest = CASE WHEN $3 THEN {HIGHEST} ELSE {WALL} END,
+                running_from = LEAST(m.running_from, CASE WHEN NOT $3 THEN {begun_bin} - {VERY_LATE_BINS} END),
                 confirmed = m.confirmed + CASE WHEN $3 THEN 0 ELSE 1 END
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"

@@ -17,6 +17,7 @@ use super::job::{Chore, Job, Load, Renewal};
 use super::lanes::Lanes;
 use super::link::{Line, Link};
 use super::news::{self, News};
+use super::passes::Passes;
 use super::place::Place;
 use super::reader::Reader;
 use super::renewer::Renewer;
@@ -118,7 +119,12 @@ impl Opened {
     ) {
         let time = Time::new(options.clock.clone(), self.meta.confirmed);
         time.starts(self.meta.ahead_ms);
-        let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
+        let shared = Arc::new(Shared {
+            time,
+            wakers: Default::default(),
+            news: News::new(),
+            overdue: Default::default(),
+        });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);
         let mut senders = Vec::new();
@@ -138,9 +144,14 @@ impl Opened {
         let (renewals, asked) = inbox(CHORES_MAX, &stopped);
         let renewer = Renewer { line: renewer, renewals: asked, shared: shared.clone() };
         let (chores, asked) = inbox(CHORES_MAX, &stopped);
-        let (schema, sweeps) = (self.place.schema.clone(), VecDeque::new());
-        let house =
-            Housekeeper { line: house, chores: asked, shared: shared.clone(), schema, sweeps };
+        let house = Housekeeper {
+            line: house,
+            chores: asked,
+            shared: shared.clone(),
+            schema: self.place.schema.clone(),
+            passes: Passes::default(),
+            sweeps: VecDeque::new(),
+        };
         let channel = format!("onlyonce_{}", self.meta.generation);
         let news = tokio::spawn(news::run(self.place, channel, shared.clone(), stopped.clone()));
         workers.extend([tokio::spawn(reader.run()), tokio::spawn(renewer.run())]);
@@ -179,7 +190,16 @@ impl Lines {
             [&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put, &sql.claim_and_complete];
         let barrier = format!("UPDATE {}.meta SET one = 1 WHERE one = 1", place.schema);
         let writer = || line(&statements).with_barrier(barrier.clone());
-        let house = [&sql.scan_open, &sql.scan_all, &sql.sweep, &sql.more, &sql.beat, &sql.hold];
+        let house = [
+            &sql.scan_running,
+            &sql.scan_unknown,
+            &sql.scan_all,
+            &sql.sweep,
+            &sql.more,
+            &sql.show,
+            &sql.beat,
+            &sql.hold,
+        ];
         Self {
             writers: (0..options.writers).map(|_| writer()).collect(),
             others: [

@@ -127,7 +127,7 @@ impl Writer {
     async fn attempt_once(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
         self.ready().await?;
         let link = self.line.ready().await?;
-        let done = attempt(link, &self.shared.time, part, hurries).await;
+        let done = attempt(link, &self.shared, part, hurries).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
         }
