@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use crate::lab::{completed, draft, open, open_with, session, until, until_blocked, won};
 
 /// A server whose clock can be set.
-struct Clocked {
+pub(crate) struct Clocked {
     postgres: Postgres,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Clocked {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let postgres = Postgres::start();
         let url = postgres.database();
         postgres.sql(
@@ -33,11 +33,11 @@ impl Clocked {
         format!("{}?options=-csearch_path%3Dfake,pg_catalog", self.url)
     }
 
-    async fn open(&self) -> PostgresStore {
+    pub(crate) async fn open(&self) -> PostgresStore {
         open(&self.url()).await
     }
 
-    fn shift(&self, by: &str) {
+    pub(crate) fn shift(&self, by: &str) {
         self.postgres.sql(&self.url, &format!("UPDATE fake.shift SET by = '{by}'"));
     }
 
@@ -52,7 +52,7 @@ impl Clocked {
     }
 
     /// Until the next beat of some node has ended.
-    async fn until_beat(&self) {
+    pub(crate) async fn until_beat(&self) {
         let version = || self.postgres.sql(&self.url, "SELECT xmin FROM onlyonce.meta");
         let before = version();
         let beat = async {

@@ -7,6 +7,7 @@ mod lines;
 mod nodes;
 mod opening;
 mod proxy;
+mod running;
 mod servers_die;
 mod sqlstates;
 mod statements;

@@ -119,3 +119,86 @@ const LATE_BINS: i32 = 3;
 /// A commit may wait for a standby: 2 minutes.
 pub(super) const VERY_LATE_BINS: i32 = 30;
 const LONG_EVERY: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_BIN: i32 = 1_000;
+    const EARLY: Duration = Duration::from_secs(1);
+
+    fn told(bin: i32) -> Told {
+        let now = StoreTime::from_ms(i64::from(bin) << BEGUN_BITS);
+        Told { now, clock_held: false, confirmed: 7 }
+    }
+
+    fn page(after: Option<Cursor>, bin: Option<i32>, next: Option<Cursor>) -> Look {
+        Look { after, told: told(NOW_BIN), bin, next }
+    }
+
+    /// Whether a pass of these pages ends, and where the next one begins.
+    fn passed(passes: &mut Passes, pages: &[Look]) -> i32 {
+        for look in pages {
+            passes.first_bin(look.after, look.told.confirmed, EARLY);
+            passes.look(look, EARLY);
+        }
+        passes.first_bin(None, 7, EARLY)
+    }
+
+    const SECOND: Option<Cursor> = Some(Cursor(1));
+    const THIRD: Option<Cursor> = Some(Cursor(2));
+
+    #[test]
+    fn a_pass_ends_a_little_before_itself_or_where_something_runs() {
+        let whole = [page(None, None, SECOND), page(SECOND, None, None)];
+        assert_eq!(passed(&mut Passes::default(), &whole), NOW_BIN - LATE_BINS);
+        let runs = [page(None, Some(40), SECOND), page(SECOND, Some(41), None)];
+        assert_eq!(passed(&mut Passes::default(), &runs), 40);
+    }
+
+    #[test]
+    fn the_others_are_told_of_a_long_pass_alone_and_of_an_earlier_bin() {
+        let mut passes = Passes::default();
+        passed(&mut passes, &[page(None, None, None)]);
+        assert_eq!(passes.to_tell(7), Some(NOW_BIN - VERY_LATE_BINS));
+        let later = Look { told: told(NOW_BIN + 20), ..page(None, None, None) };
+        assert_eq!(passed(&mut passes, &[later]), NOW_BIN + 20 - LATE_BINS);
+        assert_eq!(passes.to_tell(7), Some(NOW_BIN - VERY_LATE_BINS));
+        assert_eq!(passes.first_bin(None, 7, EARLY + LONG_EVERY), 0, "it is time for a long one");
+    }
+
+    #[test]
+    fn what_was_passed_before_the_clock_was_confirmed_is_passed_again() {
+        let mut passes = Passes::default();
+        passed(&mut passes, &[page(None, None, None)]);
+        assert_eq!(passes.first_bin(None, 8, EARLY), 0);
+        assert_eq!(passes.to_tell(8), None);
+    }
+
+    #[test]
+    fn a_pass_with_a_gap_says_nothing() {
+        for pages in [
+            vec![page(None, None, SECOND)],
+            vec![page(None, None, SECOND), page(THIRD, None, None)],
+            vec![page(SECOND, None, None)],
+            // Another one has begun, and is not as far.
+            vec![page(None, None, SECOND), page(None, None, SECOND), page(THIRD, None, None)],
+        ] {
+            assert_eq!(passed(&mut Passes::default(), &pages), 0, "{pages:?}");
+        }
+    }
+
+    #[test]
+    fn a_pass_by_a_clock_that_is_not_trusted_says_nothing() {
+        for second in
+            [Told { clock_held: true, ..told(NOW_BIN) }, Told { confirmed: 8, ..told(NOW_BIN) }]
+        {
+            let second = Look { told: second, ..page(SECOND, None, None) };
+            let pages = [page(None, None, SECOND), second];
+            assert_eq!(passed(&mut Passes::default(), &pages), 0, "{pages:?}");
+        }
+        let first =
+            Look { told: Told { clock_held: true, ..told(NOW_BIN) }, ..page(None, None, None) };
+        assert_eq!(passed(&mut Passes::default(), &[first]), 0);
+    }
+}
