@@ -258,6 +258,40 @@ async fn what_breaks_a_constraint_is_refused() {
     won(&store, &draft(1)).await;
 }
 
+/// Another node commits the same key after it was looked for. Whoever shares the batch does not notice, and of the races
+/// of a minute only the first is an error in the server's log.
+// R48, threat B12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_was_overtaken_sees_the_winner_and_the_others_do_not_notice() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open_with(&url, PostgresOptions::new().with_writers(1)).await;
+    let winner = draft(0);
+    won(&store, &winner).await;
+    let other = session(&url).await;
+    for raced in [10, 20, 30] {
+        let copy = format!(
+            "BEGIN; INSERT INTO onlyonce.record SELECT (jsonb_populate_record(r, jsonb_build_object('id', '{}'))).*
+               FROM onlyonce.record r WHERE id = '{}'",
+            draft(raced).id, winner.id
+        );
+        other.batch_execute(&copy).await.unwrap();
+        let claims = (raced - 5..raced + 5).map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { (number, store.claim(draft(number)).await.unwrap()) })
+        });
+        let claims: Vec<_> = claims.collect();
+        until_blocked(&session(&url).await).await;
+        other.batch_execute("COMMIT").await.unwrap();
+        for claim in claims {
+            let (number, seen) = claim.await.unwrap();
+            assert_eq!(seen.mine, number != raced, "{number}");
+            assert_eq!(seen.record.unwrap().token == winner.token, number == raced);
+        }
+    }
+    assert_eq!(postgres.log().matches("duplicate key value").count(), 1);
+}
+
 // threat C11
 #[tokio::test]
 async fn a_full_queue_is_busy_and_nothing_in_it_is_lost() {

@@ -96,17 +96,26 @@ pub(super) enum Fate {
     Next(Step),
 }
 
+/// How a batch is sent.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// It hardly waits for the locks of others.
+    pub(super) hurries: bool,
+    /// It counts on no race, and is undone by one.
+    pub(super) is_bold: bool,
+}
+
 /// Does the next step of each member, sorted by id and each id once, in one commit. The fates are in the
-/// order of the members. Who hurries hardly waits for the locks of others.
+/// order of the members.
 pub(super) async fn attempt(
     link: &Link,
     shared: &Shared,
     members: &[Member],
-    hurries: bool,
+    manner: Manner,
 ) -> Result<Vec<Fate>, Trouble> {
     let time = &shared.time;
     let asked_at = time.boot();
-    let (kinds, answers) = bounded(send(link, time, members, hurries)).await?;
+    let (kinds, answers) = bounded(send(link, time, members, manner)).await?;
     if link.take_warning() && kinds.iter().any(|kind| *kind != LOAD) {
         let why = "the server warned: a standby may not have this commit";
         return Err(Trouble::Unsure(Cause::new(why)));
@@ -170,7 +179,7 @@ async fn send(
     link: &Link,
     time: &Time,
     members: &[Member],
-    hurries: bool,
+    manner: Manner,
 ) -> Result<(Vec<usize>, Vec<Vec<Row>>), Trouble> {
     let known = time.known();
     let of = |kind| members.iter().filter(move |member| member.kind() == kind);
@@ -192,16 +201,25 @@ async fn send(
     if kinds == [CLAIM, COMPLETE] {
         kinds = vec![BOTH];
     }
-    let begin = if hurries { BEGIN_IN_A_HURRY } else { "BEGIN" };
-    let commands = (hurries || kinds.len() > 1)
+    let begin = if manner.hurries { BEGIN_IN_A_HURRY } else { "BEGIN" };
+    let commands = (manner.hurries || kinds.len() > 1)
         .then(|| [begin, "COMMIT"].map(|command| link.client.batch_execute(command)));
     let [begin, commit] = commands.map_or([None, None], |commands| commands.map(Some));
-    let queries = kinds.iter().map(|kind| Sent::Query(link.query(*kind, &params[*kind])));
+    let query = |kind: &usize| link.query(statement(*kind, manner), &params[*kind]);
+    let queries = kinds.iter().map(|kind| Sent::Query(query(kind)));
     let sent = begin.into_iter().map(Sent::Command).chain(queries);
     let sent: Vec<_> = sent.chain(commit.into_iter().map(Sent::Command)).collect();
     let answers = join_all(sent.into_iter().map(Sent::answer)).await;
     let answers: Result<Vec<Option<Vec<Row>>>, Trouble> = answers.into_iter().collect();
     Ok((kinds, answers?.into_iter().flatten().collect()))
+}
+
+fn statement(kind: usize, manner: Manner) -> usize {
+    match kind {
+        CLAIM if !manner.is_bold => CLAIM_CAREFULLY,
+        BOTH if !manner.is_bold => BOTH_CAREFULLY,
+        kind => kind,
+    }
 }
 
 /// A message to the server, in a pipeline of them.
@@ -331,6 +349,9 @@ pub(super) const PUT: usize = 4;
 const KINDS: usize = 5;
 /// Claims and completions in one.
 pub(super) const BOTH: usize = 5;
+/// The same where a race is counted on.
+const CLAIM_CAREFULLY: usize = 6;
+const BOTH_CAREFULLY: usize = 7;
 
 const BEGIN_IN_A_HURRY: &str = "BEGIN; SET LOCAL lock_timeout = 20";
 /// Steps that a member may take before it is told that the store is busy.

@@ -12,6 +12,8 @@ use crate::store::{BoxError, Fault, StoreError};
 pub(super) enum Trouble {
     /// One of its members will never be taken: find it.
     Member(Cause),
+    /// Someone was faster with one of its members, and it was undone.
+    Raced(Cause),
     /// Someone else has locked what one of its members needs, and it was undone: find it.
     Blocked(Cause),
     /// It met others and was undone: the same again.
@@ -58,7 +60,7 @@ impl Trouble {
     /// What every member is told, once nothing more is tried.
     pub(super) fn fault(&self) -> Fault {
         match self {
-            Self::Member(cause) => Fault::NotDone(cause.refused()),
+            Self::Member(cause) | Self::Raced(cause) => Fault::NotDone(cause.refused()),
             Self::Blocked(cause)
             | Self::Again(cause)
             | Self::NotDone(cause)
@@ -88,6 +90,7 @@ impl From<Error> for Trouble {
             _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
                 Self::Unsure(cause)
             }
+            _ if code == SqlState::UNIQUE_VIOLATION => Self::Raced(cause),
             _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Blocked(cause),
             "22" | "23" | "54" => Self::Member(cause),
             "40" => Self::Again(cause),

@@ -133,9 +133,8 @@ impl Opened {
         for (lane, line) in self.writers.into_iter().enumerate() {
             let (send, jobs) = inbox(queue, &stopped);
             senders.push(send);
-            let (shared, lanes, doubtful) = (shared.clone(), lanes.clone(), Vec::new());
-            let is_away = false;
-            let writer = Writer { line, jobs, shared, lanes, lane, is_away, doubtful };
+            let (shared, lanes) = (shared.clone(), lanes.clone());
+            let writer = Writer::new(line, jobs, shared, lanes, lane);
             workers.push(tokio::spawn(writer.run()));
         }
         let [reader, renewer, house] = self.others;
@@ -186,8 +185,16 @@ impl Lines {
         let line = |statements: &[&String]| {
             Line::new(place.clone(), statements.iter().copied().cloned().collect())
         };
-        let statements =
-            [&sql.load, &sql.claim, &sql.complete, &sql.delete, &sql.put, &sql.claim_and_complete];
+        let statements = [
+            &sql.load,
+            &sql.claim,
+            &sql.complete,
+            &sql.delete,
+            &sql.put,
+            &sql.claim_and_complete,
+            &sql.claim_carefully,
+            &sql.claim_and_complete_carefully,
+        ];
         let barrier = format!("UPDATE {}.meta SET one = 1 WHERE one = 1", place.schema);
         let writer = || line(&statements).with_barrier(barrier.clone());
         let house = [

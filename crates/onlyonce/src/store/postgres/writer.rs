@@ -11,26 +11,39 @@ use super::job::Job;
 use super::lanes::{Lanes, Pin};
 use super::link::Line;
 use super::nap::Nap;
-use super::round::{Fate, Member, attempt};
+use super::round::{Fate, Manner, Member, attempt};
 use super::shared::Shared;
 use super::trouble::Trouble;
 use crate::scope::OperationId;
 
 /// Works until its queue is closed and empty.
 pub(super) struct Writer {
-    pub(super) line: Line,
-    pub(super) jobs: Inbox<Job>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) lanes: Arc<Lanes>,
+    line: Line,
+    jobs: Inbox<Job>,
+    shared: Arc<Shared>,
+    lanes: Arc<Lanes>,
     /// Its own.
-    pub(super) lane: usize,
+    lane: usize,
     /// Whether it could not connect.
-    pub(super) is_away: bool,
+    is_away: bool,
+    /// Others claim the same keys at the same moment: until then it counts on that.
+    careful_until: Option<Instant>,
     /// The places of those whose write a session that was left may still do.
-    pub(super) doubtful: Vec<Pin>,
+    doubtful: Vec<Pin>,
 }
 
 impl Writer {
+    pub(super) fn new(
+        line: Line,
+        jobs: Inbox<Job>,
+        shared: Arc<Shared>,
+        lanes: Arc<Lanes>,
+        lane: usize,
+    ) -> Self {
+        let (is_away, careful_until, doubtful) = (false, None, Vec::new());
+        Self { line, jobs, shared, lanes, lane, is_away, careful_until, doubtful }
+    }
+
     pub(super) async fn run(mut self) {
         let mut waiting = VecDeque::new();
         let (nap, mut answered) = (Nap::new(), Answered::nobody());
@@ -92,7 +105,9 @@ impl Writer {
         while let Some(part) = parts.pop() {
             match self.attempt(&part, search_end.is_some()).await {
                 Ok(fates) => self.settle(part, fates, &mut left),
-                Err(Trouble::Member(_)) if part.len() > 1 => parts.extend(halves(part)),
+                Err(Trouble::Member(_) | Trouble::Raced(_)) if part.len() > 1 => {
+                    parts.extend(halves(part))
+                }
                 Err(Trouble::Blocked(_)) if part.len() > 1 && is_open(&mut search_end) => {
                     parts.extend(halves(part));
                 }
@@ -124,10 +139,22 @@ impl Writer {
         self.attempt_once(part, hurries).await
     }
 
+    /// After a race, carefully: each one that undoes a batch is an error in the server's log.
     async fn attempt_once(&mut self, part: &[Member], hurries: bool) -> Result<Vec<Fate>, Trouble> {
+        let now = Instant::now();
+        if self.careful_until.is_none_or(|until| until <= now) {
+            match self.attempt_as(part, Manner { hurries, is_bold: true }).await {
+                Err(Trouble::Raced(_)) => self.careful_until = Some(now + CAREFUL_FOR),
+                done => return done,
+            }
+        }
+        self.attempt_as(part, Manner { hurries, is_bold: false }).await
+    }
+
+    async fn attempt_as(&mut self, part: &[Member], manner: Manner) -> Result<Vec<Fate>, Trouble> {
         self.ready().await?;
         let link = self.line.ready().await?;
-        let done = attempt(link, &self.shared, part, hurries).await;
+        let done = attempt(link, &self.shared, part, manner).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
         }
@@ -219,6 +246,8 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
     batch
 }
 
+/// How long a writer counts on races after one.
+const CAREFUL_FOR: Duration = Duration::from_secs(60);
 /// How often a line that is away is tried while nobody asks for it.
 const AWAY_PAUSE: Duration = Duration::from_millis(200);
 /// Members of a batch who are waited for.
