@@ -80,17 +80,23 @@ impl Bench {
         Ok(Self { postgres, url, store })
     }
 
+    /// Beside it, once, what every node does three times in a lease: it lists what is running.
     fn ours(&self, in_flight: usize, length: Duration) -> Run {
-        let run = load::run(Operations::new(self.store.clone(), seed()), in_flight, length);
-        self.look_for_lapses();
-        run
+        std::thread::scope(|scope| {
+            scope.spawn(|| block_on(self.look_for_lapses()));
+            load::run(Operations::new(self.store.clone(), seed()), in_flight, length)
+        })
     }
 
-    /// As every node does three times in a lease.
-    fn look_for_lapses(&self) {
-        let states = StateSet::of(&[StateKind::Running]);
-        let scan = Scan { states, after: None, limit: 500 };
-        block_on(self.store.scan(scan)).expect("the server answers");
+    async fn look_for_lapses(&self) {
+        let mut after = None;
+        loop {
+            let scan = Scan { states: StateSet::of(&[StateKind::Running]), after, limit: 500 };
+            after = self.store.scan(scan).await.expect("the server answers").next;
+            if after.is_none() {
+                return;
+            }
+        }
     }
 
     fn compare(&self, in_flight: usize, args: &Args) -> Result<(), Box<dyn Error>> {

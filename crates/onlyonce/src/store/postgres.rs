@@ -43,7 +43,6 @@ mod link;
 mod listing;
 mod nap;
 mod news;
-mod overdue;
 mod params;
 mod passes;
 mod place;

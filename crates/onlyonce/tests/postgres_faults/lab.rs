@@ -102,6 +102,12 @@ pub(crate) async fn until(session: &Client, sql: &str) {
         .unwrap_or_else(|_| panic!("never: {sql}"));
 }
 
+/// Waits until no store has a session: what they did is counted then.
+pub(crate) async fn until_gone(session: &Client) {
+    let ours = "FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    until(session, &format!("SELECT NOT EXISTS (SELECT {ours})")).await;
+}
+
 /// Waits until a session of the store waits for a lock.
 pub(crate) async fn until_blocked(session: &Client) {
     until(session, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')")

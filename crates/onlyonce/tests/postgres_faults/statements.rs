@@ -2,10 +2,10 @@
 
 use futures_util::future::{join, join_all};
 use onlyonce::record::{Revision, StateKind, StateSet};
-use onlyonce::store::{Guard, Maintain, Next, Notes, Scan, Store, Swap};
+use onlyonce::store::{Beat, Guard, Maintain, Next, Notes, Scan, Store, Swap};
 use servers::Postgres;
 
-use crate::lab::{completed, draft, open, session, settle, won};
+use crate::lab::{completed, draft, open, session, settle, until_gone, won};
 
 /// Statements of ours that the server has run since it was asked to count.
 fn calls(postgres: &Postgres, url: &str, like: &str) -> i64 {
@@ -120,6 +120,7 @@ async fn claims_and_settles_go_by_the_id_in_any_table() {
     let seq = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'record'";
     let others = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = 'record' AND indexrelname <> 'record_id'";
     store.close().await;
+    until_gone(&session(&url).await).await;
     assert_eq!(postgres.sql(&url, others), "0");
     // Each index that was made read the table, and so did each ANALYZE before this one's session.
     let scans: i64 = postgres.sql(&url, seq).parse().unwrap();
@@ -127,8 +128,9 @@ async fn claims_and_settles_go_by_the_id_in_any_table() {
 }
 
 /// No index has an entry more for it: it changes no column that one names, and finds room in its page.
+// threat C12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_completion_makes_no_entry_in_an_index() {
+async fn a_completion_or_a_renewal_makes_no_entry_in_an_index() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let store = open(&url).await;
@@ -139,9 +141,16 @@ async fn a_completion_makes_no_entry_in_an_index() {
     for done in work.collect::<Vec<_>>() {
         done.await.unwrap();
     }
+    let runs = draft(1_000);
+    won(&store, &runs).await;
+    for _ in 0..5 {
+        let held = [(runs.id, runs.token)];
+        assert_eq!(store.renew(&held, runs.lease).await.unwrap(), [Beat::Kept]);
+    }
     store.close().await;
+    until_gone(&session(&url).await).await;
     let updates = "SELECT n_tup_upd, n_tup_upd - n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'record'";
-    assert_eq!(postgres.sql(&url, updates), "400|0");
+    assert_eq!(postgres.sql(&url, updates), "405|0");
 }
 
 /// The question of who settles what is unknown is answered by the index that has only that.
@@ -158,6 +167,7 @@ async fn a_scan_of_what_is_unknown_reads_only_that() {
     let query = Scan { states: StateSet::of(&[StateKind::Unknown]), after: None, limit: 10 };
     assert_eq!(store.scan(query).await.unwrap().records.len(), 1);
     store.close().await;
+    until_gone(&session(&url).await).await;
     let read = "SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'record_unknown'";
     assert_eq!(postgres.sql(&url, read), "1|1");
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use onlyonce::record::{StateKind, StateSet};
-use onlyonce::store::{Maintain, Scan, Store, Swept};
+use onlyonce::store::{Attempt, Draft, Guard, Maintain, Next, Notes, Scan, Store, Swap, Swept};
 use servers::Postgres;
 use tokio::time::timeout;
 
-use crate::lab::{brief, completed, draft, lock, open, session};
+use crate::lab::{brief, completed, draft, lock, open, session, settled, won};
 
 // R114, threat I6
 #[tokio::test]
@@ -42,6 +42,52 @@ async fn a_sweep_spares_a_row_that_was_renewed_before_it_got_it() {
     other.batch_execute(&later).await.unwrap();
     assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
     assert!(store.load(brief(1).id).await.unwrap().record.is_some());
+}
+
+/// Whatever way a record went before it ended, and though its claim did not foresee when.
+#[tokio::test]
+async fn everything_that_has_expired_is_swept_whatever_became_of_it_before() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let store = open(&url).await;
+    let swap = async |draft: &Draft, to: Next| {
+        let guard = Guard::Owner { token: draft.token, states: StateSet::of(&StateKind::ALL[..3]) };
+        let done = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+        assert!(matches!(done, Swap::Done(_)), "{done:?}");
+    };
+    let take = async |number: u64| {
+        let found = store.load(draft(number).id).await.unwrap().record.unwrap();
+        let draft = brief(number);
+        let attempt =
+            Attempt { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
+        let (guard, to) = (Guard::Unchanged(found.revision()), Next::Running(Box::new(attempt)));
+        let taken = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+        assert!(matches!(taken, Swap::Done(_)), "{taken:?}");
+        draft
+    };
+    let unknown = || Next::Unknown { since: None };
+    let released = || Next::Released { expires_at: None };
+    let drafts: Vec<_> = (0..6).map(brief).collect();
+    for draft in &drafts {
+        won(&store, draft).await;
+    }
+    settled(&store, &drafts[0]).await;
+    swap(&drafts[1], unknown()).await;
+    settled(&store, &drafts[1]).await;
+    swap(&drafts[2], released()).await;
+    swap(&drafts[3], unknown()).await;
+    swap(&drafts[3], released()).await;
+    swap(&drafts[4], released()).await;
+    settled(&store, &take(4).await).await;
+    swap(&drafts[5], unknown()).await;
+    settled(&store, &take(5).await).await;
+    // These have not ended, whatever the clock says.
+    won(&store, &brief(6)).await;
+    let left = brief(7);
+    won(&store, &left).await;
+    swap(&left, unknown()).await;
+    assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 6, more: false });
+    assert_eq!(postgres.sql(&url, "SELECT count(*) FROM onlyonce.record"), "2");
 }
 
 /// In pieces: whoever else needs the housekeeper does not wait for the end.

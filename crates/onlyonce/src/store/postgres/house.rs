@@ -11,13 +11,11 @@ use tokio_postgres::types::ToSql;
 use super::inbox::Inbox;
 use super::job::{Chore, Reply};
 use super::link::{Line, bounded};
-use super::params::uuid;
 use super::passes::Passes;
 use super::round::MOVED;
 use super::row;
 use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
-use super::value::Values;
 use crate::store::time::{Told, Witness};
 use crate::store::{BoxError, Swept};
 
@@ -107,19 +105,10 @@ impl Housekeeper {
     /// if nobody was told.
     async fn beat(&mut self) -> Instant {
         let Witness { known, jumped, plausible, trusts } = self.shared.time.witness();
-        let running_from = self.passes.to_tell(known.0);
+        let _ = self.line.ready().await;
+        let running_from = self.passes.to_tell(self.line.number());
         let told = self.tell_of(known, BEAT, &[&jumped, &plausible, &trusts, &running_from]).await;
-        self.show_overdue().await;
         Instant::now() + if told.is_err() && jumped { BEAT_PAUSE } else { BEAT_EVERY }
-    }
-
-    /// What could not be shown now is shown when somebody asks for it again.
-    async fn show_overdue(&mut self) {
-        let ids = self.shared.overdue.take();
-        if !ids.is_empty() {
-            let ids = Values(ids.iter().map(uuid).collect());
-            let _ = self.tell(SHOW, &[&ids]).await;
-        }
     }
 
     /// Durably, and after every write that is under way: one that began before must not end after it.
@@ -191,9 +180,10 @@ pub(super) const SCAN_UNKNOWN: usize = 1;
 pub(super) const SCAN_ALL: usize = 2;
 const SWEEP: usize = 3;
 const MORE: usize = 4;
-const SHOW: usize = 5;
-const BEAT: usize = 6;
-const HOLD: usize = 7;
+pub(super) const HORIZON: usize = 5;
+pub(super) const MOVE_UP: usize = 6;
+const BEAT: usize = 7;
+const HOLD: usize = 8;
 
 /// How often the highest time is kept for those who start later.
 const BEAT_EVERY: Duration = Duration::from_secs(5);

@@ -216,6 +216,8 @@ pub(super) struct Line {
     /// A commit that waits for whatever its last session may have left.
     barrier: String,
     link: Option<Link>,
+    /// How many connections it has lost.
+    lost: u64,
     /// Its last session, which may still do what it was asked: nothing is asked of another before it is gone.
     last: Option<Session>,
     retry_at: Option<Instant>,
@@ -226,8 +228,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(place: Arc<Place>, statements: Vec<String>) -> Self {
         let (setup, barrier, pause) = ("", String::new(), PAUSE_MIN);
-        let (link, last, retry_at, why) = (None, None, None, None);
-        Self { place, statements, setup, barrier, link, last, retry_at, pause, why }
+        let (link, lost, last, retry_at, why) = (None, 0, None, None, None);
+        Self { place, statements, setup, barrier, link, lost, last, retry_at, pause, why }
     }
 
     pub(super) fn with_setup(self, setup: &'static str) -> Self {
@@ -299,8 +301,14 @@ impl Line {
     pub(super) fn hang_up(&mut self) {
         if let Some(link) = self.link.take() {
             self.last = Some(link.server.session.clone());
+            self.lost += 1;
             link.cut();
         }
+    }
+
+    /// Which of its connections this is. After it there may be another server behind it.
+    pub(super) const fn number(&self) -> u64 {
+        self.lost
     }
 
     /// Runs what needs one statement, within [`ANSWER_WAIT_MAX`].

@@ -3,8 +3,9 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::house::{Housekeeper, SCAN_ALL, SCAN_RUNNING, SCAN_UNKNOWN};
-use super::passes::Look;
+use super::house::{HORIZON, Housekeeper, MOVE_UP, SCAN_ALL, SCAN_RUNNING, SCAN_UNKNOWN};
+use super::params::uuid;
+use super::passes::{Bins, Horizon, Look};
 use super::round::MOVED;
 use super::row::{Said, said};
 use super::trouble::{Cause, Trouble};
@@ -27,21 +28,48 @@ impl Housekeeper {
         }
     }
 
-    /// By the bin in which they were begun, and by id within a bin. A page is of one bin.
+    /// By the bin in which they were begun, and by id within a bin.
     async fn scan_running(&mut self, after: Option<Cursor>, limit: usize) -> Result<Page, Trouble> {
-        let (confirmed, boot) = (self.shared.time.known().0, self.shared.time.boot());
-        let first_bin = self.passes.first_bin(after, confirmed, boot);
-        let (bin, first) = place(after.unwrap_or(Cursor(0)));
-        let rows_max = rows_max(limit);
-        let listed = self.list(SCAN_RUNNING, &[&bin, &first, &rows_max, &first_bin]).await?;
-        let next = listed.mark.and_then(|mark| match listed.met == limit {
-            true => Some(behind(mark.bin(), mark.id)),
-            false => mark.next_bin.map(|bin| Cursor(u128::from(bin.unsigned_abs()) << BIN_AT)),
-        });
-        let bin = listed.mark.filter(|_| listed.met > 0).map(|mark| mark.bin());
-        let look = Look { after, told: listed.told, bin, next };
-        self.passes.look(&look, boot);
+        if after.is_none() {
+            let horizon = self.horizon().await?;
+            self.passes.begin(self.line.number(), horizon);
+        }
+        let Bins { first, last, early } = self.passes.bins();
+        let (bin, id) = place(after.unwrap_or(Cursor(0)));
+        let (rows_max, early) = (rows_max(limit), Values(early));
+        let params: [&(dyn ToSql + Sync); 6] = [&bin, &id, &rows_max, &first, &last, &early];
+        let listed = self.list(SCAN_RUNNING, &params).await?;
+        let Some(mark) = listed.mark else {
+            return Err(Trouble::NotDone(Cause::new(MOVED)));
+        };
+        let next = match mark.number {
+            Some(bin) if listed.met == limit => Some(behind(bin, mark.id)),
+            _ => mark.edge.map(before),
+        };
+        if let (Some(lowest), Some(highest)) = (mark.lowest, mark.number)
+            && self.passes.is_far(lowest, highest)
+        {
+            // What cannot be moved now is met again.
+            let _ = self.move_up(&listed.records).await;
+        }
+        let connection = self.line.number();
+        self.passes.look(&Look { connection, after, lowest: mark.lowest, next });
         Ok(listed.page(next))
+    }
+
+    async fn horizon(&mut self) -> Result<Horizon, Trouble> {
+        let rows = self.line.query(HORIZON, &[]).await?;
+        let read = |row: &Row| -> Result<_, tokio_postgres::Error> {
+            let (told, oldest) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(Horizon { told, oldest, next: row.try_get(2)?, open: row.try_get(3)? })
+        };
+        let row = rows.first().ok_or_else(|| Trouble::NotDone(Cause::new(MOVED)))?;
+        read(row).map_err(|error| Trouble::NotDone(Cause::new(error)))
+    }
+
+    async fn move_up(&mut self, records: &[(OperationId, Record)]) -> Result<(), Trouble> {
+        let ids = Values::of(records, |(id, _)| uuid(id));
+        self.line.query(MOVE_UP, &[&ids]).await.map(drop)
     }
 
     async fn scan_unknown(&mut self, after: Option<Cursor>, limit: usize) -> Result<Page, Trouble> {
@@ -57,7 +85,7 @@ impl Housekeeper {
         let states = Values(if has_more { numbers(query.states) } else { Vec::new() });
         let rows_max = rows_max(limit);
         let listed = self.list(SCAN_ALL, &[&first, &states, &rows_max, &LOOKED_MAX]).await?;
-        let looked = listed.mark.filter(|mark| mark.number == LOOKED_MAX).map(|mark| mark.id);
+        let looked = listed.mark.filter(|mark| mark.number == Some(LOOKED_MAX)).map(|mark| mark.id);
         let next = if listed.met == limit { listed.last } else { looked };
         Ok(listed.page(next.filter(|_| limit > 0).map(cursor)))
     }
@@ -90,15 +118,10 @@ struct Listed {
 /// How far a statement has looked; which number that is, is its own to say.
 #[derive(Clone, Copy)]
 struct Mark {
-    number: i64,
+    number: Option<i64>,
     id: OperationId,
-    next_bin: Option<i64>,
-}
-
-impl Mark {
-    fn bin(&self) -> i32 {
-        i32::try_from(self.number).unwrap_or(i32::MAX)
-    }
+    lowest: Option<i64>,
+    edge: Option<i64>,
 }
 
 impl Listed {
@@ -115,7 +138,9 @@ impl Listed {
                     records.extend(record.ok().map(|record| (id, record)));
                 }
                 Said::Wrote(id) => {
-                    mark = Some(Mark { number: row.try_get(1)?, id, next_bin: row.try_get(6)? });
+                    let (number, lowest, edge) =
+                        (row.try_get(1)?, row.try_get(3)?, row.try_get(6)?);
+                    mark = Some(Mark { number, id, lowest, edge });
                 }
             }
         }
@@ -145,15 +170,19 @@ fn number(id: OperationId) -> u128 {
 
 /// Where a page of running records begins: the bin, and an id in it. A cursor has no room for the end of an id; ids are
 /// digests, and no two of one bin have the same beginning.
-fn place(Cursor(cursor): Cursor) -> (i32, Uuid) {
-    let bin = i32::try_from(cursor >> BIN_AT).unwrap_or(i32::MAX);
+fn place(Cursor(cursor): Cursor) -> (i64, Uuid) {
+    let bin = i64::try_from(cursor >> BIN_AT).unwrap_or(i64::MAX);
     (bin, Uuid((cursor << ID_CUT).to_be_bytes()))
 }
 
+/// The place before the first id of a bin.
+fn before(bin: i64) -> Cursor {
+    Cursor(u128::from(bin.unsigned_abs()) << BIN_AT)
+}
+
 /// The place behind an id.
-fn behind(bin: i32, id: OperationId) -> Cursor {
-    let last = u128::from(bin.unsigned_abs()) << BIN_AT | number(id) >> ID_CUT;
-    Cursor(last.saturating_add(1))
+fn behind(bin: i64, id: OperationId) -> Cursor {
+    Cursor((before(bin).0 | number(id) >> ID_CUT).saturating_add(1))
 }
 
 fn numbers(states: StateSet) -> Vec<i16> {
@@ -166,8 +195,8 @@ fn rows_max(limit: usize) -> i64 {
 }
 
 /// Where the bin is in a cursor, and what it takes from the id.
-const BIN_AT: u32 = 96;
-const ID_CUT: u32 = 32;
+const BIN_AT: u32 = 80;
+const ID_CUT: u32 = 48;
 /// Rows of one page, and rows that are looked at for it.
 const PAGE_ROWS_MAX: usize = 1_000;
 const LOOKED_MAX: i64 = 10_000;

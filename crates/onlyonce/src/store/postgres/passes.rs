@@ -1,182 +1,213 @@
-//! From which bin on records are running.
+//! In which bins records are running.
 //!
 //! A completion moves no record out of its bin, so that a listing of what is running meets everything that was begun
-//! lately. It must not meet everything that was ever begun: who has passed all bins knows the first one in which
-//! something runs, and begins there the next time. That bin is a little earlier than the pass itself, because a claim
-//! takes its time before it can be seen.
+//! lately. It must not meet everything that was ever begun. Bins are numbers of transactions, and a server can say of
+//! any moment which of them are over. So whoever has passed all bins knows three things of the next pass:
 //!
-//! 1. A **short** pass begins where the last pass of this node left off, less [`LATE_BINS`].
-//! 2. A **long** pass begins where the last long pass of any node left off, less [`VERY_LATE_BINS`], and is the one
-//!    whose end is told to the others. Who starts begins with one.
-//! 3. What came later than that is shown again when somebody asks for it ([`super::overdue`]).
+//! 1. it meets nothing that runs before the first bin in which this one did, nor before the transactions that came after
+//!    this one began,
+//! 2. but for the bins of transactions that were under way then,
+//! 3. and a node that starts now need not look before the first of all these.
 //!
-//! A bin that is wrong hides a record that a dead owner left, which stays running. It makes nobody run anything.
+//! What is learned of one connection is not used in another: behind it there may be a server that has not seen all that
+//! the first one had.
 
-use std::time::Duration;
-
-use crate::clock::StoreTime;
+use super::sql::OLD_BINS;
 use crate::store::Cursor;
-use crate::store::time::Told;
 
 /// What this node knows of what is running.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     pass: Option<Pass>,
-    short: Mark,
-    long: Mark,
-    /// When the next pass is a long one, on this node's clock.
-    long_at: Duration,
+    passed: Option<Passed>,
 }
 
-/// No record that is running was begun before `bin`, for as long as the clock was confirmed so often.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    confirmed: i64,
-    bin: i32,
+/// Transactions, by their bins, at a moment.
+#[derive(Clone, Debug)]
+pub(super) struct Horizon {
+    /// Where something may be running, as others have told.
+    pub(super) told: i64,
+    /// The first one that is not over.
+    pub(super) oldest: i64,
+    /// The next one that begins.
+    pub(super) next: i64,
+    /// All that are not over.
+    pub(super) open: Vec<i64>,
+}
+
+/// Which bins a pass looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bins {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    /// And these, before the first.
+    pub(super) early: Vec<i64>,
 }
 
 #[derive(Debug)]
 struct Pass {
-    is_long: bool,
-    begun: Option<Told>,
+    connection: u64,
+    horizon: Horizon,
+    bins: Bins,
     /// The first bin in which something runs.
-    lowest: i32,
+    lowest: i64,
     next: Option<Cursor>,
+}
+
+/// What the last pass leaves for the next.
+#[derive(Debug)]
+struct Passed {
+    connection: u64,
+    first: i64,
+    early: Vec<i64>,
+    to_tell: i64,
 }
 
 /// A page of a listing.
 #[derive(Debug)]
 pub(super) struct Look {
+    pub(super) connection: u64,
     pub(super) after: Option<Cursor>,
-    pub(super) told: Told,
-    /// The bin in which it met something that runs.
-    pub(super) bin: Option<i32>,
+    /// The first bin in which it met something that runs.
+    pub(super) lowest: Option<i64>,
     pub(super) next: Option<Cursor>,
 }
 
 impl Passes {
-    /// The bin from which on a listing looks that goes on `after` a page, or begins.
-    pub(super) fn first_bin(
-        &mut self,
-        after: Option<Cursor>,
-        confirmed: i64,
-        boot: Duration,
-    ) -> i32 {
-        if after.is_some() {
-            return 0;
-        }
-        let is_long = boot >= self.long_at || self.short.confirmed != confirmed;
-        self.pass = Some(Pass { is_long, begun: None, lowest: i32::MAX, next: None });
-        if is_long { 0 } else { self.short.bin }
+    /// Begins a pass. The first one of a connection looks at bins that are yet to come, too: records that came from
+    /// another server are there.
+    pub(super) fn begin(&mut self, connection: u64, horizon: Horizon) {
+        let bins = match self.passed(connection) {
+            Some(Passed { first, early, .. }) => {
+                Bins { first: *first, last: horizon.next, early: early.clone() }
+            }
+            None => Bins { first: horizon.told, last: i64::MAX, early: Vec::new() },
+        };
+        self.pass = Some(Pass { connection, horizon, bins, lowest: i64::MAX, next: None });
     }
 
-    /// Takes note of a page. One that does not go on where the pass is says nothing of what lies between, and one of a
-    /// clock that nobody trusts says nothing at all.
-    pub(super) fn look(&mut self, look: &Look, boot: Duration) {
+    /// The bins of the pass at hand; all of them, if there is none.
+    pub(super) fn bins(&self) -> Bins {
+        let all = || Bins { first: 1, last: i64::MAX, early: Vec::new() };
+        self.pass.as_ref().map_or_else(all, |pass| pass.bins.clone())
+    }
+
+    /// Whether these are bins that a later pass should not have to look at.
+    pub(super) fn is_far(&self, lowest: i64, highest: i64) -> bool {
+        let is_far = |next| lowest < next - OLD_BINS || highest > next;
+        self.pass.as_ref().is_some_and(|pass| is_far(pass.horizon.next))
+    }
+
+    /// Takes note of a page. One that does not go on where the pass is says nothing of what lies between.
+    pub(super) fn look(&mut self, look: &Look) {
         let Some(mut pass) = self.pass.take_if(|pass| pass.next == look.after) else {
             return;
         };
-        let begun = *pass.begun.get_or_insert(look.told);
-        if look.told.clock_held || look.told.confirmed != begun.confirmed {
+        if pass.connection != look.connection {
             return;
         }
-        pass.lowest = pass.lowest.min(look.bin.unwrap_or(i32::MAX));
+        pass.lowest = pass.lowest.min(look.lowest.unwrap_or(i64::MAX));
         pass.next = look.next;
         if pass.next.is_some() {
             self.pass = Some(pass);
         } else {
-            self.end(&pass, begun, boot);
+            self.passed = Some(pass.end());
         }
     }
 
-    fn end(&mut self, pass: &Pass, begun: Told, boot: Duration) {
-        let mark = |late_bins| Mark {
-            confirmed: begun.confirmed,
-            bin: pass.lowest.min(begun_bin(begun.now) - late_bins),
-        };
-        self.short = mark(LATE_BINS);
-        if pass.is_long {
-            self.long = mark(VERY_LATE_BINS);
-            self.long_at = boot + LONG_EVERY;
-        }
+    /// From which bin on something may be running, for those who start.
+    pub(super) fn to_tell(&self, connection: u64) -> Option<i64> {
+        self.passed(connection).map(|passed| passed.to_tell)
     }
 
-    /// What the others may rely on.
-    pub(super) fn to_tell(&self, confirmed: i64) -> Option<i32> {
-        (self.long.confirmed == confirmed).then_some(self.long.bin)
+    fn passed(&self, connection: u64) -> Option<&Passed> {
+        self.passed.as_ref().filter(|passed| passed.connection == connection)
     }
 }
 
-/// As the statements say it.
-fn begun_bin(at: StoreTime) -> i32 {
-    i32::try_from(at.as_ms() >> BEGUN_BITS).unwrap_or(i32::MAX)
+impl Pass {
+    fn end(self) -> Passed {
+        let Horizon { oldest, next, mut open, .. } = self.horizon;
+        let first = self.lowest.min(next);
+        open.retain(|bin| *bin < first);
+        let to_tell = self.lowest.min(oldest);
+        Passed { connection: self.connection, first, early: open, to_tell }
+    }
 }
-
-/// The bits of a moment that a bin leaves out: it is 4 seconds long.
-pub(super) const BEGUN_BITS: u32 = 12;
-/// A statement ends within 4 seconds, and most commits at once.
-const LATE_BINS: i32 = 3;
-/// A commit may wait for a standby: 2 minutes.
-pub(super) const VERY_LATE_BINS: i32 = 30;
-const LONG_EVERY: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOW_BIN: i32 = 1_000;
-    const EARLY: Duration = Duration::from_secs(1);
-
-    fn told(bin: i32) -> Told {
-        let now = StoreTime::from_ms(i64::from(bin) << BEGUN_BITS);
-        Told { now, clock_held: false, confirmed: 7 }
-    }
-
-    fn page(after: Option<Cursor>, bin: Option<i32>, next: Option<Cursor>) -> Look {
-        Look { after, told: told(NOW_BIN), bin, next }
-    }
-
-    /// Whether a pass of these pages ends, and where the next one begins.
-    fn passed(passes: &mut Passes, pages: &[Look]) -> i32 {
-        for look in pages {
-            passes.first_bin(look.after, look.told.confirmed, EARLY);
-            passes.look(look, EARLY);
-        }
-        passes.first_bin(None, 7, EARLY)
-    }
-
     const SECOND: Option<Cursor> = Some(Cursor(1));
     const THIRD: Option<Cursor> = Some(Cursor(2));
 
-    #[test]
-    fn a_pass_ends_a_little_before_itself_or_where_something_runs() {
-        let whole = [page(None, None, SECOND), page(SECOND, None, None)];
-        assert_eq!(passed(&mut Passes::default(), &whole), NOW_BIN - LATE_BINS);
-        let runs = [page(None, Some(40), SECOND), page(SECOND, Some(41), None)];
-        assert_eq!(passed(&mut Passes::default(), &runs), 40);
+    /// Transactions of the bins 70 and 90 are under way, and the next one is of 100.
+    fn horizon() -> Horizon {
+        Horizon { told: 10, oldest: 70, next: 100, open: vec![70, 90] }
+    }
+
+    fn page(after: Option<Cursor>, lowest: Option<i64>, next: Option<Cursor>) -> Look {
+        Look { connection: 0, after, lowest, next }
+    }
+
+    /// The bins of the pass after one of these pages.
+    fn passed(passes: &mut Passes, pages: &[Look]) -> Bins {
+        for look in pages {
+            if look.after.is_none() {
+                passes.begin(0, horizon());
+            }
+            passes.look(look);
+        }
+        passes.begin(0, Horizon { next: 200, ..horizon() });
+        passes.bins()
+    }
+
+    fn whole(lowest: Option<i64>) -> [Look; 2] {
+        [page(None, lowest, SECOND), page(SECOND, None, None)]
+    }
+
+    /// What is looked at while nothing is known.
+    fn all() -> Bins {
+        Bins { first: 10, last: i64::MAX, early: vec![] }
     }
 
     #[test]
-    fn the_others_are_told_of_a_long_pass_alone_and_of_an_earlier_bin() {
+    fn a_pass_begins_where_the_last_one_began_and_looks_at_what_was_under_way_then() {
+        let next = passed(&mut Passes::default(), &whole(None));
+        assert_eq!(next, Bins { first: 100, last: 200, early: vec![70, 90] });
+    }
+
+    #[test]
+    fn a_pass_begins_no_later_than_something_runs() {
+        let next = passed(&mut Passes::default(), &whole(Some(80)));
+        assert_eq!(next, Bins { first: 80, last: 200, early: vec![70] });
+    }
+
+    #[test]
+    fn the_others_are_told_of_what_runs_and_of_what_is_under_way() {
+        for (lowest, told) in [(None, 70), (Some(80), 70), (Some(60), 60)] {
+            let mut passes = Passes::default();
+            assert_eq!(passes.to_tell(0), None);
+            passed(&mut passes, &whole(lowest));
+            assert_eq!(passes.to_tell(0), Some(told));
+        }
+    }
+
+    #[test]
+    fn what_was_passed_in_another_connection_counts_for_nothing() {
         let mut passes = Passes::default();
-        passed(&mut passes, &[page(None, None, None)]);
-        assert_eq!(passes.to_tell(7), Some(NOW_BIN - VERY_LATE_BINS));
-        let later = Look { told: told(NOW_BIN + 20), ..page(None, None, None) };
-        assert_eq!(passed(&mut passes, &[later]), NOW_BIN + 20 - LATE_BINS);
-        assert_eq!(passes.to_tell(7), Some(NOW_BIN - VERY_LATE_BINS));
-        assert_eq!(passes.first_bin(None, 7, EARLY + LONG_EVERY), 0, "it is time for a long one");
-    }
-
-    #[test]
-    fn what_was_passed_before_the_clock_was_confirmed_is_passed_again() {
+        passed(&mut passes, &whole(None));
+        assert_eq!(passes.to_tell(1), None);
+        passes.begin(1, horizon());
+        assert_eq!(passes.bins(), all());
         let mut passes = Passes::default();
-        passed(&mut passes, &[page(None, None, None)]);
-        assert_eq!(passes.first_bin(None, 8, EARLY), 0);
-        assert_eq!(passes.to_tell(8), None);
+        let lost = Look { connection: 1, ..page(SECOND, None, None) };
+        assert_eq!(passed(&mut passes, &[page(None, None, SECOND), lost]), all());
     }
 
     #[test]
-    fn a_pass_with_a_gap_says_nothing() {
+    fn a_pass_with_a_gap_counts_for_nothing() {
         for pages in [
             vec![page(None, None, SECOND)],
             vec![page(None, None, SECOND), page(THIRD, None, None)],
@@ -184,21 +215,16 @@ mod tests {
             // Another one has begun, and is not as far.
             vec![page(None, None, SECOND), page(None, None, SECOND), page(THIRD, None, None)],
         ] {
-            assert_eq!(passed(&mut Passes::default(), &pages), 0, "{pages:?}");
+            assert_eq!(passed(&mut Passes::default(), &pages), all(), "{pages:?}");
         }
     }
 
     #[test]
-    fn a_pass_by_a_clock_that_is_not_trusted_says_nothing() {
-        for second in
-            [Told { clock_held: true, ..told(NOW_BIN) }, Told { confirmed: 8, ..told(NOW_BIN) }]
-        {
-            let second = Look { told: second, ..page(SECOND, None, None) };
-            let pages = [page(None, None, SECOND), second];
-            assert_eq!(passed(&mut Passes::default(), &pages), 0, "{pages:?}");
-        }
-        let first =
-            Look { told: Told { clock_held: true, ..told(NOW_BIN) }, ..page(None, None, None) };
-        assert_eq!(passed(&mut Passes::default(), &[first]), 0);
+    fn a_pass_that_broke_off_leaves_what_the_last_one_knew() {
+        let mut passes = Passes::default();
+        passed(&mut passes, &whole(None));
+        passed(&mut passes, &[page(None, Some(20), SECOND)]);
+        assert_eq!(passes.bins(), Bins { first: 100, last: 200, early: vec![70, 90] });
+        assert_eq!(passes.to_tell(0), Some(70));
     }
 }

@@ -68,11 +68,6 @@ impl Reader {
         let rows = self.line.query(LOAD, &params.params()).await?;
         let mut answer = Answer::read(&rows).map_err(|why| Trouble::NotDone(Cause::new(why)))?;
         answer.told = self.shared.time.tell(answer.told, asked_at);
-        for (id, record) in &answer.there {
-            if let Ok(record) = record {
-                self.shared.overdue.see(*id, record, answer.told);
-            }
-        }
         Ok(answer)
     }
 }

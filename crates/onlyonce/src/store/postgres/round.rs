@@ -12,7 +12,6 @@ use super::job::{Job, Swapping, Task, open_states};
 use super::link::{Link, bounded};
 use super::params::{Claims, Completions, Deletions, Loads, Puts};
 use super::row::{Said, said};
-use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision};
@@ -109,11 +108,10 @@ pub(super) struct Manner {
 /// order of the members.
 pub(super) async fn attempt(
     link: &Link,
-    shared: &Shared,
+    time: &Time,
     members: &[Member],
     manner: Manner,
 ) -> Result<Vec<Fate>, Trouble> {
-    let time = &shared.time;
     let asked_at = time.boot();
     let (kinds, answers) = bounded(send(link, time, members, manner)).await?;
     if link.take_warning() && kinds.iter().any(|kind| *kind != LOAD) {
@@ -142,14 +140,7 @@ pub(super) async fn attempt(
         }
     }
     let fate = |(member, found): (&Member, Option<Found>)| match told[member.kind()] {
-        Some(told) => {
-            if let Some(Found::There(record)) = &found
-                && let Ok(record) = &**record
-            {
-                shared.overdue.see(member.id(), record, told);
-            }
-            fate(member, found, told)
-        }
+        Some(told) => fate(member, found, told),
         None => Fate::Failed(Fault::NotDone(StoreError::Unavailable(MOVED.into()))),
     };
     Ok(members.iter().zip(found).map(fate).collect())

@@ -63,8 +63,8 @@ const COLUMNS: [&str; 26] = [
     "unknown_since",
     "expires_at",
     "taken_at",
-    "attempt",
     "begun_bin",
+    "attempt",
     "expiry_bin",
     "state",
     "format",
@@ -137,7 +137,7 @@ fn record(row: &Row) -> Result<Record, BoxError> {
         ttl_ms: columns.get(6)?,
         state: state(&columns)?,
         taken_from: taken_from(columns.get(16)?, columns.get(10)?)?,
-        attempt: positive(columns.get(11)?)?,
+        attempt: positive(columns.get(12)?)?,
         fingerprint: Fingerprint {
             version: u8::try_from(columns.get::<i16>(18)?)?,
             canonical: columns.get::<&[u8]>(19)?.try_into()?,

@@ -117,8 +117,8 @@ fn first(schema: &str) -> String {
            clock_held   boolean NOT NULL,
            -- How often someone has confirmed the clock.
            confirmed    bigint NOT NULL,
-           -- No record that is running was begun in an earlier bin than this.
-           running_from integer NOT NULL,
+           -- The first bin in which a record may be running.
+           running_from bigint NOT NULL,
            moved_to     text,
            -- The store whose records are being copied here. Nobody uses the schema until that is done.
            filled_from  text
@@ -135,9 +135,9 @@ fn first(schema: &str) -> String {
            unknown_since         bigint CHECK (unknown_since >= 0),
            expires_at            bigint CHECK (expires_at >= 0),
            taken_at              bigint CHECK (taken_at >= 0),
+           -- The 64 transactions in one of which it was claimed, or moved up since.
+           begun_bin             bigint NOT NULL,
            attempt               integer NOT NULL CHECK (attempt >= 1),
-           -- The 4 seconds in which it was claimed, or last renewed.
-           begun_bin             integer NOT NULL,
            -- The 65 seconds before which it cannot expire.
            expiry_bin            integer NOT NULL,
            -- 1 running, 2 unknown, 3 released, 4 completed.
@@ -169,6 +169,6 @@ fn first(schema: &str) -> String {
          CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
          CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
          INSERT INTO {schema}.meta
-           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 0, NULL, NULL);"
+           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, NULL, NULL);"
     )
 }

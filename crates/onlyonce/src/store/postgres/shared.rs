@@ -1,7 +1,6 @@
 //! What the workers of a store share.
 
 use super::news::News;
-use super::overdue::Overdue;
 use crate::store::time::Time;
 use crate::store::wake::Wakers;
 
@@ -9,5 +8,4 @@ pub(super) struct Shared {
     pub(super) time: Time,
     pub(super) wakers: Wakers,
     pub(super) news: News,
-    pub(super) overdue: Overdue,
 }

@@ -4,8 +4,6 @@
 //! A statement answers with rows of one shape, told apart by `kind`: the time, what was written, what
 //! is there. Members of a batch that come back in no row lost their guard or their race.
 
-use super::passes::{BEGUN_BITS, VERY_LATE_BINS};
-
 /// The statements of one schema.
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
@@ -24,7 +22,8 @@ pub(super) struct Sql {
     pub(super) scan_all: String,
     pub(super) sweep: String,
     pub(super) more: String,
-    pub(super) show: String,
+    pub(super) horizon: String,
+    pub(super) move_up: String,
     pub(super) beat: String,
     pub(super) hold: String,
 }
@@ -45,12 +44,13 @@ impl Sql {
             load: load(&clock, &record),
             renew: renew(&clock, &record),
             renew_free: renew_free(&clock, &record),
-            scan_running: scan_running(&clock, schema),
+            scan_running: scan_running(&clock, &record),
             scan_unknown: scan_unknown(&clock, &record),
             scan_all: scan_all(&clock, &record),
             sweep: sweep(&clock, &record),
             more: more(&clock, &record),
-            show: show(&clock, &record),
+            horizon: horizon(schema),
+            move_up: move_up(&record),
             beat: beat(&clock, schema),
             hold: hold(&clock, schema),
         }
@@ -85,18 +85,20 @@ fn after_now(ms: &str) -> String {
 
 const END: &str = "9223372036854775807";
 
-/// The bin of a moment at which a record is claimed or renewed. A record that is running is found by it.
-fn begun_bin(at: &str) -> String {
-    format!("LEAST({at} >> {BEGUN_BITS}, {BIN_LAST})::integer")
-}
+/// The bin of this very transaction, by which a record that is running is found. It is asked for once, and only by who
+/// writes: asking is what gives a transaction its number.
+const BEGUN_BIN: &str = "(SELECT pg_current_xact_id()::text::bigint >> 6)";
+
+/// The bin of the transaction that comes next.
+const NEXT_BIN: &str = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint >> 6)";
 
 /// The bin of a moment at which a record expires.
 fn expiry_bin(at: &str) -> String {
-    format!("LEAST({at} >> 16, {BIN_LAST})::integer")
+    format!("LEAST({at} >> 16, {EXPIRY_BIN_LAST})::integer")
 }
 
 /// It holds everything after it too.
-const BIN_LAST: &str = "2147483647";
+const EXPIRY_BIN_LAST: &str = "2147483647";
 
 /// Reads first: what is there costs no transaction id and no flush. Who finds nothing inserts.
 fn claim(clock: &str, record: &str, how: &str) -> String {
@@ -124,7 +126,7 @@ const CAREFULLY: &str = "ON CONFLICT (id) DO NOTHING";
 /// The tables `asked` and `made` of a claim.
 fn claims(record: &str, how: &str) -> String {
     let (lease_until, expires_at) = (after_now("a.lease_ms"), after_now("a.ttl_ms"));
-    let (begun_bin, expiry_bin) = (begun_bin("c.now"), expiry_bin(&format!("({expires_at})")));
+    let expiry_bin = expiry_bin(&format!("({expires_at})"));
     format!(
         "asked AS MATERIALIZED (
            SELECT * FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::smallint[], $7::bytea[], $8::bytea[],
@@ -137,7 +139,7 @@ fn claims(record: &str, how: &str) -> String {
                ttl_ms, lease_until, begun_bin, expiry_bin)
            SELECT a.id, a.token, 1, 1, 1, a.key, a.fingerprint_version, a.fingerprint_canonical,
                a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until},
-               {begun_bin}, {expiry_bin}
+               {BEGUN_BIN}, {expiry_bin}
              FROM asked a CROSS JOIN clock c
             WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
            {how}
@@ -204,7 +206,7 @@ fn delete(clock: &str, record: &str) -> String {
 /// when it has the row, not only when it began to wait for it.
 fn put(clock: &str, record: &str) -> String {
     let foreseen = expiry_bin(&format!("({})", after_now("a.ttl_ms")));
-    let (begun_bin, expiry_bin) = (begun_bin("c.now"), expiry_bin("a.expires_at"));
+    let expiry_bin = expiry_bin("a.expires_at");
     format!(
         "{clock}, made AS (
            UPDATE {record} r
@@ -214,8 +216,8 @@ fn put(clock: &str, record: &str) -> String {
                   principal = a.principal, route = a.route, first_claimed_at = a.first_claimed_at,
                   lease_ms = a.lease_ms, quiet_ms = a.quiet_ms, ttl_ms = a.ttl_ms, lease_until = a.lease_until,
                   unknown_since = a.unknown_since, expires_at = a.expires_at, settled_by = a.settled_by,
-                  head = a.head, body = a.body, begun_bin = {begun_bin},
-                  expiry_bin = CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {BIN_LAST} ELSE {expiry_bin} END
+                  head = a.head, body = a.body, begun_bin = {BEGUN_BIN},
+                  expiry_bin = CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {EXPIRY_BIN_LAST} ELSE {expiry_bin} END
              FROM unnest($3::uuid[], $4::uuid[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::integer[],
                          $10::smallint[], $11::smallint[], $12::bigint[], $13::text[], $14::smallint[], $15::bytea[],
                          $16::bytea[], $17::bytea[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[],
@@ -232,9 +234,9 @@ fn put(clock: &str, record: &str) -> String {
     )
 }
 
-/// Whole records where there are none, in the columns that [`put`] has them.
+/// Whole records where there are none, in the columns that [`put`] has them. Only those that are running are in a bin where
+/// such are looked for.
 pub(super) fn import(record: &str) -> String {
-    let begun_bin = begun_bin(&format!("({WALL})"));
     let (foreseen, expiry_bin) = (expiry_bin("a.first_claimed_at"), expiry_bin("a.expires_at"));
     format!(
         "INSERT INTO {record} (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
@@ -243,7 +245,8 @@ pub(super) fn import(record: &str) -> String {
          SELECT a.id, a.token, a.count, a.attempt, a.state, a.taken_from, a.taken_at, a.key, a.fingerprint_version,
              a.fingerprint_canonical, a.fingerprint_raw, a.principal, a.route, a.first_claimed_at, a.lease_ms,
              a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body,
-             {begun_bin}, CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {BIN_LAST} ELSE {expiry_bin} END
+             CASE a.state WHEN 1 THEN {BEGUN_BIN} ELSE 0 END,
+             CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {EXPIRY_BIN_LAST} ELSE {expiry_bin} END
            FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[],
                        $7::bigint[], $8::text[], $9::smallint[], $10::bytea[], $11::bytea[], $12::bytea[], $13::text[],
                        $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
@@ -262,10 +265,10 @@ fn load(clock: &str, record: &str) -> String {
 }
 
 fn renew(clock: &str, record: &str) -> String {
-    let renewed = renewed();
+    let lease_until = after_now("$5::bigint");
     format!(
         "{clock}, made AS (
-           UPDATE {record} r SET {renewed}
+           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
              FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token), clock c
             WHERE r.id = a.id AND r.token = a.token AND r.state = 1 AND r.format = 1
            RETURNING r.id, r.token, r.count)
@@ -275,47 +278,73 @@ fn renew(clock: &str, record: &str) -> String {
 
 /// The same for the rows that nobody has locked. It locks them first, and so writes twice.
 fn renew_free(clock: &str, record: &str) -> String {
-    let renewed = renewed();
+    let lease_until = after_now("$5::bigint");
     format!(
         "{clock}, free AS MATERIALIZED (
            SELECT r.id FROM unnest($3::uuid[], $4::uuid[]) AS a (id, token) JOIN {record} r ON r.id = a.id
             WHERE r.token = a.token AND r.state = 1 AND r.format = 1 FOR UPDATE OF r SKIP LOCKED),
          made AS (
-           UPDATE {record} r SET {renewed}
+           UPDATE {record} r SET lease_until = {lease_until}, count = r.count + 1
              FROM free f, clock c WHERE r.id = f.id
            RETURNING r.id, r.token, r.count)
          {WROTE}"
     )
 }
 
-fn renewed() -> String {
-    let (lease_until, begun_bin) = (after_now("$5::bigint"), begun_bin("c.now"));
-    format!("lease_until = {lease_until}, count = r.count + 1, begun_bin = {begun_bin}")
-}
-
-/// Running records of one bin: the first that has any records, from $3 on and no earlier than $6, which is what
-/// this node knows, or than what all know; in the first of these from the id $4 on. It tells the bin, the last id that
-/// it lists, and the bin that comes next.
-fn scan_running(clock: &str, schema: &str) -> String {
+/// Running records in the bins from $6 to $7 and in those of $8, from the bin $3 and the id $4 in it on. It looks at
+/// so many that at least one bin is passed, and tells the last one that it lists (bin and id), the first bin in which
+/// it lists one, and the bin that it did not pass.
+fn scan_running(clock: &str, record: &str) -> String {
+    let look = format!("SELECT r.begun_bin AS bin, r.id, r.state, r.format FROM {record} r");
     format!(
-        "{clock}, first AS MATERIALIZED (
-           SELECT r.begun_bin AS bin FROM {schema}.record r
-            WHERE r.begun_bin >= (SELECT GREATEST($3::integer, m.running_from,
-                                                  CASE WHEN m.confirmed = $1 THEN $6::integer END)
-                                    FROM {schema}.meta m, clock)
-            ORDER BY r.begun_bin LIMIT 1),
-         running AS MATERIALIZED (
-           SELECT r.id FROM first f JOIN {schema}.record r ON r.begun_bin = f.bin
-            WHERE r.state = 1 AND (f.bin > $3 OR r.id >= $4::uuid)),
-         picked AS MATERIALIZED (SELECT p.id FROM running p ORDER BY p.id LIMIT $5::bigint)
-         {THERE} FROM picked p JOIN {schema}.record r ON r.id = p.id
-         UNION ALL SELECT 1::smallint, f.bin, NULL, NULL,
-             COALESCE((SELECT p.id FROM picked p ORDER BY p.id DESC LIMIT 1), $4), NULL,
-             (SELECT r.begun_bin FROM {schema}.record r WHERE r.begun_bin > f.bin ORDER BY r.begun_bin LIMIT 1),
-             NULL FROM first f
+        "{clock}, looked AS MATERIALIZED (
+           {look} WHERE r.begun_bin >= GREATEST($3::bigint, $6::bigint) AND r.begun_bin <= $7::bigint
+            ORDER BY r.begun_bin LIMIT {LOOKED_MAX}),
+         edge AS MATERIALIZED (
+           SELECT CASE WHEN count(*) = {LOOKED_MAX} THEN GREATEST(max(l.bin), min(l.bin) + 1) END AS bin FROM looked l),
+         picked AS MATERIALIZED (
+           SELECT p.bin, p.id
+             FROM (SELECT l.* FROM looked l, edge e WHERE e.bin IS NULL OR l.bin < e.bin
+                   UNION ALL {look} WHERE r.begun_bin = ANY ($8::bigint[]) AND r.begun_bin < $6) p
+            WHERE p.state = 1 AND p.format = 1 AND (p.bin, p.id) >= ($3, $4::uuid)
+            ORDER BY p.bin, p.id LIMIT $5::bigint),
+         last AS (SELECT p.bin, p.id FROM picked p ORDER BY p.bin DESC, p.id DESC LIMIT 1)
+         {THERE} FROM picked p JOIN {record} r ON r.id = p.id
+         UNION ALL SELECT 1::smallint, l.bin, NULL, (SELECT min(p.bin) FROM picked p), COALESCE(l.id, $4), NULL, e.bin, NULL
+                     FROM edge e LEFT JOIN last l ON true
          UNION ALL {TOLD}"
     )
 }
+
+/// More records than a bin can have: it has 64 transactions, each of a batch.
+const LOOKED_MAX: usize = 64 * super::writer::BATCH_MAX + 1;
+
+/// From which bin on records are running, as the others know; the bins of the first transaction that is under way, of
+/// the next that begins, and of all that are under way. Where the numbers of transactions began anew, with
+/// the records in another server, nobody knows.
+fn horizon(schema: &str) -> String {
+    format!(
+        "SELECT CASE WHEN m.running_from <= {NEXT_BIN} THEN m.running_from ELSE 1 END,
+                (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >> 6), {NEXT_BIN},
+                ARRAY (SELECT DISTINCT x.id::text::bigint >> 6 FROM pg_snapshot_xip(pg_current_snapshot()) AS x (id))
+           FROM {schema}.meta m WHERE m.one = 1"
+    )
+}
+
+/// Puts running records that were begun long ago, or in another server, into the bin of this moment, so that no listing
+/// has to begin so far back. It changes nothing that anyone guards a write by.
+fn move_up(record: &str) -> String {
+    format!(
+        "WITH old AS MATERIALIZED (
+           SELECT r.id FROM unnest($1::uuid[]) AS a (id) JOIN {record} r ON r.id = a.id
+            WHERE r.state = 1 AND r.format = 1 AND r.begun_bin NOT BETWEEN {NEXT_BIN} - {OLD_BINS} AND {NEXT_BIN}
+              FOR UPDATE OF r SKIP LOCKED)
+         UPDATE {record} r SET begun_bin = {BEGUN_BIN} FROM old o WHERE r.id = o.id"
+    )
+}
+
+/// Bins that a listing may have to begin before the last one: 16,384 transactions.
+pub(super) const OLD_BINS: i64 = 256;
 
 /// Unknown records, by the index that has only those.
 fn scan_unknown(clock: &str, record: &str) -> String {
@@ -370,47 +399,31 @@ fn more(clock: &str, record: &str) -> String {
     )
 }
 
-/// Puts running records whose lease has been over for as long as it was into the bin of this moment, where a listing
-/// meets them: they are not where they should be. It changes nothing that anyone guards a write by.
-fn show(clock: &str, record: &str) -> String {
-    let begun_bin = begun_bin("c.now");
-    format!(
-        "{clock}, shown AS (
-           UPDATE {record} r SET begun_bin = {begun_bin} FROM unnest($3::uuid[]) AS a (id), clock c
-            WHERE r.id = a.id AND r.state = 1 AND r.format = 1 AND NOT c.clock_held
-              AND r.lease_until < c.now - r.lease_ms
-           RETURNING 1)
-         SELECT c.now, c.clock_held, c.confirmed, (SELECT count(*) FROM shown) FROM clock c"
-    )
-}
-
 /// Keeps the highest time that was seen, and says that it jumped if this node saw that ($3) and nobody has
 /// confirmed the clock since. A jump is told durably, because others rely on it. A time that this node does not
 /// trust ($5), or that is later than it holds to be possible ($4), is not kept: whoever starts next must not trust
-/// it either. That it is late may be our own delay, which is for us to judge when the answer is here. With a time that
-/// is kept goes the bin from which on records are running, $6.
+/// it either. That it is late may be our own delay, which is for us to judge when the answer is here.
+///
+/// It also keeps the bin from which on records are running ($6), unless it is of another server.
 fn beat(clock: &str, schema: &str) -> String {
     let jumped = "($3::boolean AND c.confirmed = $1)";
-    let vouched = "($5::boolean AND c.now <= $4::bigint)";
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
-            SET highest = CASE WHEN {jumped} OR {vouched} THEN {HIGHEST} ELSE m.highest END,
-                running_from = GREATEST(m.running_from, CASE WHEN {vouched} AND m.confirmed = $1 THEN $6::integer END),
+            SET highest = CASE WHEN {jumped} OR $5::boolean AND c.now <= $4::bigint THEN {HIGHEST} ELSE m.highest END,
+                running_from = GREATEST(CASE WHEN m.running_from <= {NEXT_BIN} THEN m.running_from ELSE 1 END, $6::bigint),
                 clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING {HIGHEST}, m.clock_held, m.confirmed, 0::bigint"
     )
 }
 
-/// Who trusts the clock again trusts what it says now, however far back that is. Records are begun there
-/// again, and those that were claimed meanwhile.
+/// Who trusts the clock again trusts what it says now, however far back that is.
 fn hold(clock: &str, schema: &str) -> String {
-    let (durable, begun_bin) = (durable("'on'"), begun_bin(&format!("({WALL})")));
+    let durable = durable("'on'");
     format!(
         "{clock} UPDATE {schema}.meta m
             SET clock_held = $3::boolean, highest = CASE WHEN $3 THEN {HIGHEST} ELSE {WALL} END,
-                running_from = LEAST(m.running_from, CASE WHEN NOT $3 THEN {begun_bin} - {VERY_LATE_BINS} END),
                 confirmed = m.confirmed + CASE WHEN $3 THEN 0 ELSE 1 END
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING m.highest, m.clock_held, m.confirmed, 0::bigint"

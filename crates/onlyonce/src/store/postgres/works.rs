@@ -119,12 +119,7 @@ impl Opened {
     ) {
         let time = Time::new(options.clock.clone(), self.meta.confirmed);
         time.starts(self.meta.ahead_ms);
-        let shared = Arc::new(Shared {
-            time,
-            wakers: Default::default(),
-            news: News::new(),
-            overdue: Default::default(),
-        });
+        let shared = Arc::new(Shared { time, wakers: Default::default(), news: News::new() });
         let queue = options.queue_max;
         let (stop, stopped) = watch::channel(false);
         let mut senders = Vec::new();
@@ -203,7 +198,8 @@ impl Lines {
             &sql.scan_all,
             &sql.sweep,
             &sql.more,
-            &sql.show,
+            &sql.horizon,
+            &sql.move_up,
             &sql.beat,
             &sql.hold,
         ];

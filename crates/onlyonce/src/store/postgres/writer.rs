@@ -154,7 +154,7 @@ impl Writer {
     async fn attempt_as(&mut self, part: &[Member], manner: Manner) -> Result<Vec<Fate>, Trouble> {
         self.ready().await?;
         let link = self.line.ready().await?;
-        let done = attempt(link, &self.shared, part, manner).await;
+        let done = attempt(link, &self.shared.time, part, manner).await;
         if let Err(trouble) = &done {
             self.line.after(trouble);
         }
@@ -255,7 +255,7 @@ const COMPANY: usize = 4;
 /// How long after their answer.
 const RETURN_WAIT_MAX: Duration = Duration::from_micros(100);
 /// Members of one commit.
-const BATCH_MAX: usize = 512;
+pub(super) const BATCH_MAX: usize = 512;
 /// A batch with more bytes of bodies than this takes no further member.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How long is searched for those of a batch who wait for someone else's lock; the rest is told to try again.
