@@ -7,7 +7,7 @@ use onlyonce::store::{Attempt, Draft, Guard, Maintain, Next, Notes, Scan, Store,
 use servers::Postgres;
 
 use crate::clock::Clocked;
-use crate::lab::{brief, completed, draft, open, session, settled, until, until_gone, won};
+use crate::lab::{brief, completed, draft, lock, open, session, settled, until, until_gone, won};
 
 /// A database, and a node on it.
 struct Lab {
@@ -37,6 +37,19 @@ impl Lab {
         let each = "PERFORM pg_current_xact_id(); COMMIT;";
         let count = bins * TRANSACTIONS;
         self.sql(&format!("DO $$ BEGIN FOR i IN 1..{count} LOOP {each} END LOOP; END $$"));
+    }
+
+    /// So many completed records, in the bin of this moment and those after it.
+    async fn fill(&self, rows: u32, bin: &str) {
+        let model = draft(1_000_000);
+        completed(&self.store, &model).await;
+        let columns = format!("'id', gen_random_uuid(), 'begun_bin', r.begun_bin + {bin}");
+        self.sql(&format!(
+            "INSERT INTO onlyonce.record SELECT (x.r).* FROM (
+               SELECT jsonb_populate_record(r, jsonb_build_object({columns})) AS r
+                 FROM onlyonce.record r, generate_series(1, {rows}) i WHERE r.id = '{}') x",
+            model.id
+        ));
     }
 
     /// Lists what is running, and waits until the others are told from the bin of this moment on.
@@ -92,7 +105,7 @@ async fn everything_that_runs_is_listed_once_whichever_bin_it_is_in() {
     }
 }
 
-/// It is moved up, so that no listing has to begin where it was. Nobody who guards it notices.
+/// It is moved up, so that no listing has to look at everything that was begun since. Nobody who guards it notices.
 #[tokio::test]
 async fn a_record_that_a_dead_owner_left_stays_listed_for_those_who_start_later_too() {
     let lab = Lab::start().await;
@@ -100,7 +113,8 @@ async fn a_record_that_a_dead_owner_left_stays_listed_for_those_who_start_later_
     won(&lab.store, &left).await;
     let before = lab.store.load(left.id).await.unwrap().record;
     lab.burn(OLD_BINS + 10);
-    completed(&lab.store, &draft(2)).await;
+    lab.fill(PAGE_ROWS, "0").await;
+    lab.burn(1);
     let now = lab.number(NOW_BIN);
     for _ in 0..3 {
         assert_eq!(running(&lab.store).await, [left.id]);
@@ -115,14 +129,38 @@ async fn a_record_that_a_dead_owner_left_stays_listed_for_those_who_start_later_
 /// It is locked, so that it cannot be moved up: then listings begin where it is.
 #[tokio::test]
 async fn a_record_that_cannot_be_moved_up_stays_listed() {
-    let lab = Lab::start().await;
-    won(&lab.store, &draft(1)).await;
-    lab.burn(OLD_BINS + 10);
-    let other = session(&lab.url).await;
-    crate::lab::lock(&other, &draft(1)).await;
-    let later = open(&lab.url).await;
-    for store in [&lab.store, &lab.store, &later, &later] {
-        assert_eq!(running(store).await, [draft(1).id]);
+    for bins in ["- 100", "+ 100000"] {
+        let lab = Lab::start().await;
+        lab.burn(OLD_BINS + 100);
+        lab.fill(PAGE_ROWS, "0").await;
+        won(&lab.store, &draft(1)).await;
+        lab.sql(&format!(
+            "UPDATE onlyonce.record SET begun_bin = begun_bin {bins} WHERE state = 1"
+        ));
+        let other = session(&lab.url).await;
+        lock(&other, &draft(1)).await;
+        let later = open(&lab.url).await;
+        for store in [&lab.store, &lab.store, &later, &later, &later] {
+            assert_eq!(running(store).await, [draft(1).id], "{bins}");
+        }
+    }
+}
+
+/// More records than a listing looks at, in three bins or all in one.
+#[tokio::test]
+async fn what_runs_among_very_many_is_listed() {
+    for in_three in ["i % 3", "1"] {
+        let lab = Lab::start().await;
+        lab.fill(PAGE_ROWS + 5_000, in_three).await;
+        for at in ["begun_bin, id", "begun_bin, id OFFSET 20000", "begun_bin DESC, id DESC"] {
+            let left = "state = 1, lease_until = 1, expires_at = NULL, settled_by = NULL, head = NULL, body = NULL";
+            let one = format!("SELECT id FROM onlyonce.record ORDER BY {at} LIMIT 1");
+            lab.sql(&format!("UPDATE onlyonce.record SET {left} WHERE id = ({one})"));
+        }
+        for _ in 0..3 {
+            assert_eq!(running(&lab.store).await.len(), 3, "{in_three}");
+        }
+        assert_eq!(running(&open(&lab.url).await).await.len(), 3, "{in_three}");
     }
 }
 
@@ -258,5 +296,7 @@ const NOW_BIN: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::big
 /// Transactions of a bin.
 const TRANSACTIONS: u32 = 64;
 /// Bins after which a record is moved up.
-const OLD_BINS: u32 = 256;
+const OLD_BINS: u32 = 64;
+/// More records than one page looks at.
+const PAGE_ROWS: u32 = 33_000;
 const PAGES_MAX: usize = 200;

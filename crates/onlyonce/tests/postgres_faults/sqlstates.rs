@@ -127,9 +127,12 @@ async fn a_deadlock_is_undone_and_done_again() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let (first, second) = (draft(1), draft(2));
+    // The store looks for a ring once, shortly before it gives up waiting; the other one does not.
+    let theirs = format!("{url}?options=-cdeadlock_timeout%3D1900");
     let blocked =
-        Blocked::new(&url, PostgresOptions::new(), &[first.clone(), second.clone()]).await;
+        Blocked::new(&theirs, PostgresOptions::new(), &[first.clone(), second.clone()]).await;
     let other = session(&url).await;
+    other.batch_execute("SET deadlock_timeout = '1min'").await.unwrap();
     lock(&other, &second).await;
     let (store, both) = (blocked.store.clone(), (first.clone(), second));
     let settles = tokio::spawn(async move {

@@ -16,6 +16,7 @@ use super::round::MOVED;
 use super::row;
 use super::shared::Shared;
 use super::trouble::{Cause, Trouble};
+use super::value::Values;
 use crate::store::time::{Told, Witness};
 use crate::store::{BoxError, Swept};
 
@@ -106,8 +107,10 @@ impl Housekeeper {
     async fn beat(&mut self) -> Instant {
         let Witness { known, jumped, plausible, trusts } = self.shared.time.witness();
         let _ = self.line.ready().await;
-        let running_from = self.passes.to_tell(self.line.number());
-        let told = self.tell_of(known, BEAT, &[&jumped, &plausible, &trusts, &running_from]).await;
+        let (from, early) = self.passes.to_tell(self.line.number()).unzip();
+        let early = Values(early.unwrap_or_default());
+        let params: [&(dyn ToSql + Sync); 5] = [&jumped, &plausible, &trusts, &from, &early];
+        let told = self.tell_of(known, BEAT, &params).await;
         Instant::now() + if told.is_err() && jumped { BEAT_PAUSE } else { BEAT_EVERY }
     }
 

@@ -46,29 +46,34 @@ impl Housekeeper {
             Some(bin) if listed.met == limit => Some(behind(bin, mark.id)),
             _ => mark.edge.map(before),
         };
-        if let (Some(lowest), Some(highest)) = (mark.lowest, mark.number)
-            && self.passes.is_far(lowest, highest)
-        {
-            // What cannot be moved now is met again.
-            let _ = self.move_up(&listed.records).await;
-        }
         let connection = self.line.number();
-        self.passes.look(&Look { connection, after, lowest: mark.lowest, next });
+        let ids = listed.records.iter().map(|(id, _)| *id).collect();
+        let far = self.passes.look(Look {
+            connection,
+            after,
+            met: mark.lowest.zip(mark.number),
+            ids,
+            next,
+        });
+        if !far.is_empty() {
+            // What cannot be moved now is met again.
+            let _ = self.move_up(&far).await;
+        }
         Ok(listed.page(next))
     }
 
     async fn horizon(&mut self) -> Result<Horizon, Trouble> {
         let rows = self.line.query(HORIZON, &[]).await?;
         let read = |row: &Row| -> Result<_, tokio_postgres::Error> {
-            let (told, oldest) = (row.try_get(0)?, row.try_get(1)?);
-            Ok(Horizon { told, oldest, next: row.try_get(2)?, open: row.try_get(3)? })
+            let told = (row.try_get(0)?, row.try_get(1)?);
+            Ok(Horizon { told, next: row.try_get(2)?, open: row.try_get(3)? })
         };
         let row = rows.first().ok_or_else(|| Trouble::NotDone(Cause::new(MOVED)))?;
         read(row).map_err(|error| Trouble::NotDone(Cause::new(error)))
     }
 
-    async fn move_up(&mut self, records: &[(OperationId, Record)]) -> Result<(), Trouble> {
-        let ids = Values::of(records, |(id, _)| uuid(id));
+    async fn move_up(&mut self, ids: &[OperationId]) -> Result<(), Trouble> {
+        let ids = Values::of(ids, uuid);
         self.line.query(MOVE_UP, &[&ids]).await.map(drop)
     }
 

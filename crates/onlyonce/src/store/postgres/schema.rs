@@ -108,20 +108,21 @@ const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 fn first(schema: &str) -> String {
     format!(
         "CREATE TABLE {schema}.meta (
-           one          smallint PRIMARY KEY CHECK (one = 1),
-           version      integer NOT NULL,
-           oldest       integer NOT NULL,
-           generation   uuid NOT NULL,
+           one           smallint PRIMARY KEY CHECK (one = 1),
+           version       integer NOT NULL,
+           oldest        integer NOT NULL,
+           generation    uuid NOT NULL,
            -- The highest time that any node has told, as of its last beat.
-           highest      bigint NOT NULL,
-           clock_held   boolean NOT NULL,
+           highest       bigint NOT NULL,
+           clock_held    boolean NOT NULL,
            -- How often someone has confirmed the clock.
-           confirmed    bigint NOT NULL,
-           -- The first bin in which a record may be running.
-           running_from bigint NOT NULL,
-           moved_to     text,
+           confirmed     bigint NOT NULL,
+           -- A record that is running is in one of these bins or after them, unless it came from another server.
+           running_from  bigint NOT NULL,
+           running_early bigint[] NOT NULL,
+           moved_to      text,
            -- The store whose records are being copied here. Nobody uses the schema until that is done.
-           filled_from  text
+           filled_from   text
          ) WITH (fillfactor = 10);
          CREATE TABLE {schema}.record (
            id                    uuid NOT NULL,
@@ -169,6 +170,6 @@ fn first(schema: &str) -> String {
          CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
          CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
          INSERT INTO {schema}.meta
-           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, NULL, NULL);"
+           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
     )
 }

@@ -1,4 +1,4 @@
-//! The statements. Each begins with the store's time, and every table is named with its schema: the
+//! The statements. Those that callers wait for begin with the store's time, and every table is named with its schema: the
 //! search path is the user's own.
 //!
 //! A statement answers with rows of one shape, told apart by `kind`: the time, what was written, what
@@ -97,6 +97,8 @@ fn expiry_bin(at: &str) -> String {
     format!("LEAST({at} >> 16, {EXPIRY_BIN_LAST})::integer")
 }
 
+/// How many bins later than foreseen a record may expire: a sweep meets it before those that it can delete.
+const EARLY_BINS: i32 = 4;
 /// It holds everything after it too.
 const EXPIRY_BIN_LAST: &str = "2147483647";
 
@@ -163,11 +165,15 @@ fn complete(clock: &str, record: &str) -> String {
     format!("{clock}, made AS ({}) {WROTE}", completions(record, 3))
 }
 
-/// The update of completions whose parameters begin with `first`. That of a running record leaves its bins as they
-/// are: it expires no earlier than its claim foresaw.
+/// The update of completions whose parameters begin with `first`. It leaves the bins as they are if it comes soon: a
+/// record expires no earlier than its claim foresaw.
 fn completions(record: &str, first: usize) -> String {
     let expires_at = after_now("r.ttl_ms");
     let expiry_bin = expiry_bin(&format!("({expires_at})"));
+    let expiry_bin = format!(
+        "CASE WHEN {expiry_bin} BETWEEN r.expiry_bin AND r.expiry_bin + {EARLY_BINS} THEN r.expiry_bin
+              ELSE {expiry_bin} END"
+    );
     let types = ["uuid", "uuid", "integer", "bigint", "smallint", "bytea", "bytea", "uuid"];
     let params = types.iter().zip(first..).map(|(kind, number)| format!("${number}::{kind}[]"));
     let params = params.collect::<Vec<_>>().join(", ");
@@ -176,7 +182,7 @@ fn completions(record: &str, first: usize) -> String {
             SET token = COALESCE(a.new_token, r.token),
                 count = CASE WHEN a.new_token IS NULL THEN r.count + 1 ELSE 1 END,
                 state = 4, lease_until = NULL, unknown_since = NULL, expires_at = {expires_at},
-                expiry_bin = LEAST(r.expiry_bin, {expiry_bin}),
+                expiry_bin = {expiry_bin},
                 settled_by = a.settled_by, head = a.head, body = a.body
            FROM unnest({params}) AS a (id, token, states, count, settled_by, head, body, new_token), clock c
           WHERE {GUARD}
@@ -301,10 +307,13 @@ fn scan_running(clock: &str, record: &str) -> String {
            {look} WHERE r.begun_bin >= GREATEST($3::bigint, $6::bigint) AND r.begun_bin <= $7::bigint
             ORDER BY r.begun_bin LIMIT {LOOKED_MAX}),
          edge AS MATERIALIZED (
-           SELECT CASE WHEN count(*) = {LOOKED_MAX} THEN GREATEST(max(l.bin), min(l.bin) + 1) END AS bin FROM looked l),
+           SELECT CASE WHEN count(*) = {LOOKED_MAX} THEN GREATEST(max(l.bin), min(l.bin) + 1) END AS bin,
+                  CASE WHEN count(*) = {LOOKED_MAX} AND min(l.bin) = max(l.bin) THEN min(l.bin) END AS full_bin
+             FROM looked l),
          picked AS MATERIALIZED (
            SELECT p.bin, p.id
-             FROM (SELECT l.* FROM looked l, edge e WHERE e.bin IS NULL OR l.bin < e.bin
+             FROM (SELECT l.* FROM looked l, edge e WHERE e.bin IS NULL OR l.bin < e.bin AND e.full_bin IS NULL
+                   UNION ALL {look} WHERE r.begun_bin = (SELECT e.full_bin FROM edge e) AND r.state = 1
                    UNION ALL {look} WHERE r.begun_bin = ANY ($8::bigint[]) AND r.begun_bin < $6) p
             WHERE p.state = 1 AND p.format = 1 AND (p.bin, p.id) >= ($3, $4::uuid)
             ORDER BY p.bin, p.id LIMIT $5::bigint),
@@ -316,16 +325,15 @@ fn scan_running(clock: &str, record: &str) -> String {
     )
 }
 
-/// More records than a bin can have: it has 64 transactions, each of a batch.
+/// More records than a bin has, whose 64 transactions are a batch each. One that has more is read to its end.
 const LOOKED_MAX: usize = 64 * super::writer::BATCH_MAX + 1;
 
-/// From which bin on records are running, as the others know; the bins of the first transaction that is under way, of
-/// the next that begins, and of all that are under way. Where the numbers of transactions began anew, with
-/// the records in another server, nobody knows.
+/// In which bins records are running, as the others know; the bin of the transaction that comes next, and the bins of
+/// all that are under way. Where the numbers of transactions began anew, with the records in another server, nobody
+/// knows.
 fn horizon(schema: &str) -> String {
     format!(
-        "SELECT CASE WHEN m.running_from <= {NEXT_BIN} THEN m.running_from ELSE 1 END,
-                (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >> 6), {NEXT_BIN},
+        "SELECT CASE WHEN m.running_from <= {NEXT_BIN} THEN m.running_from ELSE 1 END, m.running_early, {NEXT_BIN},
                 ARRAY (SELECT DISTINCT x.id::text::bigint >> 6 FROM pg_snapshot_xip(pg_current_snapshot()) AS x (id))
            FROM {schema}.meta m WHERE m.one = 1"
     )
@@ -343,8 +351,8 @@ fn move_up(record: &str) -> String {
     )
 }
 
-/// Bins that a listing may have to begin before the last one: 16,384 transactions.
-pub(super) const OLD_BINS: i64 = 256;
+/// Bins of which a record is not moved up: 4,096 transactions.
+pub(super) const OLD_BINS: i64 = 64;
 
 /// Unknown records, by the index that has only those.
 fn scan_unknown(clock: &str, record: &str) -> String {
@@ -404,14 +412,17 @@ fn more(clock: &str, record: &str) -> String {
 /// trust ($5), or that is later than it holds to be possible ($4), is not kept: whoever starts next must not trust
 /// it either. That it is late may be our own delay, which is for us to judge when the answer is here.
 ///
-/// It also keeps the bin from which on records are running ($6), unless it is of another server.
+/// It also keeps the bins in which records are running ($6 and after, and $7), unless others know later ones.
 fn beat(clock: &str, schema: &str) -> String {
     let jumped = "($3::boolean AND c.confirmed = $1)";
+    let is_later =
+        format!("($6::bigint > m.running_from OR $6 IS NOT NULL AND m.running_from > {NEXT_BIN})");
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
             SET highest = CASE WHEN {jumped} OR $5::boolean AND c.now <= $4::bigint THEN {HIGHEST} ELSE m.highest END,
-                running_from = GREATEST(CASE WHEN m.running_from <= {NEXT_BIN} THEN m.running_from ELSE 1 END, $6::bigint),
+                running_from = CASE WHEN {is_later} THEN $6 ELSE m.running_from END,
+                running_early = CASE WHEN {is_later} THEN $7::bigint[] ELSE m.running_early END,
                 clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
          RETURNING {HIGHEST}, m.clock_held, m.confirmed, 0::bigint"
