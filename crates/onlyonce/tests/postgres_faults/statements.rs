@@ -2,10 +2,14 @@
 
 use futures_util::future::{join, join_all};
 use onlyonce::record::{Revision, StateKind, StateSet};
+use onlyonce::store::postgres::PostgresOptions;
 use onlyonce::store::{Beat, Guard, Maintain, Next, Notes, Scan, Store, Swap};
 use servers::Postgres;
 
-use crate::lab::{completed, draft, open, session, settle, until_gone, won};
+use crate::lab::{
+    completed, draft, lock, open, open_with, session, settle, settled, until_blocked, until_gone,
+    won,
+};
 
 /// Statements of ours that the server has run since it was asked to count.
 fn calls(postgres: &Postgres, url: &str, like: &str) -> i64 {
@@ -53,16 +57,26 @@ async fn claims_and_settles_of_one_batch_are_judged_each_for_itself() {
     let postgres = Postgres::start();
     let url = postgres.database();
     postgres.sql(&url, "CREATE EXTENSION pg_stat_statements");
-    let store = open(&url).await;
+    let store = open_with(&url, PostgresOptions::new().with_writers(1)).await;
     let owners: Vec<_> = (0..COUNT).map(draft).collect();
     join_all(owners.iter().map(|owner| won(&store, owner))).await;
+    // The writer waits for this one, so that all the others queue.
+    let (first, other) = (draft(9_999), session(&url).await);
+    won(&store, &first).await;
+    lock(&other, &first).await;
+    let waiter = store.clone();
+    let waits = tokio::spawn(async move { settled(&waiter, &first).await });
+    until_blocked(&other).await;
     let strangers: Vec<_> = (0..COUNT).map(draft).collect();
     let settles =
         owners.iter().zip(&strangers).enumerate().map(|(n, (owner, stranger))| {
             settle(&store, if n % 2 == 0 { owner } else { stranger })
         });
     let claims = (COUNT..2 * COUNT).map(|number| store.claim(draft(number)));
-    let (swaps, seen) = join(join_all(settles), join_all(claims)).await;
+    let all = join(join_all(settles), join_all(claims));
+    let ((swaps, seen), released) = join(all, other.batch_execute("COMMIT")).await;
+    released.unwrap();
+    waits.await.unwrap();
     for (n, swap) in swaps.into_iter().enumerate() {
         match swap.expect("the store answers") {
             Swap::Done(revision) => {
