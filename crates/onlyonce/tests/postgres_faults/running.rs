@@ -65,12 +65,16 @@ impl Lab {
     }
 }
 
-/// All pages.
 async fn running(store: &PostgresStore) -> Vec<OperationId> {
+    listed(store, 2).await
+}
+
+/// All pages of so many.
+async fn listed(store: &PostgresStore, limit: usize) -> Vec<OperationId> {
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let states = StateSet::of(&[StateKind::Running]);
-        let page = store.scan(Scan { states, after, limit: 2 }).await.unwrap();
+        let page = store.scan(Scan { states, after, limit }).await.unwrap();
         found.extend(page.records.into_iter().map(|(id, _)| id));
         after = page.next;
         if after.is_none() {
@@ -156,8 +160,9 @@ async fn what_runs_among_very_many_is_listed() {
         lab.sql(&format!("UPDATE onlyonce.record SET {left} WHERE id::text LIKE '00%'"));
         let left = lab.number("SELECT count(*) FROM onlyonce.record WHERE state = 1");
         let left = usize::try_from(left).unwrap();
-        for store in [&lab.store, &lab.store, &open(&lab.url).await] {
-            let mut found = running(store).await;
+        let later = open(&lab.url).await;
+        for (store, limit) in [(&lab.store, 500), (&lab.store, 2), (&later, 500), (&later, 60)] {
+            let mut found = listed(store, limit).await;
             let count = found.len();
             found.dedup();
             assert!(left > 50 && count == found.len(), "each once: {count} of {left}");
