@@ -90,6 +90,26 @@ async fn everything_that_has_expired_is_swept_whatever_became_of_it_before() {
     assert_eq!(postgres.sql(&url, "SELECT count(*) FROM onlyonce.record"), "2");
 }
 
+/// It expires in the last bin that there is.
+#[tokio::test]
+async fn a_record_that_is_kept_for_ever_is_completed_and_not_swept() {
+    let postgres = Postgres::start();
+    let store = open(&postgres.database()).await;
+    let (kept, settled_late) = (for_ever(1), for_ever(2));
+    completed(&store, &kept).await;
+    won(&store, &settled_late).await;
+    let guard =
+        Guard::Owner { token: settled_late.token, states: StateSet::of(&[StateKind::Running]) };
+    let to = Next::Unknown { since: None };
+    store.swap(settled_late.id, guard, to, Notes::default()).await.unwrap();
+    settled(&store, &settled_late).await;
+    assert_eq!(store.sweep(100).await.unwrap(), Swept { deleted: 0, more: false });
+}
+
+fn for_ever(number: u64) -> Draft {
+    Draft { ttl_ms: i64::MAX, ..draft(number) }
+}
+
 /// In pieces: whoever else needs the housekeeper does not wait for the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_sweep_lets_others_through() {

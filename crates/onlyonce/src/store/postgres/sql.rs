@@ -171,7 +171,7 @@ fn completions(record: &str, first: usize) -> String {
     let expires_at = after_now("r.ttl_ms");
     let expiry_bin = expiry_bin(&format!("({expires_at})"));
     let expiry_bin = format!(
-        "CASE WHEN {expiry_bin} BETWEEN r.expiry_bin AND r.expiry_bin + {EARLY_BINS} THEN r.expiry_bin
+        "CASE WHEN {expiry_bin} - r.expiry_bin BETWEEN 0 AND {EARLY_BINS} THEN r.expiry_bin
               ELSE {expiry_bin} END"
     );
     let types = ["uuid", "uuid", "integer", "bigint", "smallint", "bytea", "bytea", "uuid"];
