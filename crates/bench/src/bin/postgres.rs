@@ -200,11 +200,7 @@ impl Bench {
         Rc::new(keys)
     }
 
-    /// The server looks every second whether a table is to be cleaned, because keys come a hundred times as fast as
-    /// they usually do; it looks every minute by default.
     fn sizes(&self, records: u64) {
-        self.postgres.sql(&self.url, "ALTER SYSTEM SET autovacuum_naptime = 1");
-        self.postgres.sql(&self.url, "SELECT pg_reload_conf()");
         while self.count() < records {
             self.ours(256, Duration::from_secs(1));
         }
