@@ -1,4 +1,5 @@
-//! The housekeeper: listings ([`super::listing`]), sweeps, and the time that all nodes agree on, on a connection of their own.
+//! The housekeeper: listings ([`super::listing`]), sweeps, and the time that all nodes agree on, on a connection of
+//! their own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
