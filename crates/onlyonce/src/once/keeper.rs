@@ -221,6 +221,8 @@ impl Rounds {
             after = page.next;
             if after.is_none() {
                 lapses.end();
+            }
+            if after.is_none() || self.is_stopped() {
                 return Ok(());
             }
         }

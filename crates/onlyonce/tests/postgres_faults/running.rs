@@ -274,6 +274,36 @@ async fn records_that_came_from_another_server_are_listed_and_so_are_those_begun
     }
 }
 
+/// What that server told is wrong from the first moment on, not only until the numbers here have passed it.
+#[tokio::test]
+async fn what_was_told_by_another_server_is_forgotten_before_it_looks_right() {
+    let lab = Lab::start().await;
+    lab.store.close().await;
+    lab.sql(&format!("UPDATE onlyonce.meta SET running_from = ({NOW_BIN}) + 3"));
+    let store = open(&lab.url).await;
+    let told = format!("SELECT running_from <= ({NOW_BIN}) FROM onlyonce.meta");
+    until(&session(&lab.url).await, &told).await;
+    won(&store, &draft(1)).await;
+    lab.burn(10);
+    assert_eq!(running(&open(&lab.url).await).await, [draft(1).id]);
+}
+
+/// A node of a later version left it. It is not ours to read or to move, and those who can must find it.
+#[tokio::test]
+async fn a_running_record_of_another_format_is_left_for_those_who_know_it() {
+    let lab = Lab::start().await;
+    won(&lab.store, &draft(1)).await;
+    lab.sql("UPDATE onlyonce.record SET format = 2");
+    lab.burn(OLD_BINS + 10);
+    lab.fill(PAGE_ROWS, "0").await;
+    for _ in 0..3 {
+        assert!(running(&lab.store).await.is_empty());
+    }
+    until(&session(&lab.url).await, "SELECT running_from > 1 FROM onlyonce.meta").await;
+    let found = "SELECT begun_bin = ANY (running_early) FROM onlyonce.meta, onlyonce.record WHERE state = 1";
+    assert_eq!(lab.sql(found), "t");
+}
+
 /// Another server took over, which has not seen all that the first one had: there, something runs that had ended.
 #[tokio::test]
 async fn what_was_learned_of_one_server_is_not_said_of_the_next() {

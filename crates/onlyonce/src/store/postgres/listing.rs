@@ -5,7 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::house::{HORIZON, Housekeeper, MOVE_UP, SCAN_ALL, SCAN_RUNNING, SCAN_UNKNOWN};
 use super::params::uuid;
-use super::passes::{Bins, Horizon, Look};
+use super::passes::{Bins, Horizon, Look, Met};
 use super::round::MOVED;
 use super::row::{Said, said};
 use super::trouble::{Cause, Trouble};
@@ -42,19 +42,14 @@ impl Housekeeper {
         let Some(mark) = listed.mark else {
             return Err(Trouble::NotDone(Cause::new(MOVED)));
         };
-        let next = match mark.number {
-            Some(bin) if listed.met == limit => Some(behind(bin, mark.id)),
+        let last = listed.met.iter().map(|met| (met.bin, met.id)).max();
+        let next = match last {
+            Some((bin, id)) if listed.met.len() == limit => Some(behind(bin, id)),
             _ => mark.edge.map(before),
         };
         let connection = self.line.number();
-        let ids = listed.records.iter().map(|(id, _)| *id).collect();
-        let far = self.passes.look(Look {
-            connection,
-            after,
-            met: mark.lowest.zip(mark.number),
-            ids,
-            next,
-        });
+        let look = Look { connection, after, met: &listed.met, next_bin: mark.number, next };
+        let far = self.passes.look(&look);
         if !far.is_empty() {
             // What cannot be moved now is met again.
             let _ = self.move_up(&far).await;
@@ -81,7 +76,7 @@ impl Housekeeper {
         let (first, has_more) = first(after);
         let rows_max = if has_more { rows_max(limit) } else { 0 };
         let listed = self.list(SCAN_UNKNOWN, &[&first, &rows_max]).await?;
-        let next = listed.last.filter(|_| listed.met == limit);
+        let next = listed.last().filter(|_| listed.met.len() == limit);
         Ok(listed.page(next.map(cursor)))
     }
 
@@ -90,8 +85,8 @@ impl Housekeeper {
         let states = Values(if has_more { numbers(query.states) } else { Vec::new() });
         let rows_max = rows_max(limit);
         let listed = self.list(SCAN_ALL, &[&first, &states, &rows_max, &LOOKED_MAX]).await?;
-        let looked = listed.mark.filter(|mark| mark.number == Some(LOOKED_MAX)).map(|mark| mark.id);
-        let next = if listed.met == limit { listed.last } else { looked };
+        let looked = listed.mark.filter(|mark| mark.number == LOOKED_MAX).map(|mark| mark.id);
+        let next = if listed.met.len() == limit { listed.last() } else { looked };
         Ok(listed.page(next.filter(|_| limit > 0).map(cursor)))
     }
 
@@ -113,44 +108,42 @@ impl Housekeeper {
 /// What a listing answered.
 struct Listed {
     records: Vec<(OperationId, Record)>,
-    /// Records that it met, with those that do not read.
-    met: usize,
-    last: Option<OperationId>,
+    met: Vec<Met>,
     told: Told,
     mark: Option<Mark>,
 }
 
-/// How far a statement has looked; which number that is, is its own to say.
+/// How far a statement has looked; what its numbers are, is its own to say.
 #[derive(Clone, Copy)]
 struct Mark {
-    number: Option<i64>,
+    number: i64,
     id: OperationId,
-    lowest: Option<i64>,
     edge: Option<i64>,
 }
 
 impl Listed {
     /// Rows that do not read are left out: their own look-up says so.
     fn read(rows: &[Row]) -> Result<Self, BoxError> {
-        let (mut records, mut met, mut last, mut told, mut mark) =
-            (Vec::new(), 0, None, None, None);
+        let (mut records, mut met, mut told, mut mark) = (Vec::new(), Vec::new(), None, None);
         for row in rows {
             match said(row)? {
                 Said::Time(time) => told = Some(time),
                 Said::There(id, record) => {
-                    met += 1;
-                    last = last.max(Some(id));
+                    let bin = row.try_get::<_, Option<i64>>(1)?.unwrap_or_default();
+                    met.push(Met { bin, id, reads: record.is_ok() });
                     records.extend(record.ok().map(|record| (id, record)));
                 }
                 Said::Wrote(id) => {
-                    let (number, lowest, edge) =
-                        (row.try_get(1)?, row.try_get(3)?, row.try_get(6)?);
-                    mark = Some(Mark { number, id, lowest, edge });
+                    mark = Some(Mark { number: row.try_get(1)?, id, edge: row.try_get(6)? });
                 }
             }
         }
         records.sort_unstable_by_key(|(id, _)| *id);
-        Ok(Self { records, met, last, told: told.ok_or(MOVED)?, mark })
+        Ok(Self { records, met, told: told.ok_or(MOVED)?, mark })
+    }
+
+    fn last(&self) -> Option<OperationId> {
+        self.met.iter().map(|met| met.id).max()
     }
 
     fn page(self, next: Option<Cursor>) -> Page {

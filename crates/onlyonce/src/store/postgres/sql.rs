@@ -297,11 +297,12 @@ fn renew_free(clock: &str, record: &str) -> String {
     )
 }
 
-/// Running records in the bins from $6 to $7 and in those of $8, from the bin $3 and the id $4 in it on. It looks at
-/// so many that at least one bin is passed, and tells the last one that it lists (bin and id), the first bin in which
-/// it lists one, and the bin that it did not pass.
+/// Running records in the bins from $6 to $7 and in those of $8, from the bin $3 and the id $4 in it on, each with its
+/// bin. It looks at so many that at least one bin is passed, and tells the bin of the transaction that comes next, and the
+/// bin that it did not pass.
 fn scan_running(clock: &str, record: &str) -> String {
-    let look = format!("SELECT r.begun_bin AS bin, r.id, r.state, r.format FROM {record} r");
+    let look = format!("SELECT r.begun_bin AS bin, r.id, r.state FROM {record} r");
+    let there = THERE.replacen("NULL::bigint", "p.bin", 1);
     format!(
         "{clock}, looked AS MATERIALIZED (
            {look} WHERE r.begun_bin >= GREATEST($3::bigint, $6::bigint) AND r.begun_bin <= $7::bigint
@@ -315,12 +316,10 @@ fn scan_running(clock: &str, record: &str) -> String {
              FROM (SELECT l.* FROM looked l, edge e WHERE e.bin IS NULL OR l.bin < e.bin AND e.full_bin IS NULL
                    UNION ALL {look} WHERE r.begun_bin = (SELECT e.full_bin FROM edge e) AND r.state = 1
                    UNION ALL {look} WHERE r.begun_bin = ANY ($8::bigint[]) AND r.begun_bin < $6) p
-            WHERE p.state = 1 AND p.format = 1 AND (p.bin, p.id) >= ($3, $4::uuid)
-            ORDER BY p.bin, p.id LIMIT $5::bigint),
-         last AS (SELECT p.bin, p.id FROM picked p ORDER BY p.bin DESC, p.id DESC LIMIT 1)
-         {THERE} FROM picked p JOIN {record} r ON r.id = p.id
-         UNION ALL SELECT 1::smallint, l.bin, NULL, (SELECT min(p.bin) FROM picked p), COALESCE(l.id, $4), NULL, e.bin, NULL
-                     FROM edge e LEFT JOIN last l ON true
+            WHERE p.state = 1 AND (p.bin, p.id) >= ($3, $4::uuid)
+            ORDER BY p.bin, p.id LIMIT $5::bigint)
+         {there} FROM picked p JOIN {record} r ON r.id = p.id
+         UNION ALL SELECT 1::smallint, {NEXT_BIN}, NULL, NULL, $4, NULL, e.bin, NULL FROM edge e
          UNION ALL {TOLD}"
     )
 }
@@ -412,16 +411,17 @@ fn more(clock: &str, record: &str) -> String {
 /// trust ($5), or that is later than it holds to be possible ($4), is not kept: whoever starts next must not trust
 /// it either. That it is late may be our own delay, which is for us to judge when the answer is here.
 ///
-/// It also keeps the bins in which records are running ($6 and after, and $7), unless others know later ones.
+/// It also keeps the bins in which records are running ($6 and after, and $7), unless others know later ones. Those of
+/// another server are forgotten at once: its numbers will be passed here, and be mistaken for our own.
 fn beat(clock: &str, schema: &str) -> String {
     let jumped = "($3::boolean AND c.confirmed = $1)";
-    let is_later =
-        format!("($6::bigint > m.running_from OR $6 IS NOT NULL AND m.running_from > {NEXT_BIN})");
+    let is_wrong = format!("m.running_from > {NEXT_BIN}");
+    let is_later = format!("($6::bigint > m.running_from OR $6 IS NOT NULL AND {is_wrong})");
     let durable = durable(&format!("CASE WHEN {jumped} THEN 'on' ELSE 'off' END"));
     format!(
         "{clock} UPDATE {schema}.meta m
             SET highest = CASE WHEN {jumped} OR $5::boolean AND c.now <= $4::bigint THEN {HIGHEST} ELSE m.highest END,
-                running_from = CASE WHEN {is_later} THEN $6 ELSE m.running_from END,
+                running_from = CASE WHEN {is_later} THEN $6 WHEN {is_wrong} THEN 1 ELSE m.running_from END,
                 running_early = CASE WHEN {is_later} THEN $7::bigint[] ELSE m.running_early END,
                 clock_held = m.clock_held OR {jumped} AND m.confirmed = c.confirmed
            FROM clock c WHERE m.one = 1 AND {durable}
