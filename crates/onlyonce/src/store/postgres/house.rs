@@ -193,7 +193,7 @@ const HOLD: usize = 8;
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 const BEAT_PAUSE: Duration = Duration::from_millis(200);
 /// Rows of one piece of a sweep: claims wait for no more than these.
-const SWEEP_ROWS: usize = 100;
+const SWEEP_ROWS: usize = 30;
 /// A sweep rests this many times as long as its last piece took.
 const SWEEP_REST: u32 = 4;
 /// How long one sweep may take: its caller waits.
