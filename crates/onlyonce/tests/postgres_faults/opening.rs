@@ -9,7 +9,7 @@ use onlyonce::store::postgres::{OpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
-use crate::lab::{completed, draft, is_away, open, session, until, won};
+use crate::lab::{completed, draft, is_away, open, session, until, until_gone, won};
 
 async fn refused(url: &str) -> OpenError {
     PostgresStore::open(url).await.expect_err("it is refused")
@@ -262,6 +262,19 @@ async fn a_closed_store_takes_nothing_and_has_finished_what_was_asked() {
     }
     let late = store.claim(draft(200)).await;
     assert!(matches!(late, Err(Fault::NotDone(onlyonce::store::StoreError::Closed))), "{late:?}");
-    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onlyonce'";
-    assert_eq!(postgres.sql(&url, sessions), "0", "it has said goodbye");
+    // It has said goodbye; the server takes a moment to hear it.
+    until_gone(&session(&url).await).await;
+}
+
+/// It says so, instead of that it cannot be opened.
+#[tokio::test]
+async fn a_schema_without_a_column_or_a_table_is_damaged() {
+    for missing in ["ALTER TABLE onlyonce.record DROP begun_bin", "DROP TABLE onlyonce.record"] {
+        let postgres = Postgres::start();
+        let url = postgres.database();
+        open(&url).await.close().await;
+        postgres.sql(&url, missing);
+        let error = refused(&url).await;
+        assert!(matches!(error, OpenError::Damaged { .. }), "{missing}: {error}");
+    }
 }

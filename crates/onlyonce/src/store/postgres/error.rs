@@ -176,6 +176,10 @@ impl OpenError {
             }
             SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby { place },
             SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { place, source },
+            SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => {
+                let what = "a table or a column is not there";
+                Self::Damaged { schema: schema.to_owned(), what }
+            }
             _ => Self::Server { place, source },
         }
     }
