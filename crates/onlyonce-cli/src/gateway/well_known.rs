@@ -10,10 +10,8 @@ use crate::config::{Config, Route};
 /// The document.
 pub(super) fn description(config: &Config) -> String {
     let routes = config.routes.iter().chain([&config.fallback]).map(route);
-    let problems: serde_json::Map<String, Value> = problem::SENTENCES
-        .iter()
-        .map(|(code, sentence)| ((*code).to_owned(), (*sentence).into()))
-        .collect();
+    let problems: serde_json::Map<String, Value> =
+        problem::sentences().map(|(code, sentence)| (code.to_owned(), sentence.into())).collect();
     let document = json!({ "routes": routes.collect::<Value>(), "problems": problems });
     format!("{document:#}\n")
 }

@@ -1,26 +1,29 @@
-//! The only place that picks a status: what a client is told, as RFC 9457 problem documents.
+//! The only place that picks a status: the answers that are our own, as RFC 9457 problem documents.
 
+mod kind;
 mod stripe;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use self::kind::{Kind, Retry};
 use super::{Body, IDEMPOTENT_REPLAYED, NotSent};
-use crate::key::KeyError;
+use crate::key::{KeyError, KeySource};
 use crate::once::Refusal;
 use crate::policy::{Errors, Mismatch, Policy, Recovery};
 use crate::record::{self, Kept};
 
-/// What a client is told when it does not get the answer of the inner service.
+pub use self::kind::sentences;
+
+/// An answer that is not the inner service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
+    kind: &'static Kind,
     status: StatusCode,
-    code: &'static str,
-    title: &'static str,
     detail: String,
     retry: Retry,
     retry_after_s: Option<u32>,
@@ -30,29 +33,13 @@ pub(crate) struct Problem {
     errors: Errors,
 }
 
-/// Whether sending again is safe, and with which key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Retry {
-    SameKey,
-    NewKey,
-    Never,
-}
-
 impl Problem {
-    fn new(
-        status: StatusCode,
-        code: &'static str,
-        title: &'static str,
-        detail: &str,
-        retry: Retry,
-    ) -> Self {
-        let detail = detail.to_owned();
+    fn new(status: StatusCode, kind: &'static Kind, detail: impl Into<String>) -> Self {
         Self {
+            kind,
             status,
-            code,
-            title,
-            detail,
-            retry,
+            detail: detail.into(),
+            retry: kind.retry,
             retry_after_s: None,
             original_status: None,
             key: String::new(),
@@ -64,80 +51,66 @@ impl Problem {
         Self { retry_after_s: Some(seconds), ..self }
     }
 
-    pub(crate) fn key_missing() -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            "idempotency_key_missing",
-            "Idempotency-Key is missing",
-            "This operation needs a key. Make one per operation and send it again with every retry of it.",
-            Retry::NewKey,
-        )
+    pub(crate) fn key_missing(policy: &Policy) -> Self {
+        let detail = format!(
+            "This operation needs an idempotency key in {}. Create one key for each operation and send the \
+             same key with every retry. Nothing was executed.",
+            places(&policy.key_from)
+        );
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
     }
 
-    pub(crate) fn key_invalid(error: &KeyError) -> Self {
-        let problem = Self::new(
-            StatusCode::BAD_REQUEST,
-            "idempotency_key_invalid",
-            "Idempotency-Key is not valid",
-            "",
-            Retry::NewKey,
+    pub(crate) fn key_invalid(error: &KeyError, policy: &Policy) -> Self {
+        let detail = format!(
+            "The idempotency key in {} cannot be used: {error}. Nothing was executed.",
+            places(&policy.key_from)
         );
-        Self {
-            detail: format!("The key cannot be used: {error}. Nothing was executed."),
-            ..problem
-        }
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
     }
 
     pub(crate) fn principal_unclear(why: &str) -> Self {
-        let problem = Self::new(
-            StatusCode::BAD_REQUEST,
-            "principal_unclear",
-            "Who is asking cannot be told",
-            "",
-            Retry::Never,
-        );
-        Self { detail: format!("{why} Nothing was executed."), ..problem }
+        let detail = format!("{why} Nothing was executed.");
+        Self::new(StatusCode::BAD_REQUEST, &kind::PRINCIPAL_UNCLEAR, detail)
     }
 
     pub(crate) fn anonymous() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "principal_missing",
-            "Nobody is asking",
-            "A key needs a caller to belong to. Send your credentials with it; nothing was executed.",
-            Retry::SameKey,
-        )
+        let detail = "A request with an idempotency key must carry the credentials of its caller. Nothing was \
+                      executed; send it again with your credentials and the same key.";
+        Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
     }
 
-    pub(crate) fn request_too_large() -> Self {
-        Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "request_too_large",
-            "The request is too large",
-            "Its body is larger than this operation takes. Nothing was executed and the key is free.",
-            Retry::Never,
-        )
+    pub(crate) fn request_too_large(policy: &Policy) -> Self {
+        let detail = format!(
+            "The request body is larger than the {} bytes that this route accepts. Nothing was executed, and \
+             the key is still free.",
+            policy.request_bytes_max
+        );
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, &kind::REQUEST_TOO_LARGE, detail)
     }
 
     pub(crate) fn request_incomplete() -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            "request_incomplete",
-            "The request is incomplete",
-            "Its body ended early. Nothing was executed; send it again with the same key.",
-            Retry::SameKey,
-        )
+        let detail = "The request body ended early. Nothing was executed; send the whole request again with \
+                      the same key.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_INCOMPLETE, detail)
+    }
+
+    pub(crate) fn request_too_slow() -> Self {
+        let detail = "The request body arrived too slowly. Nothing was executed; send the request again with \
+                      the same key.";
+        Self::new(StatusCode::REQUEST_TIMEOUT, &kind::REQUEST_INCOMPLETE, detail)
+    }
+
+    /// A method such as `patch`, which HTTP tells from PATCH and many services do not.
+    pub(crate) fn method_case() -> Self {
+        let detail = "The request has an idempotency key, and its method is not in upper case. Method names \
+                      are case-sensitive; send the method in upper case. Nothing was executed.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
     }
 
     pub(crate) fn overloaded() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "Too much is under way",
-            "Nothing was executed. Send the request again with the same key, a little later.",
-            Retry::SameKey,
-        )
-        .after(RETRY_AFTER_S)
+        let detail = "This server is at its limit. Nothing was executed; retry with the same key after the \
+                      time in Retry-After.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail).after(RETRY_AFTER_S)
     }
 
     fn key_reused(mismatch: Mismatch) -> Self {
@@ -145,79 +118,59 @@ impl Problem {
             Mismatch::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             Mismatch::Conflict => StatusCode::CONFLICT,
         };
-        Self::new(
-            status,
-            "idempotency_key_reused",
-            "Idempotency-Key is already used",
-            "This key belongs to another request. Nothing was executed; use a key of its own for this one.",
-            Retry::NewKey,
-        )
+        let detail = "This key was already used for a different request. This request was not executed; send \
+                      it with a new key. A retry must repeat the first request exactly.";
+        Self::new(status, &kind::KEY_REUSED, detail)
     }
 
     fn in_progress() -> Self {
-        Self::new(
-            StatusCode::CONFLICT,
-            "idempotency_in_progress",
-            "A request is outstanding for this Idempotency-Key",
-            "The first request with this key is still at work. Send it again with the same key to get its answer.",
-            Retry::SameKey,
-        )
-        .after(RETRY_AFTER_S)
+        let detail = "The first request with this key is still being processed. Retry with the same key after \
+                      the time in Retry-After to get its answer.";
+        Self::new(StatusCode::CONFLICT, &kind::IN_PROGRESS, detail).after(RETRY_AFTER_S)
     }
 
-    /// For one who asks about an operation that nobody has heard of.
+    /// For a caller who asks about an operation that is not recorded.
     pub(crate) fn not_found() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "idempotency_operation_not_found",
-            "No such operation",
-            "Nothing is known of an operation of yours with this key. It was not executed, or is forgotten.",
-            Retry::SameKey,
-        )
+        let detail = "No operation of yours is recorded under this key: it never arrived, it was not executed, \
+                      or its record has expired.";
+        Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
     }
 
-    pub(crate) fn request_too_slow() -> Self {
-        let problem = Self::request_incomplete();
-        Self { status: StatusCode::REQUEST_TIMEOUT, ..problem }
-    }
-
-    /// For a retry.
-    fn held() -> Self {
-        Self { status: StatusCode::CONFLICT, ..Self::outcome_unknown(StatusCode::CONFLICT) }
-            .after(UNKNOWN_RETRY_AFTER_S)
+    /// For a retry of an operation whose outcome is unknown.
+    fn held(recovery: Recovery) -> Self {
+        let (remedy, retry_after_s) = match recovery {
+            Recovery::Reconcile { .. } => (ASKED, RECOVERING_RETRY_AFTER_S),
+            Recovery::Release => (QUIET, RECOVERING_RETRY_AFTER_S),
+            Recovery::Hold | Recovery::Redrive { .. } | Recovery::Fail => {
+                (OPERATOR, HELD_RETRY_AFTER_S)
+            }
+        };
+        let detail = format!(
+            "The outcome of this operation is unknown: it was sent to the service, and no complete answer came \
+             back. {remedy} Do not use a new key: that could execute the operation twice."
+        );
+        Self::new(StatusCode::CONFLICT, &kind::OUTCOME_UNKNOWN, detail).after(retry_after_s)
     }
 
     /// For the first caller.
     fn outcome_unknown(status: StatusCode) -> Self {
-        Self::new(
-            status,
-            "idempotency_outcome_unknown",
-            "The outcome is unknown",
-            "The request was sent on and may have been executed. It is not run again by itself; \
-             ask again with the same key, never with a new one.",
-            Retry::SameKey,
-        )
+        let detail = "The request was sent to the service, and no complete answer came back, so it may have \
+                      been executed. It is not sent again automatically. Retry with the same key to learn its \
+                      outcome. Do not use a new key: that could execute the operation twice.";
+        Self::new(status, &kind::OUTCOME_UNKNOWN, detail)
     }
 
     pub(crate) fn store_unavailable() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "idempotency_store_unavailable",
-            "The record of this key cannot be reached",
-            "Nothing was executed. Send the request again with the same key, a little later.",
-            Retry::SameKey,
-        )
-        .after(RETRY_AFTER_S)
+        let detail = "The record of this key cannot be read or written right now, so nothing was executed. \
+                      Retry with the same key after the time in Retry-After.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::STORE_UNAVAILABLE, detail)
+            .after(RETRY_AFTER_S)
     }
 
     fn response_unavailable(original: StatusCode) -> Self {
-        let problem = Self::new(
-            StatusCode::GONE,
-            "idempotency_response_unavailable",
-            "The answer is no longer there",
-            "The request was executed, and its answer was not kept. Do not send it again; look at what it made.",
-            Retry::Never,
-        );
+        let detail = "The operation was executed, but its response was not kept for replay. Do not send it \
+                      again; read what it created from the service.";
+        let problem = Self::new(StatusCode::GONE, &kind::RESPONSE_UNAVAILABLE, detail);
         Self { original_status: Some(original.as_u16()), ..problem }
     }
 
@@ -232,11 +185,11 @@ impl Problem {
 
     fn document(&self) -> Value {
         let mut document = json!({
-            "type": format!("{WELL_KNOWN}#{}", self.code),
-            "title": self.title,
+            "type": format!("{WELL_KNOWN}#{}", self.kind.code),
+            "title": self.kind.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
-            "code": self.code,
+            "code": self.kind.code,
             "retry": match self.retry {
                 Retry::SameKey => "same-key",
                 Retry::NewKey => "new-key",
@@ -291,7 +244,7 @@ pub(crate) fn refused(refusal: &Refusal, policy: &Policy, key: &str) -> Response
         Refusal::Replay(response) => return replay(response, policy),
         Refusal::Reused => Problem::key_reused(policy.mismatch),
         Refusal::InProgress => Problem::in_progress(),
-        Refusal::Unknown { .. } => Problem::held(),
+        Refusal::Unknown { .. } => Problem::held(policy.recovery),
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
     };
@@ -334,10 +287,11 @@ pub(crate) fn given_up() -> record::Response {
     closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY)).record(&Policy::default())
 }
 
-/// Nobody will find out any more.
+/// The outcome will not become known any more.
 fn closed(problem: Problem) -> Problem {
-    let detail = "The request was sent on and may have been executed; its outcome stays unknown. \
-                  Do not send it again before you have looked at what it did.";
+    let detail = "The request was sent to the service, and no complete answer came back, so it may have been \
+                  executed; this outcome is final. Check with the service what was done before you send it \
+                  again.";
     Problem { retry: Retry::Never, detail: detail.to_owned(), ..problem }
 }
 
@@ -348,13 +302,10 @@ pub(crate) fn unsettled(policy: &Policy) -> Response<Body> {
 
 /// For a service that passes requests on and proved that this one never left: the claim is given back.
 pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
-    let problem = Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "upstream_unreachable",
-        "The service behind cannot be reached",
-        "The request never reached it and nothing was executed. Send it again with the same key.",
-        Retry::SameKey,
-    );
+    let detail = "The request could not be delivered to the service, so nothing was executed. It is safe to \
+                  send it again, with the same key if it has one.";
+    let problem =
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::UPSTREAM_UNREACHABLE, detail);
     let mut response = problem.after(RETRY_AFTER_S).response(policy);
     response.extensions_mut().insert(NotSent);
     response
@@ -362,29 +313,30 @@ pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
 
 /// For a service that passes unguarded requests on, and got no answer.
 pub fn upstream_failed(policy: &Policy) -> Response<Body> {
-    let detail = "The request may have been executed. Without a key it is not safe to send it again \
-                  unless it is safe by itself.";
-    Problem::new(
-        StatusCode::BAD_GATEWAY,
-        "upstream_failed",
-        "The service behind did not answer",
-        detail,
-        Retry::Never,
-    )
-    .response(policy)
+    let detail = format!("The service closed the connection before it answered. {NO_KEY}");
+    Problem::new(StatusCode::BAD_GATEWAY, &kind::UPSTREAM_FAILED, detail).response(policy)
 }
 
 /// For a service that passes unguarded requests on, and got no answer in time.
 pub fn upstream_timeout(policy: &Policy) -> Response<Body> {
-    let problem = Problem::new(
-        StatusCode::GATEWAY_TIMEOUT,
-        "upstream_timeout",
-        "The service behind did not answer in time",
-        "The request may have been executed. Without a key it is not safe to send it again unless it \
-         is safe by itself.",
-        Retry::Never,
-    );
-    problem.response(policy)
+    let detail = format!("The service did not answer in time. {NO_KEY}");
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, &kind::UPSTREAM_TIMEOUT, detail).response(policy)
+}
+
+/// For a request that two servers on its way could read differently; `why` is a whole sentence.
+pub fn request_ambiguous(policy: &Policy, why: &str) -> Response<Body> {
+    let detail = format!("{why} Nothing was executed.");
+    Problem::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail).response(policy)
+}
+
+/// For CONNECT, on a server that opens no tunnels.
+pub fn method_not_allowed(policy: &Policy) -> Response<Body> {
+    let detail = "CONNECT asks for a tunnel, and this server opens none. Nothing was executed.";
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, &kind::METHOD_NOT_ALLOWED, detail);
+    let mut response = problem.response(policy);
+    // RFC 9110 asks for the methods that are allowed: the service decides, so the list is empty.
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(""));
+    response
 }
 
 /// A stored response as its first caller gets it.
@@ -399,37 +351,41 @@ pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
     response
 }
 
-/// A sentence for each code, for people who look it up.
-pub const SENTENCES: [(&str, &str); 16] = [
-    (
-        "idempotency_operation_not_found",
-        "Nothing is known of an operation of the caller with this key.",
-    ),
-    ("idempotency_key_missing", "This operation needs a key; make one per operation."),
-    ("idempotency_key_invalid", "The key is malformed, empty, doubled or too long."),
-    ("idempotency_key_reused", "The key belongs to another request; use a new one for this."),
-    ("idempotency_in_progress", "The first request with this key is still at work; ask again."),
-    (
-        "idempotency_outcome_unknown",
-        "It may have been executed and nobody knows; it is not run again.",
-    ),
-    ("idempotency_response_unavailable", "It was executed, and its answer was not kept."),
-    (
-        "idempotency_store_unavailable",
-        "The record of the key cannot be reached; nothing was executed.",
-    ),
-    ("principal_unclear", "Who is asking cannot be told, so the key belongs to nobody."),
-    ("principal_missing", "A key needs a caller to belong to; send credentials."),
-    ("request_too_large", "The body is larger than the operation takes; the key is free."),
-    ("request_incomplete", "The body ended early or came too slowly; the key is free."),
-    ("overloaded", "Too much is under way; nothing was executed, try again."),
-    ("upstream_unreachable", "The request never reached the service; nothing was executed."),
-    ("upstream_failed", "The service did not answer a request that had no key."),
-    ("upstream_timeout", "The service did not answer in time a request that had no key."),
-];
+/// Where the key is expected, in words.
+fn places(sources: &[KeySource]) -> String {
+    let places = sources.iter().filter_map(|source| match source {
+        KeySource::Header(name) => Some(format!("the header {}", spelled(name))),
+        KeySource::Json(pointer) => Some(format!("the member {pointer} of the JSON body")),
+        KeySource::Query(name) => Some(format!("the query parameter {name}")),
+        KeySource::Form(name) => Some(format!("the form field {name}")),
+        KeySource::Fingerprint => None,
+    });
+    let places: Vec<_> = places.collect();
+    places.join(" or ")
+}
+
+/// A field's name as people write it: `Idempotency-Key`.
+fn spelled(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
 
 /// Where a service tells what it promises about keys.
 pub const WELL_KNOWN: &str = "/.well-known/idempotency";
 const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
 const RETRY_AFTER_S: u32 = 1;
-const UNKNOWN_RETRY_AFTER_S: u32 = 5;
+/// Of an unknown outcome that only a person resolves.
+const HELD_RETRY_AFTER_S: u32 = 60;
+/// Of an unknown outcome that the next retries may resolve.
+const RECOVERING_RETRY_AFTER_S: u32 = 5;
+const OPERATOR: &str = "It is not executed again automatically; an operator must resolve it. Until then every \
+                        retry with this key gets this answer.";
+const ASKED: &str = "The service is asked what became of it; retry with the same key after the time in \
+                     Retry-After.";
+const QUIET: &str =
+    "Once the first attempt can no longer arrive, a retry with the same key executes it.";
+const NO_KEY: &str = "The request had no idempotency key, and it may have been executed: send it again only if \
+                      executing it twice does no harm.";

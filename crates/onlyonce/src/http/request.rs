@@ -58,7 +58,7 @@ where
     B::Error: Into<BoxError>,
 {
     if declared_bytes(head).is_some_and(|bytes| bytes > rules.policy.request_bytes_max as u64) {
-        return Err(Problem::request_too_large());
+        return Err(Problem::request_too_large(&rules.policy));
     }
     let mut room = once.inner.room.body();
     let mut bytes = BytesMut::new();
@@ -85,7 +85,7 @@ fn append(
     rules: &Rules,
 ) -> Result<(), Problem> {
     if bytes.len() + data.len() > rules.policy.request_bytes_max {
-        return Err(Problem::request_too_large());
+        return Err(Problem::request_too_large(&rules.policy));
     }
     if !room.grow(data.len()) {
         rules.counters.overloaded.one();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tower_service::Service;
 
 use super::Body;
@@ -50,7 +50,10 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
-            return self.forward(head, Body::new(body)).await;
+            return match is_miscased(&policy, &head) {
+                true => Ok(Problem::method_case().response(&policy)),
+                false => self.forward(head, Body::new(body)).await,
+            };
         }
         if policy.mode == Mode::Observe {
             return self.observe(head, body).await;
@@ -134,6 +137,14 @@ where
     }
 }
 
+/// Whether only the case of its method keeps a request that may have a key from being guarded.
+fn is_miscased(policy: &Policy, head: &Parts) -> bool {
+    let is_method = |method: &Method| method.as_str().eq_ignore_ascii_case(head.method.as_str());
+    policy.mode == Mode::Enforce
+        && policy.methods.iter().any(is_method)
+        && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
+}
+
 /// What the head alone tells of the key.
 pub(super) enum Early {
     /// This is it.
@@ -150,9 +161,9 @@ pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Proble
     }
     match key::find(&policy.key_from, head, None, None, &policy.key_rules) {
         Ok(Some(key)) => Ok(Early::Key(key)),
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
+        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(None) => Ok(Early::NoKey),
-        Err(error) => Err(Problem::key_invalid(&error)),
+        Err(error) => Err(Problem::key_invalid(&error, policy)),
     }
 }
 
@@ -175,8 +186,8 @@ pub(super) fn key_of_body(
         fingerprint.as_ref(),
         &policy.key_rules,
     ) {
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing()),
+        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(key) => Ok(key),
-        Err(error) => Err(Problem::key_invalid(&error)),
+        Err(error) => Err(Problem::key_invalid(&error, policy)),
     }
 }

@@ -7,14 +7,14 @@ use super::Problem;
 
 /// Stripe answers a reused key with 400; everything else as we do.
 pub(super) fn status(problem: &Problem) -> StatusCode {
-    match problem.code {
+    match problem.kind.code {
         REUSED => StatusCode::BAD_REQUEST,
         _ => problem.status,
     }
 }
 
 pub(super) fn document(problem: &Problem) -> Value {
-    let (kind, code, message) = match problem.code {
+    let (kind, code, message) = match problem.kind.code {
         REUSED => ("idempotency_error", None, reused(&problem.key)),
         IN_PROGRESS => {
             ("invalid_request_error", Some("idempotency_key_in_use"), problem.detail.clone())

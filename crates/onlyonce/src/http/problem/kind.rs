@@ -1,0 +1,165 @@
+//! What is always the same about a problem: its code, its title, and a sentence for people who look it up.
+
+/// One kind of problem.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(super) code: &'static str,
+    pub(super) title: &'static str,
+    /// What the document under [`WELL_KNOWN`](super::WELL_KNOWN) says of it.
+    sentence: &'static str,
+    pub(super) retry: Retry,
+}
+
+/// Whether sending again is safe, and with which key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    SameKey,
+    NewKey,
+    Never,
+}
+
+impl Kind {
+    const fn new(
+        code: &'static str,
+        title: &'static str,
+        sentence: &'static str,
+        retry: Retry,
+    ) -> Self {
+        Self { code, title, sentence, retry }
+    }
+}
+
+/// A sentence for each code.
+pub fn sentences() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALL.iter().map(|kind| (kind.code, kind.sentence))
+}
+
+pub(super) const KEY_MISSING: Kind = Kind::new(
+    "idempotency_key_missing",
+    "Idempotency-Key is missing",
+    "This operation needs an idempotency key. Create one key for each operation.",
+    Retry::NewKey,
+);
+pub(super) const KEY_INVALID: Kind = Kind::new(
+    "idempotency_key_invalid",
+    "Idempotency-Key is not valid",
+    "The idempotency key is malformed, empty, sent twice, or has the wrong length or format.",
+    Retry::NewKey,
+);
+pub(super) const KEY_REUSED: Kind = Kind::new(
+    "idempotency_key_reused",
+    "Idempotency-Key is already used",
+    "The key was already used for a different request. Send this request with a new key.",
+    Retry::NewKey,
+);
+pub(super) const IN_PROGRESS: Kind = Kind::new(
+    "idempotency_in_progress",
+    "A request is outstanding for this Idempotency-Key",
+    "The first request with this key is still being processed. Retry with the same key.",
+    Retry::SameKey,
+);
+pub(super) const OUTCOME_UNKNOWN: Kind = Kind::new(
+    "idempotency_outcome_unknown",
+    "Outcome unknown",
+    "The request was sent to the service and no complete answer came back. It is not sent again automatically.",
+    Retry::SameKey,
+);
+pub(super) const RESPONSE_UNAVAILABLE: Kind = Kind::new(
+    "idempotency_response_unavailable",
+    "Response was not kept",
+    "The operation was executed, but its response was not kept for replay.",
+    Retry::Never,
+);
+pub(super) const STORE_UNAVAILABLE: Kind = Kind::new(
+    "idempotency_store_unavailable",
+    "Idempotency store unavailable",
+    "The record of the key cannot be read or written right now. Nothing was executed.",
+    Retry::SameKey,
+);
+pub(super) const NOT_FOUND: Kind = Kind::new(
+    "idempotency_operation_not_found",
+    "Operation not found",
+    "No operation of the caller is recorded under this key.",
+    Retry::SameKey,
+);
+pub(super) const PRINCIPAL_UNCLEAR: Kind = Kind::new(
+    "principal_unclear",
+    "Cannot identify the caller",
+    "The credentials of the request do not identify one caller, so the key cannot be assigned to anyone.",
+    Retry::Never,
+);
+pub(super) const PRINCIPAL_MISSING: Kind = Kind::new(
+    "principal_missing",
+    "Credentials are required",
+    "A request with an idempotency key must carry the credentials of its caller.",
+    Retry::SameKey,
+);
+pub(super) const REQUEST_TOO_LARGE: Kind = Kind::new(
+    "request_too_large",
+    "Request body too large",
+    "The body is larger than the route accepts. Nothing was executed.",
+    Retry::Never,
+);
+pub(super) const REQUEST_INCOMPLETE: Kind = Kind::new(
+    "request_incomplete",
+    "Request body incomplete",
+    "The body ended early or arrived too slowly. Nothing was executed.",
+    Retry::SameKey,
+);
+pub(super) const REQUEST_AMBIGUOUS: Kind = Kind::new(
+    "request_ambiguous",
+    "Ambiguous request",
+    "Two servers could read this request differently. Nothing was executed.",
+    Retry::Never,
+);
+pub(super) const METHOD_NOT_ALLOWED: Kind = Kind::new(
+    "method_not_allowed",
+    "Method not allowed",
+    "The gateway does not open tunnels. Nothing was executed.",
+    Retry::Never,
+);
+pub(super) const OVERLOADED: Kind = Kind::new(
+    "overloaded",
+    "Too many requests in progress",
+    "A limit of this server is reached. Nothing was executed.",
+    Retry::SameKey,
+);
+pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
+    "upstream_unreachable",
+    "Upstream service unreachable",
+    "The request could not be delivered to the service. Nothing was executed.",
+    Retry::SameKey,
+);
+pub(super) const UPSTREAM_FAILED: Kind = Kind::new(
+    "upstream_failed",
+    "Upstream service failed",
+    "The service did not answer a request that had no idempotency key.",
+    Retry::Never,
+);
+pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
+    "upstream_timeout",
+    "Upstream service timed out",
+    "The service did not answer a request that had no idempotency key in time.",
+    Retry::Never,
+);
+
+const ALL: [&Kind; 18] = [
+    &KEY_MISSING,
+    &KEY_INVALID,
+    &KEY_REUSED,
+    &IN_PROGRESS,
+    &OUTCOME_UNKNOWN,
+    &RESPONSE_UNAVAILABLE,
+    &STORE_UNAVAILABLE,
+    &NOT_FOUND,
+    &PRINCIPAL_UNCLEAR,
+    &PRINCIPAL_MISSING,
+    &REQUEST_TOO_LARGE,
+    &REQUEST_INCOMPLETE,
+    &REQUEST_AMBIGUOUS,
+    &METHOD_NOT_ALLOWED,
+    &OVERLOADED,
+    &UPSTREAM_UNREACHABLE,
+    &UPSTREAM_FAILED,
+    &UPSTREAM_TIMEOUT,
+];
