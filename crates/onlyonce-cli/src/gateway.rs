@@ -1,6 +1,7 @@
 //! `onlyonce serve`: the library's own layer around a service that passes requests on.
 
 mod admin;
+mod ambiguity;
 mod app;
 mod clock;
 mod forward;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
@@ -14,6 +14,7 @@ use onlyonce::{Once, Policy};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::ambiguity::{self, Judged};
 use super::forward::Forward;
 use super::principal::identify;
 use super::reconcile::Asker;
@@ -35,6 +36,8 @@ struct Inner {
 #[derive(Debug)]
 struct Guard {
     matching: Match,
+    policy: Policy,
+    judged: Judged,
     layer: OnceLayer,
     service: Guarded<Forward>,
 }
@@ -54,6 +57,9 @@ impl App {
         self,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
+        if request.method() == Method::CONNECT {
+            return Ok(problem::method_not_allowed(&Policy::default()));
+        }
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
             && let Some(response) = self.well_known(&request).await
@@ -61,6 +67,9 @@ impl App {
             return Ok(response);
         }
         let guard = self.0.route(request.method(), request.uri().path());
+        if let Some(refusal) = guard.refusal(request.uri(), request.headers()) {
+            return Ok(refusal);
+        }
         let answer = guard.service.clone().call(request).await;
         // Only a guarded request fails, and the layer has an answer to that.
         Ok(answer.unwrap_or_else(|_| problem::upstream_failed(&Policy::default())))
@@ -80,6 +89,9 @@ impl App {
             return json(StatusCode::BAD_REQUEST, well_known::USAGE.into());
         };
         let guard = self.0.route(&method, uri.path());
+        if let Some(refusal) = guard.refusal(request.uri(), request.headers()) {
+            return refusal;
+        }
         let (mut head, ()) = Request::new(()).into_parts();
         head.headers = request.headers().clone();
         (head.method, head.uri) = (method, with_host(uri, request.uri()));
@@ -87,8 +99,19 @@ impl App {
     }
 }
 
+impl Guard {
+    /// The answer to a request that the upstream could read differently.
+    fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+        let why = ambiguity::doubt(uri, headers, &self.judged)?;
+        Some(problem::request_ambiguous(&self.policy, why))
+    }
+}
+
 impl Inner {
+    /// The route of a request. `post` goes the way of `POST`, so that a keyed one is noticed and refused.
     fn route(&self, method: &Method, path: &str) -> &Guard {
+        let upper = Method::from_bytes(method.as_str().to_ascii_uppercase().as_bytes());
+        let method = upper.as_ref().unwrap_or(method);
         let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
         found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }
@@ -117,7 +140,13 @@ fn guard(
         None => layer,
     };
     let service = layer.layer(forward);
-    Ok(Guard { matching: route.matching.clone(), layer, service })
+    Ok(Guard {
+        matching: route.matching.clone(),
+        policy: route.policy.clone(),
+        judged: Judged::by(route),
+        layer,
+        service,
+    })
 }
 
 /// The look-up of an HTTP/2 client has its host in the request's own address.

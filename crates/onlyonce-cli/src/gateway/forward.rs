@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -75,6 +75,9 @@ impl Inner {
         self.rewrite_key(request.headers_mut(), attempt);
         let request = for_upstream(request, None);
         match self.send(request).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Err("the upstream changed the protocol, which nobody asked for".into())
+            }
             Ok(response) => Ok(for_client(response)),
             Err(SendError::NotSent(_)) => Ok(problem::upstream_unreachable(&self.policy)),
             Err(error @ SendError::Sent(_)) => Err(error.into()),
@@ -93,9 +96,10 @@ impl Inner {
             () = sent.and(self.policy.upstream_timeout) => return problem::upstream_timeout(&self.policy),
         };
         match answer {
-            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                switch(response, upgrade)
-            }
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match upgrade {
+                Some(upgrade) => switch(response, upgrade),
+                None => problem::upstream_failed(&self.policy),
+            },
             Ok(response) => for_client(response),
             Err(_) => problem::upstream_failed(&self.policy),
         }
@@ -175,8 +179,14 @@ struct Upgrade {
 }
 
 impl Upgrade {
+    /// Only to a WebSocket: with any other protocol requests could pass by that nobody judged.
     fn asked(request: &mut Request<Body>) -> Option<Self> {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
+        if request.method() != Method::GET
+            || !protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
+        {
+            return None;
+        }
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         let connection = request.extensions().get::<Arc<Client>>();
         let line = connection.map(|connection| connection.line.clone());
@@ -185,12 +195,10 @@ impl Upgrade {
 }
 
 /// Joins the two connections; from here on their bytes are their own.
-fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Response<Body> {
+fn switch(mut response: Response<Incoming>, upgrade: Upgrade) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
-    let Some(Upgrade { protocol, client, line }) = upgrade else {
-        return answer;
-    };
+    let Upgrade { protocol, client, line } = upgrade;
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     answer.headers_mut().insert(header::UPGRADE, protocol);
     if let Some(line) = line {

@@ -7,19 +7,20 @@ use http::request::Parts;
 
 /// Removes what belongs to one connection only: RFC 9110 section 7.6.1.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
+    let named: Vec<HeaderName> = named_by_connection(headers).collect();
     // Looked for first: most heads have one of them or none.
     let found: Vec<HeaderName> =
         headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
     for name in named.iter().chain(&found) {
         headers.remove(name);
     }
+}
+
+/// The fields that `Connection` names.
+pub(super) fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let lists = headers.get_all(header::CONNECTION).into_iter();
+    let names = lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
+    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
 }
 
 /// The address of a peer, as the two headers spell it: made once for a connection.

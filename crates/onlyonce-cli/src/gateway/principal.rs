@@ -1,6 +1,10 @@
-//! Who is asking, told from the head of a request.
+//! Identifies the caller from the head of a request.
+//!
+//! 1. An empty credential is no credential.
+//! 2. A credential that comes twice is unclear: the upstream may read the other one.
+//! 3. Sources are tried in order and never joined.
 
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use onlyonce::http::Who;
 use onlyonce::scope::Principal;
@@ -12,66 +16,124 @@ pub(super) fn identify(rule: &PrincipalRule, anonymous: Anonymous, head: &Parts)
     let found = match rule {
         PrincipalRule::None => return Principal::anonymous().into(),
         PrincipalRule::Auto => automatic(&head.headers),
-        PrincipalRule::Sources(sources) => {
-            Ok(sources.iter().find_map(|source| from_source(source, &head.headers)))
-        }
+        PrincipalRule::Sources(sources) => first_present(sources, &head.headers),
     };
     match (found, anonymous) {
         (Ok(Some(principal)), _) => principal.into(),
         (Ok(None), Anonymous::Allow) => Principal::anonymous().into(),
         (Ok(None), Anonymous::Reject) => Who::Nobody,
-        (Err(unclear), _) => Who::Unclear(unclear.to_owned()),
+        (Err(unclear), _) => Who::Unclear(unclear),
     }
 }
 
-/// The credential if it is one that repeats; nobody if there is none; an error where guessing would either
-/// run a retry twice or show one user another's answer.
-fn automatic(headers: &HeaderMap) -> Result<Option<Principal>, &'static str> {
-    let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    if let Some(principal) = authorization.and_then(repeating) {
-        return Ok(Some(principal));
-    }
-    if let Some(key) = headers.get("x-api-key") {
-        return Ok(Some(Principal::of("x-api-key", key.as_bytes())));
-    }
+/// The caller, nobody, or why the caller cannot be identified.
+type Found = Result<Option<Principal>, String>;
+
+/// An `Authorization` that is the same in every retry; else `X-Api-Key`, unless a cookie or a signature is
+/// there too: an API key is often one for all users of an app. Guessing would either run a retry twice or
+/// show one user another's answer.
+fn automatic(headers: &HeaderMap) -> Found {
+    let authorization = match only(headers, &header::AUTHORIZATION)? {
+        Some(value) => Authorization::read(value),
+        None => Authorization::None,
+    };
+    let has_cookie = headers.get_all(header::COOKIE).iter().any(|line| !line.is_empty());
     match authorization {
-        Some(_) => Err(SIGNED),
-        None if headers.contains_key(header::COOKIE) => Err(COOKIE),
-        None => Ok(None),
+        Authorization::Repeats(principal) => Ok(Some(principal)),
+        Authorization::Signed => Err(SIGNED.to_owned()),
+        Authorization::None if has_cookie => Err(COOKIE.to_owned()),
+        Authorization::None => {
+            let key = only(headers, &X_API_KEY)?;
+            Ok(key.map(|key| Principal::of("x-api-key", key)))
+        }
     }
 }
 
-/// A credential that is the same in every retry.
-fn repeating(authorization: &[u8]) -> Option<Principal> {
-    let space = authorization.iter().position(|byte| *byte == b' ')?;
-    let (scheme, credential) = (&authorization[..space], authorization[space..].trim_ascii());
-    let scheme = std::str::from_utf8(scheme).ok()?.to_ascii_lowercase();
-    let repeats = REPEATING.contains(&scheme.as_str()) && !credential.is_empty();
-    repeats.then(|| Principal::of(&scheme, credential))
+/// What an `Authorization` field says of its caller.
+enum Authorization {
+    None,
+    /// The credential is the same in every retry.
+    Repeats(Principal),
+    /// The credential may differ in each retry.
+    Signed,
 }
 
-fn from_source(source: &PrincipalSource, headers: &HeaderMap) -> Option<Principal> {
+impl Authorization {
+    fn read(value: &[u8]) -> Self {
+        let space = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+        let (scheme, credential) = (&value[..space], value[space..].trim_ascii());
+        let scheme = String::from_utf8_lossy(scheme).to_ascii_lowercase();
+        match REPEATING.contains(&scheme.as_str()) {
+            true if credential.is_empty() => Self::None,
+            true => Self::Repeats(Principal::of(&scheme, credential)),
+            false => Self::Signed,
+        }
+    }
+}
+
+fn first_present(sources: &[PrincipalSource], headers: &HeaderMap) -> Found {
+    for source in sources {
+        if let Some(principal) = from_source(source, headers)? {
+            return Ok(Some(principal));
+        }
+    }
+    Ok(None)
+}
+
+fn from_source(source: &PrincipalSource, headers: &HeaderMap) -> Found {
     match source {
         PrincipalSource::Header(name) => {
-            let value = headers.get(name)?;
-            Some(Principal::of(name.as_str(), value.as_bytes()))
+            let value = only(headers, name)?;
+            Ok(value.map(|value| Principal::of(name.as_str(), value)))
         }
         PrincipalSource::Cookie(name) => {
-            let value = cookie(headers, name)?;
-            Some(Principal::of(&format!("cookie {name}"), value.as_bytes()))
+            let value = only_cookie(headers, name)?;
+            Ok(value.map(|value| Principal::of(&format!("cookie {name}"), value)))
         }
     }
 }
 
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    let mut pairs =
-        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+/// The one line of this field that is not empty.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, String> {
+    let mut lines = headers.get_all(name).iter();
+    let Some(line) = lines.next() else { return Ok(None) };
+    match lines.next() {
+        Some(_) => Err(doubled(name.as_str())),
+        None => Ok(Some(line.as_bytes().trim_ascii()).filter(|value| !value.is_empty())),
+    }
 }
 
+/// The one cookie of this name, if it has a value.
+fn only_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a [u8]>, String> {
+    let lines = headers.get_all(header::COOKIE).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let mut values = pairs.filter_map(|pair| cookie_value(pair.trim_ascii(), name));
+    let value = values.next();
+    match values.next() {
+        Some(_) => Err(doubled(&format!("cookie {name}"))),
+        None => Ok(value.filter(|value| !matches!(*value, b"" | b"\"\""))),
+    }
+}
+
+fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let equals = memchr::memchr(b'=', pair)?;
+    let (found, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+    (found == name.as_bytes()).then_some(value)
+}
+
+fn doubled(what: &str) -> String {
+    format!(
+        "The request has {what} more than once, and each may name another caller. Send it once."
+    )
+}
+
+/// Fields that may carry a credential under `principal = "auto"`.
+pub(super) const CREDENTIALS: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, X_API_KEY];
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
-const COOKIE: &str = "Only a cookie says who is asking, and which one counts cannot be guessed. Set \
-                      `principal = \"cookie:NAME\"` for this route, or `principal = \"none\"` if all callers are one.";
-const SIGNED: &str = "The authorization scheme signs each request anew, so it does not tell a retry from a \
-                      stranger. Set `principal = \"header:NAME\"` for this route to what names the caller.";
+const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
+                      gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \
+                      `principal = \"none\"` if all callers may share their keys.";
+const SIGNED: &str = "The authorization scheme may sign each request anew, so it does not name the caller of a retry. \
+                      In the gateway's configuration, set `principal = \"header:NAME\"` for this route to a header \
+                      that names the caller.";

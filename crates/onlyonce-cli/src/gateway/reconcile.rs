@@ -13,6 +13,7 @@ use onlyonce::{Finding, Question, Reconciler};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::principal::CREDENTIALS;
 use super::upstream::Upstream;
 use crate::config::{PrincipalRule, PrincipalSource, ReconcileRule, Route};
 
@@ -114,8 +115,7 @@ fn is_there(document: &Value, pointer: &str) -> bool {
 
 /// The headers that say who is asking.
 fn credentials(rule: &PrincipalRule) -> Vec<HeaderName> {
-    let mut names =
-        vec![header::AUTHORIZATION, header::COOKIE, HeaderName::from_static("x-api-key")];
+    let mut names = CREDENTIALS.to_vec();
     if let PrincipalRule::Sources(sources) = rule {
         names.extend(sources.iter().filter_map(|source| match source {
             PrincipalSource::Header(name) => Some(name.clone()),

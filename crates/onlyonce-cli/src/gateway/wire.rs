@@ -7,10 +7,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Collected};
+use onlyonce::Policy;
+use onlyonce::http::problem;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection whose heads are looked at before hyper reads them.
@@ -69,7 +73,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
         let is_idle = self.line.0.in_flight.load(Ordering::Acquire) == 0 && !self.is_answering;
         if is_idle {
             // So few bytes fit, or the peer is not reading anyway.
-            let _ = Pin::new(&mut self.io).poll_write(cx, REFUSAL);
+            let _ = Pin::new(&mut self.io).poll_write(cx, &REFUSAL);
             let _ = Pin::new(&mut self.io).poll_flush(cx);
         }
         let _ = Pin::new(&mut self.io).poll_shutdown(cx);
@@ -144,14 +148,20 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 }
 
-/// The answer to what cannot be read in one way only.
-const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    content-type: application/problem+json\r\n\
-    cache-control: no-store\r\n\
-    connection: close\r\n\
-    content-length: 180\r\n\r\n\
-    {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"code\":\"request_ambiguous\",\
-    \"retry\":\"never\",\"detail\":\"Two readers could read this request differently, so it was not read.\"}";
+/// The answer to what cannot be read in one way only, as bytes: hyper never sees the request.
+static REFUSAL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let why = "Two servers could disagree on where this request ends.";
+    let (head, body) = problem::request_ambiguous(&Policy::default(), why).into_parts();
+    let body = body.collect().now_or_never().and_then(Result::ok);
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    let mut bytes = format!("HTTP/1.1 {}\r\nconnection: close\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    bytes.extend(format!("content-length: {}\r\n\r\n", body.len()).into_bytes());
+    bytes.extend(body);
+    bytes
+});
 /// How much of what a refused client has sent is read away, in pieces of 4 KiB.
 const READS_AWAY_MAX: usize = 64;
 
@@ -316,9 +326,6 @@ impl Head {
             self.is_chunked = true;
             return is_only;
         }
-        if name.eq_ignore_ascii_case(b"connection") {
-            return !names_the_key(value);
-        }
         true
     }
 
@@ -342,13 +349,6 @@ impl Head {
 
 fn is_control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
-}
-
-/// A hop-by-hop key would be dropped on the way, and the guard with it.
-fn names_the_key(connection: &[u8]) -> bool {
-    connection
-        .split(|byte| *byte == b',')
-        .any(|name| name.trim_ascii().eq_ignore_ascii_case(b"idempotency-key"))
 }
 
 fn after_chunk_size(line: &[u8]) -> Option<Place> {
@@ -411,7 +411,6 @@ mod tests {
             "X: a\0b\r\n",
             "X: a\x01b\r\n",
             "no colon\r\n",
-            "Connection: close, Idempotency-Key\r\n",
         ] {
             let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n");
             let refused = doubt(stream.as_bytes());

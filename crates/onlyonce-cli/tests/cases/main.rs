@@ -13,6 +13,8 @@ mod wire;
 
 mod concurrency;
 mod crash;
+mod credentials;
+mod edges;
 mod expiry;
 mod failures;
 mod fingerprint;

@@ -51,6 +51,8 @@ pub(crate) enum Set {
     Filter(String),
     SweepMs(u64),
     Secret,
+    /// These lines of the file, as they are; what follows a `[[route]]` stands last. For the gateway alone.
+    Toml(&'static str),
 }
 
 /// The lines above `[policy]`, and those below it.
@@ -105,6 +107,7 @@ impl Set {
             Self::Filter(url) => format!("filter = {url:?}"),
             Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
             Self::Secret => r#"secret = "env:ONLYONCE_SECRET""#.to_owned(),
+            Self::Toml(lines) => (*lines).to_owned(),
         }
     }
 
@@ -144,7 +147,8 @@ impl Set {
             | Self::ForwardKey(_)
             | Self::StoreDown(_)
             | Self::Store(_)
-            | Self::Filter(_) => {
+            | Self::Filter(_)
+            | Self::Toml(_) => {
                 panic!("{self:?} is for the gateway alone")
             }
         }

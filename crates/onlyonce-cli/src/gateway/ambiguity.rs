@@ -1,0 +1,81 @@
+//! Finds what would make the upstream read another request than the one that the gateway judged.
+
+use http::Uri;
+use http::header::{self, HeaderMap, HeaderName};
+use http::uri::Authority;
+use onlyonce::key::KeySource;
+use onlyonce::policy::IDEMPOTENCY_KEY;
+
+use super::headers::named_by_connection;
+use super::principal::CREDENTIALS;
+use crate::config::{PrincipalRule, PrincipalSource, Route};
+
+/// Why the request is ambiguous, as a sentence for its client.
+pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&'static str> {
+    match () {
+        () if headers.get_all(header::HOST).iter().count() > 1 => Some(TWO_HOSTS),
+        () if !is_one_host(uri, headers) => Some(OTHER_HOST),
+        () if judged.is_dropped(headers) => Some(DROPPED),
+        () => None,
+    }
+}
+
+/// The fields that a route judges a request by.
+#[derive(Debug)]
+pub(super) struct Judged(Vec<HeaderName>);
+
+impl Judged {
+    pub(super) fn by(route: &Route) -> Self {
+        let keys = route.policy.key_from.iter().filter_map(|source| match source {
+            KeySource::Header(name) => Some(name.clone()),
+            _ => None,
+        });
+        let callers = match &route.principal {
+            PrincipalRule::Sources(sources) => sources.as_slice(),
+            PrincipalRule::Auto | PrincipalRule::None => &[],
+        };
+        let callers = callers.iter().filter_map(|source| match source {
+            PrincipalSource::Header(name) => Some(name.clone()),
+            PrincipalSource::Cookie(_) => None,
+        });
+        Self(keys.chain(callers).chain(CREDENTIALS).chain(ALWAYS).collect())
+    }
+
+    /// Whether `Connection` names one of them: a field that it names ends at this hop.
+    fn is_dropped(&self, headers: &HeaderMap) -> bool {
+        named_by_connection(headers).any(|name| self.0.contains(&name))
+    }
+}
+
+/// Whether the target and `Host` name one host. An origin-form target names none.
+fn is_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
+    let Some(target) = uri.authority() else { return true };
+    let host = headers.get(header::HOST).map(|host| Authority::try_from(host.as_bytes()));
+    match host {
+        _ if target.as_str().contains('@') => false,
+        None => true,
+        Some(Ok(host)) => named(&host) == named(target),
+        Some(Err(_)) => false,
+    }
+}
+
+/// The name in lower case, and the port unless it is the usual one.
+fn named(authority: &Authority) -> (String, Option<u16>) {
+    let port = authority.port_u16().filter(|port| !matches!(port, 80 | 443));
+    (authority.host().to_ascii_lowercase(), port)
+}
+
+/// What every route judges by, besides credentials: the scope, the key, the fingerprint.
+const ALWAYS: [HeaderName; 7] = [
+    header::HOST,
+    IDEMPOTENCY_KEY,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+const TWO_HOSTS: &str = "The request has more than one Host field. Send one.";
+const OTHER_HOST: &str = "The request names one host in its target and another in its Host field.";
+const DROPPED: &str = "The Connection field names a header that identifies the request (its host, key, credentials \
+                       or content type), so that the service would not see it. Remove it from Connection.";

@@ -1,0 +1,90 @@
+//! Requests that look as if they were not guarded, or as if they were for somebody else.
+
+use crate::client::Ask;
+use crate::profile::{D, Set};
+use crate::subject::Kind;
+use crate::{B1, K1, on_both, on_gateway};
+
+on_both! { a_method_in_another_case_is_refused }
+
+on_gateway! {
+    a_host_that_is_said_twice_is_refused, what_the_gateway_judges_by_is_not_dropped_on_the_way, connect_is_refused,
+    only_a_websocket_may_change_the_protocol,
+}
+
+// `patch` is another method to HTTP, and the same to many services.
+async fn a_method_in_another_case_is_refused(on: Kind) {
+    let t = on.start(D).await;
+    for method in ["patch", "Patch", "post", "pOST"] {
+        let answer = t.send(&Ask::post(B1).key(K1).method(method)).await;
+        answer.problem(400, "request_ambiguous");
+    }
+    assert_eq!(t.u.total(), 0);
+    // Without a key nothing is promised.
+    t.send(&Ask::post(B1).method("patch")).await.fresh(200);
+    let t = on.start(&[Set::KeyFrom(&["json:/id"])]).await;
+    let in_body = Ask::post(r#"{"id":"k-1"}"#).method("patch");
+    t.send(&in_body).await.problem(400, "request_ambiguous");
+    assert_eq!(t.u.total(), 0);
+}
+
+async fn a_host_that_is_said_twice_is_refused(on: Kind) {
+    let t = on.start(D).await;
+    let ask = Ask::post(B1).key(K1);
+    for odd in [
+        ask.clone().header("Host", "api.test"),
+        ask.clone().header("Host", "other.test"),
+        ask.clone().to("http://other.test/t"),
+        ask.clone().to("http://api.test:81/t"),
+        ask.clone().to("http://me@api.test/t"),
+    ] {
+        t.send(&odd).await.problem(400, "request_ambiguous");
+    }
+    let over_http2 = t.send_http2(&ask.clone().header("host", "other.test")).await;
+    over_http2.problem(400, "request_ambiguous");
+    assert_eq!(t.u.total(), 0);
+    // The same name twice says one thing.
+    let first = t.send(&ask.clone().to("http://API.test:80/t")).await.fresh(201);
+    t.send(&ask.clone()).await.replays(&first);
+    t.send_http2(&ask.header("host", "api.test")).await.replays(&first);
+}
+
+// A field that `Connection` names ends at this hop: the upstream would see another request than was judged.
+async fn what_the_gateway_judges_by_is_not_dropped_on_the_way(on: Kind) {
+    let lines = r#"principal = "header:X-User"
+key_from = ["header:X-Key"]"#;
+    let t = on.start(&[Set::Toml(lines)]).await;
+    let ask = Ask::post(B1).header("X-Key", K1).header("X-User", "ann").header("Cookie", "a=b");
+    for name in ["host", "X-Key", "x-user", "Cookie", "Content-Type", "X-HTTP-Method-Override"] {
+        for list in [name.to_owned(), format!("close, {name}"), format!("{name} ,x")] {
+            let answer = t.send(&ask.clone().header("Connection", list)).await;
+            answer.problem(400, "request_ambiguous");
+        }
+    }
+    assert_eq!(t.u.total(), 0);
+    // Any other field may be named, and is not passed on.
+    let ask = ask.header("X-Hop", "1").header("Connection", "X-Hop");
+    t.send(&ask).await.fresh(201);
+    assert_eq!(t.u.seen()[0].header("x-hop"), None);
+}
+
+async fn connect_is_refused(on: Kind) {
+    let t = on.start(D).await;
+    for ask in [Ask::bare("CONNECT", "api.test:443"), Ask::bare("CONNECT", "/t").key(K1)] {
+        let status = t.try_send(&ask).await.map(|answer| answer.status);
+        assert!(matches!(status, Ok(400 | 405)), "{status:?}");
+    }
+    assert_eq!(t.u.total(), 0);
+}
+
+// With `Upgrade: h2c` the rest of the connection would pass by, unseen.
+async fn only_a_websocket_may_change_the_protocol(on: Kind) {
+    let t = on.start(D).await;
+    for (method, protocol) in [("GET", "h2c"), ("GET", "websocket, h2c"), ("POST", "websocket")] {
+        let ask = Ask::bare(method, "/t").header("Upgrade", protocol);
+        t.send(&ask.header("Connection", "Upgrade")).await;
+        let seen = t.u.seen();
+        let seen = seen.last().expect("it is passed on");
+        assert_eq!((seen.header("upgrade"), seen.header("connection")), (None, None), "{protocol}");
+    }
+}
