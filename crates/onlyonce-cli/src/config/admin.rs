@@ -29,7 +29,7 @@ impl Admin {
         let mut admin = Self::at(LISTEN);
         field.each(&ADMIN, |field| {
             match field.name.name {
-                "listen" => admin.listen = field.plainly_parsed()?,
+                "listen" => admin.listen = field.listen_address()?,
                 _ => admin.token = Some(token(field)?),
             }
             Ok(())

@@ -1,5 +1,6 @@
 //! One value of the file, and the ways to read it.
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Remark, Remarks};
+use super::listen::listen_address;
 use super::names::{Name, Section, nearest};
 use super::units;
 
@@ -87,9 +89,8 @@ impl<'a> Field<'a> {
         parsed.map_err(|error| self.because(&error))
     }
 
-    /// The text, read as a `T` whose own errors say nothing that helps.
-    pub(super) fn plainly_parsed<T: FromStr>(self) -> Result<T, Remark> {
-        self.text()?.parse().map_err(|_| self.refused())
+    pub(super) fn listen_address(self) -> Result<SocketAddr, Remark> {
+        listen_address(self.text()?).map_err(|error| self.because(&error))
     }
 
     pub(super) fn duration(self) -> Result<Duration, Remark> {
@@ -143,6 +144,10 @@ impl<'a> Field<'a> {
     /// What the text says, or the variable that it names. Never told in a message.
     pub(super) fn confidential(self) -> Result<String, Remark> {
         let text = self.text()?;
+        if let Some(variable) = shell_variable(text) {
+            let message = format!("${variable} is not replaced here; write \"env:{variable}\"");
+            return Err(self.wrong(&message));
+        }
         let value = match text.strip_prefix("env:") {
             None => text.to_owned(),
             Some(variable) => (self.env)(variable).ok_or_else(|| self.no_variable(variable))?,
@@ -164,6 +169,18 @@ impl<'a> Field<'a> {
             ..self
         };
         Ok(array.iter().map(member).collect())
+    }
+
+    /// Every member of a list, or everything that is wrong with them.
+    pub(super) fn all<T>(
+        self,
+        read: impl Fn(Self) -> Result<T, Remark>,
+    ) -> Result<Vec<T>, Remarks> {
+        let mut wrong = Remarks::default();
+        let members = self.members()?.into_iter();
+        let read = members.filter_map(|member| wrong.gather(read(member))).collect();
+        wrong.none()?;
+        Ok(read)
     }
 
     pub(super) fn is_list(self) -> bool {
@@ -227,6 +244,14 @@ impl<'a> Field<'a> {
     fn no_variable(self, variable: &str) -> Remark {
         self.wrong(&format!("the environment has no variable {variable:?}"))
     }
+}
+
+/// The variable that a shell or a template would put here: `$NAME` or `${NAME}`.
+fn shell_variable(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('$')?;
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (is_name && !name.is_empty()).then_some(name)
 }
 
 const COUNT_MAX: usize = 10_000_000;

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Admin, AdminError, Config, FilterError, StoreFlag, StoreUrlError, Upstream};
+use super::{
+    Admin, AdminError, Config, FilterError, StoreFlag, StoreUrlError, Upstream, listen_address,
+};
 
 /// What `serve` may be told on the command line instead of in a file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -11,10 +13,10 @@ pub struct Flags {
     #[arg(long, value_name = "URL")]
     pub upstream: Option<Upstream>,
     /// Where clients connect
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
     /// Where operators connect
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub admin: Option<SocketAddr>,
     /// Where operations are remembered: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]

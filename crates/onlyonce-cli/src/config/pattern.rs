@@ -84,11 +84,17 @@ fn segment(text: &str) -> Result<Segment, PatternError> {
     let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match inner.map(|inner| (inner, inner.strip_prefix('*'))) {
         None if text.contains(['{', '}']) => Err(PatternError::Braces(text.into())),
+        None if is_foreign(text) => Err(PatternError::Foreign(text.into())),
         None => Ok(Segment::Fixed(normal_path(text).into_owned())),
         Some((_, Some(rest))) if is_name(rest) => Ok(Segment::Rest(rest.into())),
         Some((name, None)) if is_name(name) => Ok(Segment::One(name.into())),
         Some(_) => Err(PatternError::Braces(text.into())),
     }
+}
+
+/// Whether it is a wildcard of another router: taken literally, the route would guard nothing.
+fn is_foreign(text: &str) -> bool {
+    text.contains(['*', '[', ']']) || text.starts_with(':')
 }
 
 fn is_name(text: &str) -> bool {
@@ -120,6 +126,11 @@ pub enum PatternError {
         "{0:?} is no segment: {{name}} stands for a whole one, {{*rest}} for one or more at the end"
     )]
     Braces(String),
+    /// Write the wildcard as this router has it.
+    #[error(
+        "{0:?} is no wildcard here: write {{name}} for one segment, or {{*rest}} for one or more at the end"
+    )]
+    Foreign(String),
     /// Move it to the end.
     #[error("{{*rest}} is the last segment of a path")]
     RestNotLast,
@@ -174,6 +185,12 @@ mod tests {
             let error = text.parse::<PathPattern>().unwrap_err();
             assert!(matches!(error, PatternError::Braces(_)), "{text}: {error}");
         }
+        for text in ["/*", "/**", "/a/*/b", "/files*", "/:id", "/a/:id/b", "/[id]", "/(.*)"] {
+            let error = text.parse::<PathPattern>().unwrap_err();
+            assert!(matches!(error, PatternError::Foreign(_)), "{text}: {error}");
+        }
+        // A colon within a segment is a custom verb of some APIs.
+        assert!(pattern("/v1/orders:cancel").matches("/v1/orders:cancel"));
         for (text, character) in [("/a?b=c", '?'), ("/a b", ' '), ("/é", 'é'), ("/a#b", '#')] {
             assert_eq!(text.parse::<PathPattern>(), Err(PatternError::Character(character)));
         }

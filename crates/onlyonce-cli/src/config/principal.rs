@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use http::HeaderName;
 
-use super::error::Remark;
+use super::error::Remarks;
 use super::field::Field;
 
 /// How the gateway tells who asks.
@@ -21,12 +21,13 @@ pub enum PrincipalRule {
 }
 
 impl PrincipalRule {
-    pub(super) fn read(field: Field<'_>) -> Result<Self, Remark> {
+    pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
         if field.is_list() {
-            let sources: Vec<_> =
-                field.members()?.into_iter().map(Field::parsed).collect::<Result<_, _>>()?;
+            let sources: Vec<_> = field.all(Field::parsed)?;
             return match sources.is_empty() {
-                true => Err(field.wrong("the list is empty; write \"none\" if nobody is meant")),
+                true => Err(field
+                    .wrong("the list is empty; write \"none\" if all callers may share their keys")
+                    .into()),
                 false => Ok(Self::Sources(sources)),
             };
         }

@@ -54,7 +54,7 @@ impl<'a> Top<'a> {
     fn set(&mut self, field: Field<'a>) -> Result<(), Remarks> {
         let config = &mut self.config;
         match field.name.name {
-            "listen" => config.listen = field.plainly_parsed()?,
+            "listen" => config.listen = field.listen_address()?,
             "upstream" => config.upstream = Some(field.parsed()?),
             "store" => config.store = field.confidentially_parsed()?,
             "filter" => {

@@ -123,28 +123,28 @@ impl Rules {
     }
 }
 
-fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
+fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
     match field.name.name {
         "key" => policy.key = field.one_of(&KEY)?,
-        "key_from" => policy.key_from = all(field, Field::parsed)?,
+        "key_from" => policy.key_from = field.all(Field::parsed)?,
         "key_syntax" => policy.key_rules.syntax = field.one_of(&KEY_SYNTAX)?,
         "key_length" => policy.key_rules.length = key_length(field)?,
         "key_format" => policy.key_rules.format = field.one_of(&KEY_FORMAT)?,
-        _ => return Err(field.refused()),
+        _ => return Err(field.refused().into()),
     }
     Ok(())
 }
 
-fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
+fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
     match field.name.name {
-        "methods" => policy.methods = all(field, method)?,
-        "scope" => policy.scope = all(field, |part| part.one_of(&SCOPE))?,
+        "methods" => policy.methods = field.all(method)?,
+        "scope" => policy.scope = field.all(|part| part.one_of(&SCOPE))?,
         "fingerprint" => policy.fingerprint.mode = field.one_of(&FINGERPRINT)?,
-        "fingerprint_include" => policy.fingerprint.include = all(field, Field::parsed)?,
-        "fingerprint_exclude" => policy.fingerprint.exclude = all(field, Field::parsed)?,
+        "fingerprint_include" => policy.fingerprint.include = field.all(Field::parsed)?,
+        "fingerprint_exclude" => policy.fingerprint.exclude = field.all(Field::parsed)?,
         "ttl" => policy.ttl = field.duration()?,
         "mismatch" => policy.mismatch = mismatch(field)?,
-        "not_executed" => policy.not_executed = all(field, status)?,
+        "not_executed" => policy.not_executed = field.all(status)?,
         "lease" => policy.lease = field.duration()?,
         "hold_max" => policy.hold_max = field.duration()?,
         "upstream_timeout" => policy.upstream_timeout = field.duration()?,
@@ -153,28 +153,22 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
         "store_down" => policy.store_down = field.one_of(&STORE_DOWN)?,
         "errors" => policy.errors = field.one_of(&ERRORS)?,
         "mode" => policy.mode = field.one_of(&MODE)?,
-        _ => return Err(field.refused()),
+        _ => return Err(field.refused().into()),
     }
     Ok(())
-}
-
-/// Every member of a list, or the first that is wrong.
-fn all<'a, T>(
-    field: Field<'a>,
-    read: impl Fn(Field<'a>) -> Result<T, Remark>,
-) -> Result<Vec<T>, Remark> {
-    field.members()?.into_iter().map(read).collect()
 }
 
 fn method(field: Field<'_>) -> Result<http::Method, Remark> {
     guarded_method(field.text()?).map_err(|error| field.because(&error))
 }
 
-fn key_length(field: Field<'_>) -> Result<(usize, usize), Remark> {
-    match all(field, Field::number)?.as_slice() {
-        [_, most] if *most > KEY_LENGTH_MAX => Err(field.wrong("a key has at most 255 characters")),
+fn key_length(field: Field<'_>) -> Result<(usize, usize), Remarks> {
+    match field.all(Field::number)?.as_slice() {
+        [_, most] if *most > KEY_LENGTH_MAX => {
+            Err(field.wrong("a key has at most 255 characters").into())
+        }
         [least, most] => Ok((*least, *most)),
-        _ => Err(field.refused()),
+        _ => Err(field.refused().into()),
     }
 }
 

@@ -107,8 +107,8 @@ fn all_problems_are_told_at_once_in_the_order_of_the_file() {
 fn values_are_told_what_they_may_be() {
     let cases = [
         (
-            "listen = \"localhost:80\"",
-            "`listen` is an address and a port, such as \"127.0.0.1:8080\"",
+            "listen = \":80\"",
+            "`listen`: the address is missing: write 127.0.0.1:PORT for this machine only, or 0.0.0.0:PORT for every network",
         ),
         ("sweep = \"0s\"", "`sweep` is a duration above zero, such as \"15m\""),
         ("sweep_rows = 0", "`sweep_rows` is a number from 1 to 10000000"),
@@ -158,7 +158,7 @@ fn rules_are_told_what_they_may_be() {
         ),
         (
             "policy.principal = []",
-            "`principal`: the list is empty; write \"none\" if nobody is meant",
+            "`principal`: the list is empty; write \"none\" if all callers may share their keys",
         ),
         ("a.b = 1\na = 2", "this name is given twice"),
     ];
@@ -177,6 +177,25 @@ fn a_variable_that_is_missing_or_empty_is_named() {
         complaint("secret = \"env:EMPTY\"")
             .ends_with("`secret`: it is empty; leave it out, or give it a value")
     );
+}
+
+#[test]
+fn every_bad_member_of_a_list_is_told() {
+    let said = complaint("[policy]\nkey_from = [\"heder:X\", \"json:/a\", \"query:\"]");
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].starts_with("2:13: `key_from`: a key source is header:NAME"), "{said}");
+    assert!(lines[1].starts_with("2:35: `key_from`: the key source lacks a name"), "{said}");
+    assert_eq!(complaint("[policy]\nprincipal = [\"x\", \"y\"]").lines().count(), 2);
+}
+
+#[test]
+fn a_variable_of_a_shell_is_told_how_it_is_written_here() {
+    for text in ["${KEY}", "$KEY"] {
+        let expected = "1:10: `secret`: $KEY is not replaced here; write \"env:KEY\"";
+        assert_eq!(complaint(&format!("secret = \"{text}\"")), expected);
+    }
+    assert!(parse("secret = \"$a dollar and more text\"").is_ok());
 }
 
 #[test]
