@@ -65,6 +65,7 @@ impl Drafts {
             fingerprint: Fingerprint { version: 1, canonical: digest(1), raw: digest(2) },
             principal: Principal::from_bytes(digest(3)),
             route: self.route.clone(),
+            target: "api.test/charges".into(),
             lease: Lease::new(Duration::from_secs(30)),
             quiet_ms: 60_000,
             ttl_ms: 86_400_000,

@@ -5,6 +5,7 @@ mod ambiguity;
 mod app;
 mod clock;
 mod forward;
+mod forwarded_key;
 mod headers;
 mod listen;
 mod metrics;

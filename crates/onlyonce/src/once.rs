@@ -334,6 +334,8 @@ pub(crate) struct Ask {
     pub(crate) counters: Arc<Counters>,
     /// Whom `recovery = "reconcile"` asks.
     pub(crate) asking: Option<Asking>,
+    /// Host and path, where someone may be asked about the operation later.
+    pub(crate) target: Arc<str>,
     /// What `recovery = "fail"` completes an abandoned operation with.
     pub(crate) failure: Arc<Response>,
 }

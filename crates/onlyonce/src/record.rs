@@ -32,6 +32,9 @@ pub struct Record {
     pub principal: Principal,
     /// The route that claimed it.
     pub route: Arc<str>,
+    /// The host and the path that the request was sent with, for whoever asks later what became of it.
+    /// Empty where the route does not ask.
+    pub target: Arc<str>,
     /// When the first attempt that may have been executed was claimed.
     pub first_claimed_at: StoreTime,
     /// How long the owner may be silent.

@@ -106,6 +106,9 @@ pub struct Draft {
     pub principal: Principal,
     /// The route that claims it.
     pub route: Arc<str>,
+    /// The host and the path that the request was sent with, for whoever asks later what became of it.
+    /// Empty where the route does not ask.
+    pub target: Arc<str>,
     /// How long the owner may be silent.
     pub lease: Lease,
     /// Lease and upstream timeout together.

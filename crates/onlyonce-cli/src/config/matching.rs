@@ -36,6 +36,16 @@ impl Match {
             && self.path.as_ref().is_none_or(|pattern| pattern.matches(&normal_path(path)))
     }
 
+    /// What the places of the path hold in this one, by their names, percent-encoded as they came.
+    pub fn places<'a>(&'a self, path: &'a str) -> Vec<(&'a str, &'a str)> {
+        self.path.as_ref().map_or_else(Vec::new, |pattern| pattern.places(path))
+    }
+
+    /// The names of those places.
+    pub(super) fn place_names(&self) -> impl Iterator<Item = &str> {
+        self.path.iter().flat_map(PathPattern::place_names)
+    }
+
     /// The methods that are named, and so guarded; `None` for `*`, where the policy says which are.
     pub fn methods(&self) -> Option<&[Method]> {
         self.methods.as_deref()

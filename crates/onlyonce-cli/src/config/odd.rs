@@ -4,7 +4,6 @@ use http::Method;
 
 use super::error::{Remark, Remarks};
 use super::read::Draft;
-use super::route::ForwardKey;
 use super::rules::{Remedy, Rules};
 
 /// Remarks on routes that are never reached, and on values without effect.
@@ -13,7 +12,6 @@ pub(super) fn look(drafts: &[Draft], odd: &mut Remarks) {
         let (earlier, _) = drafts.split_at(count);
         odd.0.extend(shadowed(draft, earlier));
         odd.0.extend(idle(&draft.rules));
-        odd.0.extend(hidden_key(draft));
     }
 }
 
@@ -45,14 +43,4 @@ fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
         )),
     };
     names.into_iter().filter_map(remark)
-}
-
-fn hidden_key(draft: &Draft) -> Option<Remark> {
-    let rules = &draft.rules;
-    let does_ask = rules.remedy == Remedy::Reconcile;
-    let at = rules.said.anywhere(&["forward_key"])?;
-    (does_ask && rules.forward_key == ForwardKey::Strip).then(|| {
-        let message = "`forward_key` \"strip\" hides the key that `reconcile` asks for, unless the body has it too";
-        Remark::new(at, message)
-    })
 }

@@ -38,6 +38,29 @@ impl PathPattern {
         left.is_none()
     }
 
+    /// What each place holds in a path that matches, by its name.
+    pub(super) fn places<'a>(&'a self, path: &'a str) -> Vec<(&'a str, &'a str)> {
+        let mut left = path.strip_prefix('/').unwrap_or(path);
+        let mut places = Vec::new();
+        for segment in &self.0 {
+            let (first, after) = left.split_once('/').unwrap_or((left, ""));
+            match segment {
+                Segment::Fixed(_) => {}
+                Segment::One(name) => places.push((name.as_str(), first)),
+                Segment::Rest(name) => places.push((name.as_str(), left)),
+            }
+            left = after;
+        }
+        places
+    }
+
+    pub(super) fn place_names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|segment| match segment {
+            Segment::Fixed(_) => None,
+            Segment::One(name) | Segment::Rest(name) => Some(name.as_str()),
+        })
+    }
+
     /// Whether every path that matches `other` matches this.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let (mut mine, mut others) = (self.0.iter(), other.0.iter());
@@ -97,7 +120,8 @@ fn is_foreign(text: &str) -> bool {
     text.contains(['*', '[', ']']) || text.starts_with(':')
 }
 
-fn is_name(text: &str) -> bool {
+/// Whether a place may have this name.
+pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 

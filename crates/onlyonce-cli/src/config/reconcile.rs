@@ -7,10 +7,12 @@ use std::time::Duration;
 use http::{HeaderValue, Method};
 use onlyonce::fingerprint::Pointer;
 use onlyonce::policy::Absent;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::error::{Remark, Remarks};
 use super::field::Field;
 use super::names::RECONCILE;
+use super::pattern::is_name;
 
 /// How the upstream is asked what became of an operation.
 #[derive(Clone, Debug)]
@@ -87,18 +89,21 @@ fn credential(field: Field<'_>) -> Result<HeaderValue, Remark> {
 
 const QUIET: Duration = Duration::from_secs(10 * 60);
 
-/// A question about one operation: `GET /charges?key={key}`.
+/// A question about one operation: `GET /accounts/{account}/charges?key={key}`.
 ///
 /// ```
 /// use onlyonce_cli::config::Ask;
 ///
-/// let ask: Ask = "GET /charges?key={key}".parse()?;
-/// assert_eq!(ask.target("a/b c"), "/charges?key=a%2Fb%20c");
+/// let ask: Ask = "GET /accounts/{account}/charges?key={key}".parse()?;
+/// let target = ask.target("a/b c", &[("account", "7")]);
+/// assert_eq!(target.as_deref(), Some("/accounts/7/charges?key=a%2Fb%20c"));
 /// # Ok::<(), onlyonce_cli::config::AskError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     template: String,
+    /// The places besides the key's.
+    names: Vec<String>,
 }
 
 impl Ask {
@@ -107,9 +112,26 @@ impl Ask {
         Method::GET
     }
 
-    /// The path and query with the key in its place, percent-encoded.
-    pub fn target(&self, key: &str) -> String {
-        self.template.replace(PLACE, &encoded(key))
+    /// The path and query with every value in its place, percent-encoded. `None` where a value would lead
+    /// out of its place: a segment of dots is another path.
+    pub fn target(&self, key: &str, places: &[(&str, &str)]) -> Option<String> {
+        let mut target = self.template.replace(KEY, &encoded(key.as_bytes()));
+        for (name, value) in places {
+            let value: Vec<u8> = percent_decode_str(value).collect();
+            target = target.replace(&format!("{{{name}}}"), &encoded(&value));
+        }
+        let path = target.split('?').next().unwrap_or_default();
+        let leads_out = path.split('/').any(|segment| matches!(segment, "." | ".."));
+        (!leads_out).then_some(target)
+    }
+
+    /// The first place that is none of these, which the route's `match` names.
+    pub(super) fn unknown_place<'a>(
+        &'a self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        let known: Vec<_> = names.collect();
+        self.names.iter().map(String::as_str).find(|name| !known.contains(name))
     }
 }
 
@@ -118,15 +140,31 @@ impl FromStr for Ask {
 
     fn from_str(text: &str) -> Result<Self, AskError> {
         let template = text.strip_prefix("GET ").map(str::trim_start).ok_or(AskError::Shape)?;
-        let example = template.replace(PLACE, "key");
+        let names = places(template).ok_or(AskError::Braces)?;
+        let example = template.replace(['{', '}'], "");
         match example.parse::<http::uri::PathAndQuery>() {
             _ if !template.starts_with('/') => Err(AskError::Shape),
-            _ if !template.contains(PLACE) => Err(AskError::NoKey),
-            _ if example.contains(['{', '}']) => Err(AskError::Braces),
-            Ok(path) if path.as_str() == example => Ok(Self { template: template.into() }),
+            _ if !template.contains(KEY) => Err(AskError::NoKey),
+            Ok(path) if path.as_str() == example => Ok(Self { template: template.into(), names }),
             _ => Err(AskError::Path),
         }
     }
+}
+
+/// The names in braces, but for the key's; `None` where the braces do not hold a name each.
+fn places(template: &str) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut left = template;
+    while let Some((before, after)) = left.split_once('{') {
+        let (name, rest) = after.split_once('}')?;
+        if before.contains('}') || !is_name(name) {
+            return None;
+        }
+        names.push(name.to_owned());
+        left = rest;
+    }
+    names.retain(|name| name != "key");
+    (!left.contains('}')).then_some(names)
 }
 
 impl fmt::Display for Ask {
@@ -135,18 +173,13 @@ impl fmt::Display for Ask {
     }
 }
 
-/// All but unreserved characters are encoded: a key must not reach out of its place.
-fn encoded(key: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    key.bytes().map(encode).collect()
+/// All but unreserved characters are encoded: a value must not reach out of its place.
+fn encoded(value: &[u8]) -> String {
+    percent_encode(value, &RESERVED).to_string()
 }
 
-const PLACE: &str = "{key}";
+const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const KEY: &str = "{key}";
 
 /// Why a text is no question about an operation. Write it as the message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -158,8 +191,8 @@ pub enum AskError {
     /// Put the key where the upstream looks for it.
     #[error("a question has {{key}} where the operation's key goes")]
     NoKey,
-    /// Use no other place than the key's.
-    #[error("a question has no other place than {{key}}")]
+    /// Put the name of a place between the braces.
+    #[error("in a question, braces hold {{key}} or a place of the route's `match`, such as {{id}}")]
     Braces,
     /// Percent-encode what a path cannot have.
     #[error("after GET comes a path, with a query or without one")]
@@ -173,7 +206,28 @@ mod tests {
     #[test]
     fn a_key_never_reaches_out_of_its_place() {
         let ask: Ask = "GET /charges/{key}?again={key}".parse().unwrap();
-        assert_eq!(ask.target("../x?y#z&"), "/charges/..%2Fx%3Fy%23z%26?again=..%2Fx%3Fy%23z%26");
+        let target = ask.target("../x?y#z&", &[]).unwrap();
+        assert_eq!(target, "/charges/..%2Fx%3Fy%23z%26?again=..%2Fx%3Fy%23z%26");
+        // Servers go up one level at `..`, encoded or not: that is a question about something else.
+        assert_eq!(ask.target("..", &[]), None);
+        assert_eq!(ask.target(".", &[]), None);
+        let ask: Ask = "GET /charges?key={key}".parse().unwrap();
+        assert!(ask.target("..", &[]).is_some());
+    }
+
+    #[test]
+    fn a_place_of_the_path_is_encoded_anew() {
+        let ask: Ask = "GET /a/{a}/c?b={b}&k={key}".parse().unwrap();
+        let target = ask.target("k{a}", &[("a", "x%2fy%41"), ("b", "1&2")]).unwrap();
+        assert_eq!(target, "/a/x%2FyA/c?b=1%262&k=k%7Ba%7D");
+        assert_eq!(ask.target("k", &[("a", ".."), ("b", "")]), None);
+        assert_eq!(ask.unknown_place(["a"].into_iter()), Some("b"));
+        assert_eq!(ask.unknown_place(["a", "b"].into_iter()), None);
+    }
+
+    #[test]
+    fn a_question_is_written_back() {
+        let ask: Ask = "GET /charges/{key}?again={key}".parse().unwrap();
         assert_eq!(ask.to_string(), "GET /charges/{key}?again={key}");
     }
 
@@ -186,7 +240,10 @@ mod tests {
             ("GET x?k={key}", AskError::Shape),
             ("GET http://other/{key}", AskError::Shape),
             ("GET /charges", AskError::NoKey),
-            ("GET /{key}/{id}", AskError::Braces),
+            ("GET /{key}/{}", AskError::Braces),
+            ("GET /{key}/{id", AskError::Braces),
+            ("GET /{key}/id}", AskError::Braces),
+            ("GET /{key}/{{id}}", AskError::Braces),
             ("GET /{key}#x", AskError::Path),
             ("GET /{key} x", AskError::Path),
         ];

@@ -4,7 +4,8 @@ use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::KeySource;
-use onlyonce::policy::{InFlight, PolicyError, Recovery};
+use onlyonce::policy::{Absent, InFlight, PolicyError, Recovery};
+use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
 use super::error::Remark;
@@ -38,7 +39,7 @@ pub struct Route {
 impl Route {
     /// The route that these rules make, or how they contradict each other; `at` is where the table begins.
     pub(super) fn new(matching: Match, rules: Rules, at: usize) -> Result<Self, Remark> {
-        let contradiction = contradiction(&rules);
+        let contradiction = contradiction(&matching, &rules);
         let place = |names: &[&str]| rules.said.anywhere(names).unwrap_or(at);
         if let Some((names, message)) = contradiction {
             return Err(Remark::new(place(names), message));
@@ -86,29 +87,77 @@ pub enum ForwardKey {
 }
 
 /// What no policy alone can see: the names to look at, and a sentence.
-fn contradiction(rules: &Rules) -> Option<(&'static [&'static str], &'static str)> {
-    let is_strip = rules.forward_key == ForwardKey::Strip;
+type Contradiction = (&'static [&'static str], String);
+
+fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
+    let found = match rules.remedy {
+        Remedy::Redrive => redrive(rules),
+        Remedy::Reconcile => reconcile(matching, rules),
+        Remedy::Hold | Remedy::Fail | Remedy::Release => None,
+    };
+    found.or_else(|| everywhere(rules))
+}
+
+fn redrive(rules: &Rules) -> Option<Contradiction> {
+    (rules.forward_key == ForwardKey::Strip).then(|| {
+        (
+            &["forward_key", "recovery"][..],
+            "`forward_key` \"strip\" with `recovery` \"redrive\" would execute twice: the upstream cannot dedup on a key that it never sees".into(),
+        )
+    })
+}
+
+/// A question about another operation than the one that was sent would complete it with another's answer, or
+/// free a key that was used.
+fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
+    let Some(rule) = &rules.reconcile else {
+        let message =
+            "`recovery` \"reconcile\" needs reconcile = { ask = \"GET /…{key}\", found = \"/…\" }";
+        return Some((&["recovery"], message.into()));
+    };
+    let is_per_caller = rules.policy.scope.contains(&ScopePart::Principal)
+        && rules.principal != PrincipalRule::None;
+    let found: Contradiction = match rules.forward_key {
+        ForwardKey::Strip => (
+            &["forward_key", "recovery"],
+            "`forward_key` \"strip\" with `recovery` \"reconcile\": the upstream cannot be asked about a key that it never sees".into(),
+        ),
+        _ if rules.policy.key_from.contains(&KeySource::Fingerprint) => (
+            &["key_from", "recovery"],
+            "`key_from` \"fingerprint\" with `recovery` \"reconcile\": the upstream does not know such a key, and could not be asked about it".into(),
+        ),
+        ForwardKey::Verbatim if rule.auth.is_some() && is_per_caller => (
+            &["reconcile"],
+            "`reconcile` with `auth` asks for all callers, whose keys may be equal, so that one would get another's answer; set `forward_key` to \"derive\", or remove `auth`".into(),
+        ),
+        _ if rule.auth.is_none() && !is_per_caller && rule.absent == Absent::Release => (
+            &["reconcile"],
+            "`absent` \"release\" without `auth` asks with the credentials of whoever retries, and here callers share their keys: another caller's 404 would execute it twice; set `auth`, or `absent` to \"hold\"".into(),
+        ),
+        _ if matching.place_names().any(|name| name == "key") => (
+            &["reconcile"],
+            "`match` has a place called {key}, which stands for the operation's key in `ask`; give it another name".into(),
+        ),
+        _ => {
+            let name = rule.ask.unknown_place(matching.place_names())?;
+            (&["reconcile"], format!("`ask` has {{{name}}}, which is no place in the path of `match`"))
+        }
+    };
+    Some(found)
+}
+
+fn everywhere(rules: &Rules) -> Option<Contradiction> {
     let is_none = rules.policy.fingerprint.mode == FingerprintMode::None;
     let is_nobody = rules.principal == PrincipalRule::None;
-    match rules.remedy {
-        Remedy::Redrive if is_strip => Some((
-            &["forward_key", "recovery"],
-            "`forward_key` \"strip\" with `recovery` \"redrive\" would execute twice: the upstream cannot dedup on a key that it never sees",
-        )),
-        Remedy::Reconcile if rules.reconcile.is_none() => Some((
-            &["recovery"],
-            "`recovery` \"reconcile\" needs reconcile = { ask = \"GET /…{key}\", found = \"/…\" }",
-        )),
-        _ if is_none && rules.policy.key_from.contains(&KeySource::Fingerprint) => Some((
-            &["key_from", "fingerprint"],
-            "`key_from` has the fingerprint as a key, so `fingerprint` cannot be \"none\": all requests would be one",
-        )),
-        _ if is_nobody && rules.anonymous == Anonymous::Reject => Some((
-            &["anonymous", "principal"],
-            "`principal` \"none\" makes everybody nobody, and `anonymous` \"reject\" refuses nobody: no keyed request would pass",
-        )),
-        _ => None,
+    if is_none && rules.policy.key_from.contains(&KeySource::Fingerprint) {
+        let message = "`key_from` has the fingerprint as a key, so `fingerprint` cannot be \"none\": all requests would be one";
+        return Some((&["key_from", "fingerprint"], message.into()));
     }
+    if is_nobody && rules.anonymous == Anonymous::Reject {
+        let message = "`principal` \"none\" makes every caller anonymous, and `anonymous` \"reject\" refuses them: no keyed request would pass";
+        return Some((&["anonymous", "principal"], message.into()));
+    }
+    None
 }
 
 fn policy(matching: &Match, rules: &Rules) -> Policy {

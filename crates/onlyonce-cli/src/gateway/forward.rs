@@ -10,17 +10,18 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{Body, problem};
-use onlyonce::key::KeySource;
+use onlyonce::key::Key;
 use onlyonce::policy::Policy;
 use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
 use tower_service::Service;
 
+use super::forwarded_key::ForwardedKey;
 use super::headers::{self, Origin};
 use super::sending::Sent;
 use super::upstream::{SendError, Upstream};
 use super::wire::Line;
-use crate::config::ForwardKey;
+use crate::config::Route;
 
 /// The connection of a client, among the extensions of its requests.
 #[derive(Debug)]
@@ -37,12 +38,13 @@ pub(super) struct Forward(Arc<Inner>);
 struct Inner {
     upstream: Arc<Upstream>,
     policy: Policy,
-    forward_key: ForwardKey,
+    key: ForwardedKey,
 }
 
 impl Forward {
-    pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
-        Self(Arc::new(Inner { upstream, policy, forward_key }))
+    pub(super) fn new(upstream: Arc<Upstream>, route: &Route) -> Self {
+        let (policy, key) = (route.policy.clone(), ForwardedKey::of(route));
+        Self(Arc::new(Inner { upstream, policy, key }))
     }
 }
 
@@ -72,7 +74,10 @@ impl Inner {
         mut request: Request<Body>,
         attempt: Attempt,
     ) -> Result<Response<Body>, BoxError> {
-        self.rewrite_key(request.headers_mut(), attempt);
+        let key = request.extensions().get::<Key>().cloned();
+        if let Some(key) = &key {
+            self.key.rewrite(request.headers_mut(), key, attempt);
+        }
         let request = for_upstream(request, None);
         match self.send(request).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -108,24 +113,6 @@ impl Inner {
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
         let is_grpc = is_grpc(request.headers());
         self.upstream.send(request, is_grpc).await
-    }
-
-    /// What the upstream sees of the key.
-    fn rewrite_key(&self, headers: &mut HeaderMap, attempt: Attempt) {
-        let names = self.policy.key_from.iter().filter_map(|source| match source {
-            KeySource::Header(name) => Some(name),
-            _ => None,
-        });
-        for name in names {
-            match self.forward_key {
-                ForwardKey::Verbatim => {}
-                ForwardKey::Strip => drop(headers.remove(name)),
-                ForwardKey::Derive => {
-                    let derived = HeaderValue::try_from(attempt.derive("forward"));
-                    headers.insert(name, derived.expect("hexadecimal digits are a header value"));
-                }
-            }
-        }
     }
 }
 

@@ -13,14 +13,17 @@ use onlyonce::{Finding, Question, Reconciler};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::forwarded_key::ForwardedKey;
 use super::principal::CREDENTIALS;
 use super::upstream::Upstream;
-use crate::config::{PrincipalRule, PrincipalSource, ReconcileRule, Route};
+use crate::config::{Match, PrincipalRule, PrincipalSource, ReconcileRule, Route};
 
 /// The rule of one route, and the service that it asks.
 #[derive(Debug)]
 pub(super) struct Asker {
     rule: ReconcileRule,
+    matching: Match,
+    key: ForwardedKey,
     credentials: Vec<HeaderName>,
     upstream: Arc<Upstream>,
     body_bytes_max: usize,
@@ -32,6 +35,8 @@ impl Asker {
     pub(super) fn new(route: &Route, rule: ReconcileRule, upstream: Arc<Upstream>) -> Self {
         Self {
             rule,
+            matching: route.matching.clone(),
+            key: ForwardedKey::of(route),
             credentials: credentials(&route.principal),
             upstream,
             body_bytes_max: route.policy.response_bytes_max,
@@ -40,11 +45,15 @@ impl Asker {
     }
 
     fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
-        let target = self.rule.ask.target(question.key);
+        let key = self.key.text(question.key, question.id);
+        let target = self.rule.ask.target(&key, &self.matching.places(question.path));
+        let target = target.ok_or("the key or a part of the path leads out of its place")?;
         let mut request =
             Request::builder().method(self.rule.ask.method()).uri(target).body(Body::default())?;
         let headers = request.headers_mut();
-        headers.insert(header::HOST, self.upstream.authority().parse()?);
+        // The upstream may tell its tenants apart by it.
+        let host = Some(question.host).filter(|host| !host.is_empty());
+        headers.insert(header::HOST, host.unwrap_or(self.upstream.authority()).parse()?);
         match (&self.rule.auth, question.headers) {
             (Some(auth), _) => drop(headers.insert(header::AUTHORIZATION, auth.clone())),
             (None, Some(client)) => self.copy_credentials(client, headers),

@@ -188,6 +188,7 @@ fn draft(n: usize) -> Draft {
         fingerprint: Fingerprint::of(&FingerprintRules::default(), &subject),
         principal: Principal::of("test", b"somebody"),
         route: "POST /charges".into(),
+        target: "api.test/charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
         quiet_ms: 60_000,
         ttl_ms: if n % 100 == 99 { SHORT_MS } else { 3_600_000 },

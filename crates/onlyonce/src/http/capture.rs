@@ -19,6 +19,7 @@ use tower_service::Service;
 use super::body::Fed;
 use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
+use crate::key::Key;
 use crate::once::{Attempt, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
@@ -28,7 +29,7 @@ use crate::store::BoxError;
 /// The work of one attempt: calls `inner` and waits for its whole answer, within the route's time.
 pub(super) fn call<S, A>(
     mut inner: S,
-    mut head: Parts,
+    (mut head, key): (Parts, Key),
     body: Whole,
     id: OperationId,
     policy: Arc<Policy>,
@@ -44,6 +45,7 @@ where
         Box::pin(async move {
             headers::for_inner(&mut head.headers, attempt);
             head.extensions.insert(Attempt { number: attempt, id });
+            head.extensions.insert(key);
             let (body, _room) = body.into_parts();
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap};
 use http::request::Parts;
+use http::uri::Authority;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
@@ -121,7 +122,7 @@ pub(super) fn id(
     who: &Principal,
     key: &Key,
 ) -> OperationId {
-    let host = head.uri.host().or_else(|| head.headers.get(header::HOST)?.to_str().ok());
+    let host = head.uri.host().or_else(|| host_field(head));
     let scope = Scope {
         principal: who,
         host: host.unwrap_or_default(),
@@ -129,6 +130,16 @@ pub(super) fn id(
         path: head.uri.path(),
     };
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
+}
+
+/// The `Host` that an inner service sees, and the path, as sent.
+pub(super) fn target(head: &Parts) -> String {
+    let host = host_field(head).or_else(|| head.uri.authority().map(Authority::as_str));
+    format!("{}{}", host.unwrap_or_default(), head.uri.path())
+}
+
+fn host_field(head: &Parts) -> Option<&str> {
+    head.headers.get(header::HOST)?.to_str().ok()
 }
 
 /// How long a client may take to send a body that is kept whole.

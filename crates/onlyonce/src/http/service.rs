@@ -85,7 +85,7 @@ where
         let fingerprint = request::fingerprint(&policy, &head, &body, raw);
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
-        let work = call(self.inner, head, body, ask.id, policy.clone());
+        let work = call(self.inner, (head, key.clone()), body, ask.id, policy.clone());
         let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
                 once.wait(&ask, wait).await
@@ -115,6 +115,14 @@ where
         Some(Asking { reconciler, headers: head.headers.clone() })
     }
 
+    /// What a reconciler asks about later: kept only where there is one.
+    fn target(&self, head: &Parts) -> Arc<str> {
+        match self.rules.reconciler {
+            Some(_) => request::target(head).into(),
+            None => Arc::default(),
+        }
+    }
+
     pub(super) fn ask(
         &self,
         id: OperationId,
@@ -132,6 +140,7 @@ where
             policy: policy.clone(),
             counters: self.rules.counters.clone(),
             asking: self.asking(head),
+            target: self.target(head),
             failure: self.rules.failure.clone(),
         }
     }

@@ -243,6 +243,7 @@ impl Inner {
             fingerprint: ask.fingerprint,
             principal: ask.principal,
             route: Arc::clone(&policy.route),
+            target: ask.target.clone(),
             lease: Lease::new(policy.lease),
             quiet_ms: as_ms(policy.lease.saturating_add(policy.upstream_timeout)),
             ttl_ms: as_ms(policy.ttl),

@@ -349,7 +349,7 @@ impl Rounds {
         let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
             return Ok(());
         };
-        let question = Question { key: record.key.as_str(), headers: None };
+        let question = Question::about(id, record, None);
         let finding = find(&*reconciler, question, &policy).await;
         let now = (!page.clock_held).then_some(page.now);
         if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {

@@ -30,13 +30,32 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 }
 
-/// What is asked.
+/// What is asked: always about the request that was sent, not about the one that asks again.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Question<'a> {
+    /// The operation.
+    pub id: OperationId,
     /// The key of the operation.
     pub key: &'a str,
+    /// The `Host` that the request was sent with.
+    pub host: &'a str,
+    /// The path that the request was sent to, percent-encoded as it was.
+    pub path: &'a str,
     /// The headers of the client that asks again; `None` in the background.
     pub headers: Option<&'a HeaderMap>,
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn about(
+        id: OperationId,
+        record: &'a Record,
+        headers: Option<&'a HeaderMap>,
+    ) -> Self {
+        let slash = record.target.find('/').unwrap_or(record.target.len());
+        let (host, path) = record.target.split_at(slash);
+        Self { id, key: record.key.as_str(), host, path, headers }
+    }
 }
 
 /// What was found.
@@ -74,7 +93,7 @@ impl Inner {
         let (Some(asking), Some(record)) = (&ask.asking, &seen.record) else {
             return Err(unknown);
         };
-        let question = Question { key: record.key.as_str(), headers: Some(&asking.headers) };
+        let question = Question::about(ask.id, record, Some(&asking.headers));
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
         let now = (!seen.clock_held).then_some(seen.now);
         match self.conclusion(ask.id, record, &ask.policy, now, finding) {

@@ -129,6 +129,7 @@ impl Operation {
             policy,
             counters,
             asking: None,
+            target: Arc::default(),
         })
     }
 }

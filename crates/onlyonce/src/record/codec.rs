@@ -107,6 +107,7 @@ fn write_fields(writer: &mut Writer, record: &Record) {
     writer.i64(record.lease_ms);
     writer.i64(record.quiet_ms);
     writer.i64(record.ttl_ms);
+    writer.bytes(record.target.as_bytes());
 }
 
 fn read_record(reader: &mut Reader<'_>) -> Result<Record, CodecError> {
@@ -127,6 +128,7 @@ fn read_record(reader: &mut Reader<'_>) -> Result<Record, CodecError> {
         lease_ms: reader.i64()?,
         quiet_ms: reader.i64()?,
         ttl_ms: reader.i64()?,
+        target: reader.text()?.into(),
         state: read_state(reader)?,
     })
 }

@@ -171,6 +171,7 @@ fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
         fingerprint: draft.fingerprint,
         principal: draft.principal,
         route: draft.route.clone(),
+        target: draft.target.clone(),
         first_claimed_at: now,
         lease_ms: draft.lease.as_ms(),
         quiet_ms: draft.quiet_ms,

@@ -23,6 +23,7 @@ pub(crate) fn draft(number: u64) -> Draft {
         fingerprint: Fingerprint { version: 1, canonical: [1; 32], raw: [2; 32] },
         principal: Principal::from_bytes([3; 32]),
         route: "POST /charges".into(),
+        target: "api.test/charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
         quiet_ms: 60_000,
         ttl_ms: 3_600_000,

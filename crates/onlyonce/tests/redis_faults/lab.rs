@@ -25,6 +25,7 @@ pub(crate) fn draft(number: u32) -> Draft {
         fingerprint: Fingerprint { version: 1, canonical: [7; 32], raw: [8; 32] },
         principal: Principal::from_bytes([9; 32]),
         route: "POST /orders".into(),
+        target: "api.test/charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
         quiet_ms: 60_000,
         ttl_ms: 86_400_000,

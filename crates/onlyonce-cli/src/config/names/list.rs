@@ -116,7 +116,7 @@ pub const RECONCILE: Section = Section {
     names: &[&[
         Name::new(
             "ask",
-            "\"GET /path\" with {key} in it, such as \"GET /charges?key={key}\"",
+            "\"GET /path\" with {key} in it, such as \"GET /charges?key={key}\"; a place of `match`, such as {id}, may be in it too",
             "",
             "what the upstream is asked about an operation; needed",
         ),
@@ -142,7 +142,7 @@ pub const RECONCILE: Section = Section {
             "auth",
             "a text, or \"env:NAME\" for what that variable holds",
             "",
-            "the `Authorization` to ask with in the background; without it the credentials of the client that retries are used",
+            "the `Authorization` to ask with, also in the background after a crash; without it the credentials of the client that retries are used. Only where the forwarded key differs per caller (`forward_key = \"derive\"`), or callers share their keys",
         ),
     ]],
 };

@@ -209,6 +209,59 @@ fn the_admin_listener_is_not_opened_to_everybody() {
     assert!(parse("[admin]\nlisten = \"0.0.0.0:1\"\ntoken = \"env:SECRET\"").is_ok());
 }
 
+// A question about something else than was sent answers one caller with another's charge, or frees a used key.
+#[test]
+fn a_question_that_could_be_about_another_operation_is_refused() {
+    let asks = |reconcile: &str, more: &str| {
+        format!(
+            "[policy]\nrecovery = \"reconcile\"\nreconcile = {{ ask = \"GET /c?key={{key}}\", found = \"/id\"{reconcile} }}\n{more}"
+        )
+    };
+    let auth = ", auth = \"Bearer x\"";
+    let release = ", absent = \"release\"";
+    let no_principal = "scope = [\"host\", \"method\", \"path\"]";
+    let cases = [
+        ("", "forward_key = \"strip\"", "`forward_key` \"strip\" with `recovery` \"reconcile\""),
+        (
+            "",
+            "key_from = [\"fingerprint\"]",
+            "`key_from` \"fingerprint\" with `recovery` \"reconcile\"",
+        ),
+        ("", "key_from = [\"header:X\", \"fingerprint\"]", "`key_from` \"fingerprint\""),
+        (auth, "", "`reconcile` with `auth` asks for all callers"),
+        (release, no_principal, "`absent` \"release\" without `auth`"),
+        (release, "principal = \"none\"", "`absent` \"release\" without `auth`"),
+    ];
+    for (reconcile, more, expected) in cases {
+        let said = complaint(&asks(reconcile, more));
+        assert!(said.contains(expected), "{more}: {said}");
+    }
+    let good = [
+        ("", ""),
+        (release, ""),
+        (auth, "forward_key = \"derive\""),
+        (auth, no_principal),
+        (auth, "principal = \"none\""),
+    ];
+    for (reconcile, more) in good {
+        assert!(parse(&asks(reconcile, more)).is_ok(), "{reconcile} {more}");
+    }
+}
+
+#[test]
+fn a_question_has_the_places_of_its_route_and_no_others() {
+    let route = |path: &str, ask: &str| {
+        format!(
+            "[[route]]\nmatch = \"POST {path}\"\nrecovery = \"reconcile\"\nreconcile = {{ ask = \"GET {ask}\", found = \"/id\" }}"
+        )
+    };
+    assert!(parse(&route("/a/{a}/{*rest}", "/a/{a}?r={rest}&k={key}")).is_ok());
+    let said = complaint(&route("/a/{a}", "/a/{b}?k={key}"));
+    assert!(said.contains("`ask` has {b}, which is no place in the path of `match`"), "{said}");
+    let said = complaint(&route("/a/{key}", "/a/{key}"));
+    assert!(said.contains("`match` has a place called {key}"), "{said}");
+}
+
 // threat B14
 #[test]
 fn a_policy_that_contradicts_itself_is_refused() {
@@ -232,7 +285,7 @@ fn a_policy_that_contradicts_itself_is_refused() {
         ),
         (
             "anonymous = \"reject\"\nprincipal = \"none\"",
-            "`principal` \"none\" makes everybody nobody",
+            "`principal` \"none\" makes every caller anonymous",
         ),
         (
             "reconcile = { ask = \"GET /{key}\", found = \"\", quiet = \"89s\" }\nrecovery = \"reconcile\"",

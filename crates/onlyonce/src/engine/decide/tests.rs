@@ -29,6 +29,7 @@ fn draft(token: Token) -> Draft {
         fingerprint: Fingerprint { version: 1, canonical: [1; 32], raw: [1; 32] },
         principal: Principal::anonymous(),
         route: "r".into(),
+        target: "api.test/charges".into(),
         lease: Lease::new(Duration::from_millis(LEASE_MS as u64)),
         quiet_ms: QUIET_MS,
         ttl_ms: TTL_MS,

@@ -69,7 +69,7 @@ prop_compose! {
     fn record()(
         (token, count, attempt) in (any::<[u8; 16]>(), any::<u64>(), any::<u32>()),
         (state, taken_from) in (state(), taken_from()),
-        (key, route) in (".{0,30}", ".{0,30}"),
+        (key, route, target) in (".{0,30}", ".{0,30}", ".{0,30}"),
         (version, canonical, raw, principal) in any::<(u8, [u8; 32], [u8; 32], [u8; 32])>(),
         (first_claimed_at, lease_ms, quiet_ms, ttl_ms) in (time(), any::<i64>(), any::<i64>(), any::<i64>()),
     ) -> Record {
@@ -83,6 +83,7 @@ prop_compose! {
             fingerprint: Fingerprint { version, canonical, raw },
             principal: Principal::from_bytes(principal),
             route: route.into(),
+            target: target.into(),
             first_claimed_at,
             lease_ms,
             quiet_ms,

@@ -119,6 +119,7 @@ pub(super) fn draft(number: u8) -> Draft {
         fingerprint: Fingerprint { version: 255, canonical: [number; 32], raw: [!number; 32] },
         principal: Principal::from_bytes([number ^ 0x55; 32]),
         route: format!("POST /orders/{{id}}/é{number}").into(),
+        target: format!("api.test/orders/{number}").into(),
         lease: Lease::new(LEASE),
         quiet_ms: 60_000,
         ttl_ms: 86_400_000,

@@ -110,6 +110,7 @@ mod tests {
             fingerprint: Fingerprint { version: 1, canonical: [1; 32], raw: [2; 32] },
             principal: Principal::from_bytes([4; 32]),
             route: "POST /orders".into(),
+            target: "api.test/charges".into(),
             first_claimed_at: StoreTime::from_ms(5),
             lease_ms: 30_000,
             quiet_ms: 60_000,

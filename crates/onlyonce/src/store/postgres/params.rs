@@ -42,6 +42,7 @@ pub(super) struct Claims<'a> {
     principals: Values<&'a [u8]>,
     routes: Values<&'a str>,
     numbers: [Values<i64>; 4],
+    targets: Values<&'a str>,
 }
 
 impl<'a> Claims<'a> {
@@ -64,6 +65,7 @@ impl<'a> Claims<'a> {
                 number(|draft| draft.ttl_ms),
                 number(|draft| draft.not_after.as_ms()),
             ],
+            targets: Values::of(&drafts, |draft| &*draft.target),
         }
     }
 
@@ -84,6 +86,7 @@ impl<'a> Claims<'a> {
             quiet,
             ttl,
             not_after,
+            &self.targets,
         ]
     }
 }
@@ -204,7 +207,7 @@ pub(super) struct Puts<'a> {
     attempts: Values<i32>,
     small: [Values<Option<i16>>; 4],
     moments: [Values<Option<i64>>; 4],
-    texts: [Values<&'a str>; 2],
+    texts: [Values<&'a str>; 3],
     digests: [Values<&'a [u8]>; 3],
     heads: Values<Option<Vec<u8>>>,
     bodies: Values<Option<&'a [u8]>>,
@@ -252,6 +255,7 @@ impl<'a> Puts<'a> {
             texts: [
                 Values::of(puts, |(_, put)| put.record.key.as_str()),
                 Values::of(puts, |(_, put)| &*put.record.route),
+                Values::of(puts, |(_, put)| &*put.record.target),
             ],
             digests: [
                 digest(|put| &put.record.fingerprint.canonical),
@@ -273,7 +277,7 @@ impl<'a> Puts<'a> {
             &self.numbers;
         let [states, taken_from, versions, settled_by] = &self.small;
         let [taken_at, lease_until, unknown_since, expires_at] = &self.moments;
-        let [keys, routes] = &self.texts;
+        let [keys, routes, targets] = &self.texts;
         let [canonicals, raws, principals] = &self.digests;
         vec![
             &self.known.0,
@@ -304,6 +308,7 @@ impl<'a> Puts<'a> {
             settled_by,
             &self.heads,
             &self.bodies,
+            targets,
         ]
     }
 

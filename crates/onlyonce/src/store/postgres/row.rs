@@ -51,7 +51,7 @@ const COUNT: usize = 6;
 const RECORD: usize = 7;
 
 /// The columns of a record, in the order of the table. Those that a later version adds come after these.
-const COLUMNS: [&str; 26] = [
+const COLUMNS: [&str; 27] = [
     "id",
     "token",
     "count",
@@ -78,6 +78,7 @@ const COLUMNS: [&str; 26] = [
     "route",
     "head",
     "body",
+    "target",
 ];
 
 /// Whether a column of an answer can be read: a record has its columns where they are looked for.
@@ -146,6 +147,7 @@ fn record(row: &Row) -> Result<Record, BoxError> {
         principal: Principal::from_bytes(columns.get::<&[u8]>(21)?.try_into()?),
         key: KeyText::new(columns.get::<&str>(22)?),
         route: columns.get::<&str>(23)?.into(),
+        target: columns.get::<&str>(26)?.into(),
     })
 }
 

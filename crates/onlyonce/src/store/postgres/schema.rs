@@ -154,6 +154,7 @@ fn first(schema: &str) -> String {
            route                 text NOT NULL,
            head                  bytea,
            body                  bytea,
+           target                text NOT NULL DEFAULT '',
            CONSTRAINT running_has_a_lease CHECK ((state = 1) = (lease_until IS NOT NULL)),
            CONSTRAINT unknown_has_a_since CHECK ((state = 2) = (unknown_since IS NOT NULL)),
            CONSTRAINT final_expires CHECK ((state IN (3, 4)) = (expires_at IS NOT NULL)),

@@ -132,16 +132,17 @@ fn claims(record: &str, how: &str) -> String {
     format!(
         "asked AS MATERIALIZED (
            SELECT * FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::smallint[], $7::bytea[], $8::bytea[],
-                                $9::bytea[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[])
+                                $9::bytea[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
+                                $15::text[])
              AS a (id, token, key, fingerprint_version, fingerprint_canonical, fingerprint_raw, principal, route,
-                   lease_ms, quiet_ms, ttl_ms, not_after)),
+                   lease_ms, quiet_ms, ttl_ms, not_after, target)),
          made AS (
            INSERT INTO {record} (id, token, count, attempt, state, key, fingerprint_version,
                fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
-               ttl_ms, lease_until, begun_bin, expiry_bin)
+               ttl_ms, lease_until, begun_bin, expiry_bin, target)
            SELECT a.id, a.token, 1, 1, 1, a.key, a.fingerprint_version, a.fingerprint_canonical,
                a.fingerprint_raw, a.principal, a.route, c.now, a.lease_ms, a.quiet_ms, a.ttl_ms, {lease_until},
-               {BEGUN_BIN}, {expiry_bin}
+               {BEGUN_BIN}, {expiry_bin}, a.target
              FROM asked a CROSS JOIN clock c
             WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {record} r WHERE r.id = a.id)
            {how}
@@ -191,7 +192,7 @@ fn completions(record: &str, first: usize) -> String {
 }
 
 /// Where the completions begin in the parameters of [`claim_and_complete`].
-const FIRST_OF_BOTH: usize = 15;
+const FIRST_OF_BOTH: usize = 16;
 
 /// What a guarded write answers: the time, and each id with its revision.
 const WROTE: &str = "SELECT 1::smallint, NULL::bigint, NULL::boolean, NULL::bigint, m.id, m.token, m.count FROM made m
@@ -222,17 +223,17 @@ fn put(clock: &str, record: &str) -> String {
                   principal = a.principal, route = a.route, first_claimed_at = a.first_claimed_at,
                   lease_ms = a.lease_ms, quiet_ms = a.quiet_ms, ttl_ms = a.ttl_ms, lease_until = a.lease_until,
                   unknown_since = a.unknown_since, expires_at = a.expires_at, settled_by = a.settled_by,
-                  head = a.head, body = a.body, begun_bin = {BEGUN_BIN},
+                  head = a.head, body = a.body, target = a.target, begun_bin = {BEGUN_BIN},
                   expiry_bin = CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {EXPIRY_BIN_LAST} ELSE {expiry_bin} END
              FROM unnest($3::uuid[], $4::uuid[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::integer[],
                          $10::smallint[], $11::smallint[], $12::bigint[], $13::text[], $14::smallint[], $15::bytea[],
                          $16::bytea[], $17::bytea[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[],
                          $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::smallint[], $27::bytea[],
-                         $28::bytea[])
+                         $28::bytea[], $29::text[])
                     AS a (id, old_token, old_count, not_after, token, count, attempt, state, taken_from, taken_at, key,
                           fingerprint_version, fingerprint_canonical, fingerprint_raw, principal, route,
                           first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until, unknown_since, expires_at,
-                          settled_by, head, body), clock c
+                          settled_by, head, body, target), clock c
             WHERE r.id = a.id AND r.token = a.old_token AND r.count = a.old_count AND r.format = 1
               AND c.now <= a.not_after AND {WALL} <= a.not_after
            RETURNING r.id, r.token, r.count)
@@ -247,19 +248,19 @@ pub(super) fn import(record: &str) -> String {
     format!(
         "INSERT INTO {record} (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
              fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms,
-             lease_until, unknown_since, expires_at, settled_by, head, body, begun_bin, expiry_bin)
+             lease_until, unknown_since, expires_at, settled_by, head, body, target, begun_bin, expiry_bin)
          SELECT a.id, a.token, a.count, a.attempt, a.state, a.taken_from, a.taken_at, a.key, a.fingerprint_version,
              a.fingerprint_canonical, a.fingerprint_raw, a.principal, a.route, a.first_claimed_at, a.lease_ms,
              a.quiet_ms, a.ttl_ms, a.lease_until, a.unknown_since, a.expires_at, a.settled_by, a.head, a.body,
-             CASE a.state WHEN 1 THEN {BEGUN_BIN} ELSE 0 END,
+             a.target, CASE a.state WHEN 1 THEN {BEGUN_BIN} ELSE 0 END,
              CASE a.state WHEN 1 THEN {foreseen} WHEN 2 THEN {EXPIRY_BIN_LAST} ELSE {expiry_bin} END
            FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[],
                        $7::bigint[], $8::text[], $9::smallint[], $10::bytea[], $11::bytea[], $12::bytea[], $13::text[],
                        $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-                       $20::bigint[], $21::smallint[], $22::bytea[], $23::bytea[])
+                       $20::bigint[], $21::smallint[], $22::bytea[], $23::bytea[], $24::text[])
                   AS a (id, token, count, attempt, state, taken_from, taken_at, key, fingerprint_version,
                         fingerprint_canonical, fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms,
-                        ttl_ms, lease_until, unknown_since, expires_at, settled_by, head, body)
+                        ttl_ms, lease_until, unknown_since, expires_at, settled_by, head, body, target)
          ON CONFLICT (id) DO NOTHING"
     )
 }

@@ -38,6 +38,7 @@ fn drafted(draft: &Draft) -> Record {
         fingerprint: draft.fingerprint,
         principal: draft.principal,
         route: draft.route.clone(),
+        target: draft.target.clone(),
         first_claimed_at: StoreTime::from_ms(0),
         lease_ms: draft.lease.as_ms(),
         quiet_ms: draft.quiet_ms,

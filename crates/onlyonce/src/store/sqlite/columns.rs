@@ -37,6 +37,7 @@ pub(super) struct Columns<'a> {
     pub(super) raw: &'a [u8; 32],
     pub(super) principal: &'a [u8; 32],
     pub(super) key: &'a str,
+    pub(super) target: &'a str,
 }
 
 impl<'a> Columns<'a> {
@@ -63,6 +64,7 @@ impl<'a> Columns<'a> {
             raw: &record.fingerprint.raw,
             principal: record.principal.as_bytes(),
             key: record.key.as_str(),
+            target: &record.target,
         }
     }
 
@@ -88,7 +90,8 @@ impl<'a> Columns<'a> {
             canonical: bytes(row, 19)?,
             raw: bytes(row, 20)?,
             principal: bytes(row, 21)?,
-            key: row.get_ref(22).map_err(|_| Unfit)?.as_str()?,
+            key: text(row, 22)?,
+            target: text(row, 23)?,
         };
         let crc = row.get_ref(2).map_err(|_| Unfit)?.as_blob()?;
         Ok((columns, number(row, 17)?, crc))
@@ -123,12 +126,14 @@ impl<'a> Columns<'a> {
             self.ttl_ms,
             self.version,
             self.key.len() as i64,
+            self.target.len() as i64,
         ];
         for number in numbers {
             fixed.put(&number.to_le_bytes());
         }
         let crc = crc32c::crc32c(&fixed.bytes);
         let crc = crc32c::crc32c_append(crc, self.key.as_bytes());
+        let crc = crc32c::crc32c_append(crc, self.target.as_bytes());
         crc32c::crc32c_append(crc, route.as_bytes())
     }
 
@@ -148,6 +153,7 @@ impl<'a> Columns<'a> {
             },
             principal: Principal::from_bytes(*self.principal),
             route,
+            target: self.target.into(),
             first_claimed_at: StoreTime::from_ms(self.first_claimed_at),
             lease_ms: self.lease_ms,
             quiet_ms: self.quiet_ms,
@@ -179,9 +185,9 @@ pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
 pub(super) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
     r.ttl_ms, r.lease_until, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.settled_by, r.response, \
     r.lease_ms, r.quiet_ms, r.route, r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, \
-    r.principal, r.key";
+    r.principal, r.key, r.target";
 /// How many those are.
-pub(super) const COLUMN_COUNT: usize = 23;
+pub(super) const COLUMN_COUNT: usize = 24;
 
 /// A value that no writer of ours wrote.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +205,7 @@ struct Fixed {
     used: usize,
 }
 
-const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 14 * 8;
+const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 15 * 8;
 
 impl Default for Fixed {
     fn default() -> Self {
@@ -257,6 +263,10 @@ fn moment(row: &Row<'_>, state: i64) -> Result<i64, Unfit> {
 fn number(row: &Row<'_>, column: usize) -> Result<i64, Unfit> {
     let value = row.get_ref(column).map_err(|_| Unfit)?;
     Ok(value.as_i64_or_null()?.unwrap_or(0))
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Unfit> {
+    Ok(row.get_ref(column).map_err(|_| Unfit)?.as_str()?)
 }
 
 fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], Unfit> {

@@ -49,6 +49,7 @@ pub(super) fn append(
         columns.raw,
         columns.principal,
         columns.key,
+        columns.target,
     ])?;
     Ok(())
 }

@@ -64,6 +64,7 @@ pub(super) fn record(class: u8) -> (String, String) {
     fingerprint_raw BLOB NOT NULL,
     principal BLOB NOT NULL,
     key TEXT NOT NULL,
+    target TEXT NOT NULL,
     CHECK (CASE state
         WHEN {GONE} THEN lease_until IS NULL AND unknown_since IS NULL AND expires_at IS NULL AND settled_by IS NULL
         WHEN {COMPLETED} THEN lease_until IS NULL AND unknown_since IS NULL AND expires_at IS NOT NULL AND settled_by IS NOT NULL

@@ -35,7 +35,7 @@ impl Sql {
         let bare = COLUMNS.replace("r.", "");
         let answer =
             format!("LEFT JOIN {response} a ON a.row = r.response AND r.state = {COMPLETED}");
-        let places = (1..=24).map(|n| format!("?{n}")).collect::<Vec<_>>().join(", ");
+        let places = (1..=25).map(|n| format!("?{n}")).collect::<Vec<_>>().join(", ");
         Self {
             append: format!("INSERT INTO {record} (row, {bare}) VALUES ({places})"),
             update: format!(

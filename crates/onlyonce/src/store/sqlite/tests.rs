@@ -149,6 +149,7 @@ fn draft(n: u32) -> Draft {
         fingerprint: Fingerprint { version: 1, canonical: [2; 32], raw: [3; 32] },
         principal: Principal::from_bytes([4; 32]),
         route: "POST /charges".into(),
+        target: "api.test/charges".into(),
         lease: Lease::new(Duration::from_secs(30)),
         quiet_ms: 60_000,
         ttl_ms: TTL_MS,

@@ -157,6 +157,7 @@ fn inserted(draft: &Draft, record: &Record) -> Record {
         fingerprint: draft.fingerprint,
         principal: draft.principal,
         route: draft.route.clone(),
+        target: draft.target.clone(),
         first_claimed_at: record.first_claimed_at,
         lease_ms: draft.lease.as_ms(),
         quiet_ms: draft.quiet_ms,
