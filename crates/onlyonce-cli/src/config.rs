@@ -25,6 +25,7 @@
 
 mod address;
 mod admin;
+mod cors;
 mod error;
 mod field;
 mod flags;
@@ -53,6 +54,7 @@ use onlyonce::scope::Secret;
 
 pub use self::address::{Upstream, UpstreamError};
 pub use self::admin::{Admin, AdminError, Hidden};
+pub use self::cors::{CorsError, CorsOrigin};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
 pub use self::listen::{ListenError, listen_address};

@@ -4,6 +4,7 @@ mod admin;
 mod ambiguity;
 mod app;
 mod clock;
+mod cors;
 mod forward;
 mod forwarded_key;
 mod headers;

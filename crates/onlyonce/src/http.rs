@@ -50,6 +50,11 @@ pub use layer::{Guarded, OnceLayer, Who};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
+/// Among the extensions of a response that the layer made: a refusal, a replay, the state of an operation. What
+/// the inner service answered does not have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAnswer;
+
 /// On a replay, and on nothing else.
 pub const IDEMPOTENT_REPLAYED: http::HeaderName =
     http::HeaderName::from_static("idempotent-replayed");

@@ -8,6 +8,7 @@ use onlyonce::policy::{Absent, InFlight, PolicyError, Recovery};
 use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
+use super::cors::CorsOrigin;
 use super::error::Remark;
 use super::matching::Match;
 use super::principal::PrincipalRule;
@@ -30,6 +31,8 @@ pub struct Route {
     pub forward_key: ForwardKey,
     /// The service for these requests, if it is another one.
     pub upstream: Option<Upstream>,
+    /// The origins whose pages may read the gateway's own answers.
+    pub cors: Vec<CorsOrigin>,
     /// How the upstream is asked; there if and only if the policy's recovery is to reconcile.
     pub reconcile: Option<ReconcileRule>,
     /// Whether it has the preset `payments`: a store that may lose what it said is not for it.
@@ -54,6 +57,7 @@ impl Route {
             principal: rules.principal,
             anonymous: rules.anonymous,
             forward_key: rules.forward_key,
+            cors: rules.cors,
             upstream: rules.upstream,
             is_payments: rules.is_payments,
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),

@@ -11,6 +11,7 @@ use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, StoreDown};
 use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
+use super::cors::CorsOrigin;
 use super::error::{Remark, Remarks};
 use super::field::Field;
 use super::matching::guarded_method;
@@ -31,6 +32,7 @@ pub(super) struct Rules {
     pub(super) anonymous: Anonymous,
     pub(super) forward_key: ForwardKey,
     pub(super) upstream: Option<Upstream>,
+    pub(super) cors: Vec<CorsOrigin>,
     pub(super) is_payments: bool,
     pub(super) said: Said,
 }
@@ -48,6 +50,7 @@ impl Default for Rules {
             anonymous: Anonymous::Allow,
             forward_key: ForwardKey::Verbatim,
             upstream: None,
+            cors: Vec::new(),
             is_payments: false,
             said: Said::default(),
         }
@@ -115,6 +118,7 @@ impl Rules {
             "anonymous" => self.anonymous = field.one_of(&ANONYMOUS)?,
             "forward_key" => self.forward_key = field.one_of(&FORWARD_KEY)?,
             "upstream" => self.upstream = upstream(field)?,
+            "cors" => self.cors = field.all(Field::parsed)?,
             "keep" => keep(field)?,
             _ if name.starts_with("key") => set_key(&mut self.policy, field)?,
             _ => set_policy(&mut self.policy, field)?,

@@ -9,12 +9,14 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
+use onlyonce::policy::Mode;
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::ambiguity::{self, Judged};
+use super::cors::Cors;
 use super::forward::Forward;
 use super::principal::identify;
 use super::reconcile::Asker;
@@ -38,6 +40,7 @@ struct Guard {
     matching: Match,
     policy: Policy,
     judged: Judged,
+    cors: Cors,
     layer: OnceLayer,
     service: Guarded<Forward>,
 }
@@ -67,12 +70,9 @@ impl App {
             return Ok(response);
         }
         let guard = self.0.route(request.method(), request.uri().path());
-        if let Some(refusal) = guard.refusal(request.uri(), request.headers()) {
-            return Ok(refusal);
-        }
-        let answer = guard.service.clone().call(request).await;
-        // Only a guarded request fails, and the layer has an answer to that.
-        Ok(answer.unwrap_or_else(|_| problem::upstream_failed(&Policy::default())))
+        let origin = request.headers().get(header::ORIGIN).cloned();
+        let answer = guard.answer(request).await;
+        Ok(guard.cors.readable(origin.as_ref(), answer))
     }
 
     /// The description of the routes, or the state of one's own operation.
@@ -89,19 +89,42 @@ impl App {
             return json(StatusCode::BAD_REQUEST, well_known::USAGE.into());
         };
         let guard = self.0.route(&method, uri.path());
-        if let Some(refusal) = guard.refusal(request.uri(), request.headers()) {
+        let origin = request.headers().get(header::ORIGIN);
+        let answer = guard.look_up(request, (method, uri)).await;
+        guard.cors.readable(origin, answer)
+    }
+}
+
+impl Guard {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
+            return refusal;
+        }
+        let answer = self.service.clone().call(request).await;
+        // Only a guarded request fails, and the layer has an answer to that.
+        answer.unwrap_or_else(|_| problem::upstream_failed(&self.policy))
+    }
+
+    /// The state of the operation that a request with this method and address would be about.
+    async fn look_up(
+        &self,
+        request: &Request<Incoming>,
+        (method, uri): (Method, Uri),
+    ) -> Response<Body> {
+        if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
             return refusal;
         }
         let (mut head, ()) = Request::new(()).into_parts();
         head.headers = request.headers().clone();
         (head.method, head.uri) = (method, with_host(uri, request.uri()));
-        guard.layer.look_up(&head).await
+        self.layer.look_up(&head).await
     }
-}
 
-impl Guard {
-    /// The answer to a request that the upstream could read differently.
+    /// The answer to a request that the upstream could read differently; a route that observes refuses nothing.
     fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+        if self.policy.mode == Mode::Observe {
+            return None;
+        }
         let why = ambiguity::doubt(uri, headers, &self.judged)?;
         Some(problem::request_ambiguous(&self.policy, why))
     }
@@ -144,6 +167,7 @@ fn guard(
         matching: route.matching.clone(),
         policy: route.policy.clone(),
         judged: Judged::by(route),
+        cors: Cors::new(&route.cors),
         layer,
         service,
     })

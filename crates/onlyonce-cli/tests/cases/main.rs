@@ -12,6 +12,7 @@ mod upstream;
 mod wire;
 
 mod concurrency;
+mod cors;
 mod crash;
 mod credentials;
 mod edges;

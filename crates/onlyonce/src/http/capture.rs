@@ -67,7 +67,7 @@ where
 
 /// Sent, and no whole answer.
 fn no_answer(told: record::Response) -> Worked<Response<Body>> {
-    let fresh = problem::fresh(&told);
+    let fresh = problem::own(&told);
     Worked { verdict: Verdict::Unknown(Arc::new(told)), fresh, after: None }
 }
 

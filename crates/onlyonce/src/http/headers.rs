@@ -1,8 +1,9 @@
 //! Which headers are kept, and which an inner service sees.
 
+use http::Response;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::{IDEMPOTENCY_ATTEMPT, IDEMPOTENCY_STORE, IDEMPOTENT_REPLAYED};
+use super::{Body, IDEMPOTENCY_ATTEMPT, IDEMPOTENCY_STORE, IDEMPOTENT_REPLAYED};
 
 /// The headers of an answer that a retry may see, copied out of the network's buffers.
 pub fn kept(headers: &HeaderMap) -> HeaderMap {
@@ -32,6 +33,20 @@ pub(super) fn for_inner(headers: &mut HeaderMap, attempt: u32) {
 pub(super) fn for_first_caller(headers: &mut HeaderMap) {
     headers.remove(IDEMPOTENT_REPLAYED);
     headers.remove(IDEMPOTENCY_STORE);
+}
+
+/// An answer for a page of `origin`: a permission that was stored for another origin is not passed on.
+pub(super) fn for_origin(
+    origin: Option<&HeaderValue>,
+    mut answer: Response<Body>,
+) -> Response<Body> {
+    let stored = answer.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+    let is_for_all = stored.is_none_or(|stored| stored == "*");
+    if !is_for_all && origin.is_some() && stored != origin {
+        answer.headers_mut().remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        answer.headers_mut().remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+    }
+    answer
 }
 
 fn copied(value: &HeaderValue) -> HeaderValue {

@@ -4,10 +4,10 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use super::Body;
 use super::layer::Rules;
 use super::problem::Problem;
 use super::request;
+use super::{Body, OwnAnswer};
 use crate::engine::table::Phase;
 use crate::key;
 use crate::once::Once;
@@ -44,6 +44,7 @@ fn shown(seen: &Seen) -> Option<Response<Body>> {
     };
     let mut response = Response::new(Body::from(bytes::Bytes::from(document.to_string())));
     *response.status_mut() = StatusCode::OK;
+    response.extensions_mut().insert(OwnAnswer);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use self::kind::{Kind, Retry};
-use super::{Body, IDEMPOTENT_REPLAYED, NotSent};
+use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer};
 use crate::key::{KeyError, KeySource};
 use crate::once::Refusal;
 use crate::policy::{Errors, Mismatch, Policy, Recovery};
@@ -219,7 +219,7 @@ impl Problem {
 
     /// As a route sends it.
     pub(crate) fn response(self, policy: &Policy) -> Response<Body> {
-        fresh(&self.record(policy))
+        own(&self.record(policy))
     }
 
     /// As a route stores it.
@@ -256,7 +256,7 @@ fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
     if let Kept::No(_) = stored.body {
         return Problem::response_unavailable(stored.status).response(policy);
     }
-    let mut response = fresh(stored);
+    let mut response = own(stored);
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
 }
@@ -339,8 +339,8 @@ pub fn method_not_allowed(policy: &Policy) -> Response<Body> {
     response
 }
 
-/// A stored response as its first caller gets it.
-pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
+/// A stored response, as an answer of ours.
+pub(crate) fn own(stored: &record::Response) -> Response<Body> {
     let (body, trailers) = match &stored.body {
         Kept::Bytes { body, trailers } => (body.clone(), trailers.clone()),
         Kept::No(_) => (Bytes::new(), None),
@@ -348,6 +348,7 @@ pub(crate) fn fresh(stored: &record::Response) -> Response<Body> {
     let mut response = Response::new(Body::kept(body, trailers));
     *response.status_mut() = stored.status;
     *response.headers_mut() = stored.headers.clone();
+    response.extensions_mut().insert(OwnAnswer);
     response
 }
 

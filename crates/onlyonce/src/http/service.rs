@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, header};
 use tower_service::Service;
 
 use super::Body;
 use super::capture::call;
+use super::headers;
 use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
@@ -78,9 +79,14 @@ where
             Err(problem) => return Ok(problem.response(&policy)),
         };
         let id = request::id(&self.once, &policy, &head, &who, &key);
+        let origin = head.headers.get(header::ORIGIN).cloned();
+        let refused = |refusal: &Refusal| {
+            let answer = problem::refused(refusal, &policy, key.as_str());
+            headers::for_origin(origin.as_ref(), answer)
+        };
         if let Some(replay) = self.once.inner.cached_for(id, &raw) {
             self.rules.counters.replayed.one();
-            return Ok(problem::refused(&replay, &policy, key.as_str()));
+            return Ok(refused(&replay));
         }
         let fingerprint = request::fingerprint(&policy, &head, &body, raw);
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
@@ -95,7 +101,7 @@ where
         ask.count(&ended);
         Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => problem::refused(&refusal, &policy, key.as_str()),
+            Ended::Refused(refusal) => refused(&refusal),
             Ended::Unsettled => problem::unsettled(&policy),
         })
     }

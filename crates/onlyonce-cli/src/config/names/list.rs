@@ -339,6 +339,12 @@ const RULES: &[Name] = &[
         "\"enforce\"",
         "observe: change nothing, and count what would have happened",
     ),
+    Name::new(
+        "cors",
+        "a list of origins, such as [\"https://shop.example\"], or [\"*\"]",
+        "[]",
+        "whose pages may read the gateway's refusals and replays; what the service answers, preflights included, is the service's to allow",
+    ),
     Name::new("keep", "\"all\"", "\"all\"", "what of an answer is kept"),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
