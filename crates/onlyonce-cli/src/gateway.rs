@@ -10,6 +10,7 @@ mod forwarded_key;
 mod headers;
 mod listen;
 mod metrics;
+mod outgoing;
 mod principal;
 mod reconcile;
 mod sending;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 
 use self::admin::Desk;
 use self::app::App;
+use self::outgoing::Outgoing;
 use self::store::About;
 use crate::config::{Admin, Config};
 
@@ -85,10 +87,11 @@ impl Gateway {
         let listeners = bind(config.listen, count)?;
         let address = local_address(&listeners[0], config.listen)?;
         let (stop, stopped) = watch::channel(false);
+        let outgoing = Outgoing::new();
         let mut threads = Vec::new();
         for listener in listeners {
             let app = App::new(config, &once).map_err(StartError::Config)?;
-            threads.push(spawn(listener, app, stopped.clone()));
+            threads.push(spawn(listener, (app, outgoing.clone()), stopped.clone()));
         }
         let mut gateway = Self { address, admin: None, once, stop, threads };
         if let Some(admin) = &config.admin {
@@ -158,7 +161,7 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
 
 fn spawn(
     listener: TcpListener,
-    app: App,
+    app: (App, Outgoing),
     stopped: watch::Receiver<bool>,
 ) -> JoinHandle<io::Result<()>> {
     on_thread("onlyonce-serve", move || listen::serve(listener, app, stopped, DRAIN))

@@ -30,7 +30,7 @@ pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
 
 pub(crate) use self::counts::Counters;
-pub(crate) use self::limits::BodyRoom;
+pub(crate) use self::limits::{BodyRoom, Room};
 pub(crate) use self::perform::{Verdict, Worked};
 pub(crate) use self::reconcile::Asking;
 
@@ -41,7 +41,6 @@ use self::disown::Disowned;
 use self::flight::Flights;
 use self::hold::Holds;
 use self::keeper::Keeper;
-use self::limits::Room;
 use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;

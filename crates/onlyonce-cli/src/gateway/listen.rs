@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::app::{Answering, App};
 use super::forward::Client;
 use super::headers::Origin;
+use super::outgoing::Outgoing;
 use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
 /// So many listeners of one address; the system spreads connections over them.
@@ -45,7 +46,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until `stopped`, then lets the requests that are there end, within `drain`.
 pub(super) async fn serve(
     listener: TcpListener,
-    app: App,
+    app: (App, Outgoing),
     mut stopped: watch::Receiver<bool>,
     drain: Duration,
 ) -> io::Result<()> {
@@ -71,7 +72,7 @@ pub(super) async fn serve(
 fn connect(
     stream: TcpStream,
     peer: SocketAddr,
-    app: &App,
+    (app, outgoing): &(App, Outgoing),
     connections: &Arc<Semaphore>,
     graceful: &GracefulShutdown,
 ) {
@@ -81,24 +82,29 @@ fn connect(
     };
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
-    let app = app.clone();
+    let (app, outgoing) = (app.clone(), outgoing.clone());
     let client = Arc::new(Client { origin: Origin::new(peer), line: Line::default() });
-    let io = TokioIo::new(Watched::new(stream, client.line.clone()));
+    let line = client.line.clone();
+    let io = TokioIo::new(Watched::new(stream, line.clone()));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
-        let (app, in_flight) = (app.clone(), client.line.begin());
+        let (app, outgoing, line) = (app.clone(), outgoing.clone(), client.line.clone());
+        let in_flight = line.begin();
         Box::pin(async move {
-            let answer = app.answer(request).await;
+            let Ok(answer) = app.answer(request).await;
             drop(in_flight);
-            answer
+            Ok(outgoing.held(answer, &line))
         })
     });
     let builder = builder();
     let watcher = graceful.watcher();
     tokio::spawn(async move {
         let connection = builder.serve_connection_with_upgrades(io, service);
-        // How a connection ends is its peer's affair.
-        let _ = watcher.watch(connection.into_owned()).await;
+        // How a connection ends is its peer's affair; one that makes no progress is closed.
+        tokio::select! {
+            _ = watcher.watch(connection.into_owned()) => {}
+            () = line.stalled() => {}
+        }
         drop(permit);
     });
 }

@@ -224,7 +224,7 @@ async fn handshake_one<T>(stream: T) -> Result<http1::SendRequest<Body>, SendErr
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let shaken = http1::Builder::new().handshake(TokioIo::new(stream)).await;
+    let shaken = http1::Builder::new().max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(not_sent)?;
     // How it ends is told by the requests on it.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
@@ -273,4 +273,6 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const IDLE_WAIT: Duration = Duration::from_secs(30);
 const KEPT_MAX: usize = 512;
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How much is read ahead of what is asked for on one connection.
+const READ_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_BYTES_MAX: u32 = 64 * 1024;

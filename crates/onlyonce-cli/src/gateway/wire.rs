@@ -7,15 +7,17 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Collected};
 use onlyonce::Policy;
 use onlyonce::http::problem;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::sleep;
 
 /// A connection whose heads are looked at before hyper reads them.
 #[derive(Debug)]
@@ -36,6 +38,11 @@ pub(crate) struct Line(Arc<LineState>);
 struct LineState {
     is_upgraded: AtomicBool,
     in_flight: AtomicUsize,
+    /// Answers that are held until they are written.
+    unsent: AtomicUsize,
+    /// Whether the last write found no room in the socket.
+    is_blocked: AtomicBool,
+    written_bytes: AtomicU64,
 }
 
 impl Line {
@@ -48,6 +55,48 @@ impl Line {
     pub(super) fn begin(&self) -> InFlight {
         self.0.in_flight.fetch_add(1, Ordering::AcqRel);
         InFlight(self.clone())
+    }
+
+    /// An answer is held until the guard is dropped.
+    pub(super) fn hold(&self) -> Unsent {
+        self.0.unsent.fetch_add(1, Ordering::AcqRel);
+        Unsent(self.clone())
+    }
+
+    /// Ends when the client has taken next to nothing for a while of what is there for it.
+    pub(super) async fn stalled(&self) {
+        loop {
+            let before = self.0.written_bytes.load(Ordering::Relaxed);
+            let was_waiting = self.is_waiting();
+            sleep(PROGRESS_WAIT).await;
+            let written = self.0.written_bytes.load(Ordering::Relaxed) - before;
+            if was_waiting && self.is_waiting() && written < PROGRESS_BYTES_MIN {
+                return;
+            }
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.0.unsent.load(Ordering::Acquire) > 0 || self.0.is_blocked.load(Ordering::Acquire)
+    }
+
+    /// Notes how a write went.
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.0.is_blocked.store(written.is_pending(), Ordering::Release);
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.0.written_bytes.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+/// An answer that is not yet written.
+#[derive(Debug)]
+pub(super) struct Unsent(Line);
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.0.0.unsent.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -119,7 +168,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.is_answering = true;
-        Pin::new(&mut this.io).poll_write(cx, buf)
+        let written = Pin::new(&mut this.io).poll_write(cx, buf);
+        this.line.wrote(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -144,7 +194,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.is_answering = true;
-        Pin::new(&mut this.io).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut this.io).poll_write_vectored(cx, bufs);
+        this.line.wrote(written)
     }
 }
 
@@ -162,6 +213,10 @@ static REFUSAL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes.extend(body);
     bytes
 });
+/// How long a client may take next to nothing of what is there for it, and how little that is: more than the pings
+/// of an HTTP/2 connection.
+const PROGRESS_WAIT: Duration = Duration::from_secs(30);
+const PROGRESS_BYTES_MIN: u64 = 1024;
 /// How much of what a refused client has sent is read away, in pieces of 4 KiB.
 const READS_AWAY_MAX: usize = 64;
 

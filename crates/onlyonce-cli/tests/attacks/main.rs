@@ -14,6 +14,7 @@ mod upstream;
 mod heavy_body;
 mod heavy_crowd;
 mod heavy_head;
+mod heavy_reader;
 
 use std::time::Duration;
 

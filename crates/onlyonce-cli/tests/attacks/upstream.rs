@@ -20,6 +20,9 @@ use crate::lab::on_thread;
 /// Answers when the gate is open.
 pub(crate) const GATED: &str = "/gated";
 
+/// Answers with a mebibyte.
+pub(crate) const LARGE: &str = "/large";
+
 #[derive(Clone, Debug)]
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -76,7 +79,8 @@ async fn execute(
     if path == GATED {
         ledger.gate.subscribe().wait_for(|open| *open).await.unwrap();
     }
-    let mut response = Response::new(Full::from("done"));
+    let body = if path == LARGE { Bytes::from(vec![b'x'; 1 << 20]) } else { "done".into() };
+    let mut response = Response::new(Full::from(body));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }

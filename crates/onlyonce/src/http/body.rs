@@ -59,6 +59,14 @@ impl Body {
         Self(Kind::Streamed(body.map_err(Into::into).boxed_unsync()))
     }
 
+    /// How many bytes of it are held in memory; none of one that streams.
+    pub fn held_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Kept { bytes, .. } => bytes.len(),
+            Kind::Streamed(_) | Kind::Fed(_) | Kind::Ended => 0,
+        }
+    }
+
     /// What the operation's task sends.
     pub(super) fn fed(frames: mpsc::Receiver<Fed>) -> Self {
         Self(Kind::Fed(frames))

@@ -20,7 +20,7 @@ use super::body::Fed;
 use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
 use crate::key::Key;
-use crate::once::{Attempt, Verdict, Worked};
+use crate::once::{Attempt, Inner, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
@@ -31,8 +31,8 @@ pub(super) fn call<S, A>(
     mut inner: S,
     (mut head, key): (Parts, Key),
     body: Whole,
-    id: OperationId,
-    policy: Arc<Policy>,
+    (id, policy): (OperationId, Arc<Policy>),
+    once: Arc<Inner>,
 ) -> impl FnOnce(u32) -> Pin<Box<dyn Future<Output = Worked<Response<Body>>> + Send>> + Send
 where
     S: Service<Request<Body>, Response = Response<A>> + Send + 'static,
@@ -50,7 +50,7 @@ where
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
-                    Ok(response) => capture(response, &policy).await,
+                    Ok(response) => capture(response, &policy, &once.room).await,
                     Err(_) => no_answer(problem::failed(&policy)),
                 }
             };
@@ -68,10 +68,10 @@ where
 /// Sent, and no whole answer.
 fn no_answer(told: record::Response) -> Worked<Response<Body>> {
     let fresh = problem::own(&told);
-    Worked { verdict: Verdict::Unknown(Arc::new(told)), fresh, after: None }
+    Worked::new(Verdict::Unknown(Arc::new(told)), fresh)
 }
 
-async fn capture<A>(response: Response<A>, policy: &Policy) -> Worked<Response<Body>>
+async fn capture<A>(response: Response<A>, policy: &Policy, room: &Room) -> Worked<Response<Body>>
 where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
@@ -83,11 +83,13 @@ where
         return streamed(head, BytesMut::new(), Box::pin(body), keeps, NotKept::Streamed, policy);
     }
     let mut body = Box::pin(body);
-    let mut bytes = BytesMut::new();
+    let largest = expected_bytes(&*body, policy);
+    let mut held = None;
+    let mut bytes = BytesMut::with_capacity(largest.min(SMALL_BYTES_MAX));
     let mut trailers = None;
     loop {
         match body.frame().await {
-            None => return whole(head, bytes.freeze(), trailers, keeps),
+            None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
             Some(Err(_)) => return no_answer(problem::failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
                 Err(frame) => trailers = frame.into_trailers().ok(),
@@ -97,7 +99,17 @@ where
         if bytes.len() > policy.response_bytes_max {
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
+        if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
+            held = room.answer(largest).await;
+            bytes.reserve(largest.saturating_sub(bytes.len()));
+        }
     }
+}
+
+/// How large the part of an answer that is read before it is known to be whole, or too large, may become.
+fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
+    let told = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    told.unwrap_or(usize::MAX).min(policy.response_bytes_max)
 }
 
 /// What the answer says of the record: its proof, its own word, or its status.
@@ -134,7 +146,7 @@ fn whole(
         },
     };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
-    Worked { verdict: verdict(keeps, kept), fresh, after: None }
+    Worked::new(verdict(keeps, kept), fresh)
 }
 
 fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
@@ -165,7 +177,7 @@ where
     let drains = why == NotKept::TooLarge;
     let after = Box::pin(pump(begun.freeze(), rest, feed, idle, drains));
     let fresh = Response::from_parts(head, Body::fed(fed));
-    Worked { verdict: verdict(keeps, kept), fresh, after: Some(after) }
+    Worked { after: Some(after), ..Worked::new(verdict(keeps, kept), fresh) }
 }
 
 type Feed = mpsc::Sender<Fed>;
@@ -195,5 +207,7 @@ where
     }
 }
 
+/// An answer of this size waits for nobody's room.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// How many frames of a stream wait for a slow reader.
 const FRAMES_MAX: usize = 16;

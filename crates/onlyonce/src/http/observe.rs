@@ -85,7 +85,7 @@ where
                 |_| Verdict::Unknown(Arc::new(nothing(http::StatusCode::BAD_GATEWAY))),
                 |(keeps, status)| verdict(keeps, status),
             );
-            Worked { verdict, fresh: (), after: None }
+            Worked::new(verdict, ())
         };
         tokio::spawn(async move {
             let ended = once.perform(ask.clone(), work).await;

@@ -323,6 +323,14 @@ pub fn upstream_timeout(policy: &Policy) -> Response<Body> {
     Problem::new(StatusCode::GATEWAY_TIMEOUT, &kind::UPSTREAM_TIMEOUT, detail).response(policy)
 }
 
+/// For a client of a server that holds too many answers which their clients do not read.
+pub fn answer_not_sent(policy: &Policy) -> Response<Body> {
+    let detail = "This server holds too many answers that their clients have not read, so this one was not \
+                  sent. Retry with the same key to get it; nothing is executed twice.";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail);
+    problem.after(RETRY_AFTER_S).response(policy)
+}
+
 /// For a request that two servers on its way could read differently; `why` is a whole sentence.
 pub fn request_ambiguous(policy: &Policy, why: &str) -> Response<Body> {
     let detail = format!("{why} Nothing was executed.");

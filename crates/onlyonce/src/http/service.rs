@@ -91,7 +91,7 @@ where
         let fingerprint = request::fingerprint(&policy, &head, &body, raw);
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
-        let work = call(self.inner, (head, key.clone()), body, ask.id, policy.clone());
+        let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
         let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
                 once.wait(&ask, wait).await

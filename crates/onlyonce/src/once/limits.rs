@@ -21,6 +21,8 @@ pub struct Limits {
     pub executing_max: usize,
     /// Request bodies held, in bytes; 256 MiB.
     pub bodies_bytes_max: usize,
+    /// Answers above 64 KiB that are being read and stored, in bytes; 64 MiB. Past it the next one waits.
+    pub answers_bytes_max: usize,
     /// Callers that wait for the answer of another; 10,000.
     pub waiters_max: usize,
     /// Of these, for one key; 1,000.
@@ -46,6 +48,11 @@ impl Limits {
     /// Request bodies held, in bytes.
     pub fn with_bodies_bytes_max(self, bodies_bytes_max: usize) -> Self {
         Self { bodies_bytes_max, ..self }
+    }
+
+    /// Answers above 64 KiB that are being read and stored, in bytes.
+    pub fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
+        Self { answers_bytes_max, ..self }
     }
 
     /// Callers that wait: in all, for one key, and from one principal.
@@ -79,6 +86,7 @@ impl Default for Limits {
         Self {
             executing_max: 10_000,
             bodies_bytes_max: 256 * MIB,
+            answers_bytes_max: 64 * MIB,
             waiters_max: 10_000,
             waiters_per_key_max: 1_000,
             waiters_per_principal_max: 2_000,
@@ -97,17 +105,31 @@ const MIB: usize = 1024 * 1024;
 pub(crate) struct Room {
     executing: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    answers_bytes_max: usize,
 }
 
 impl Room {
     pub(crate) fn new(limits: &Limits) -> Self {
         let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        Self { executing: places(limits.executing_max), bodies: places(limits.bodies_bytes_max) }
+        Self {
+            executing: places(limits.executing_max),
+            bodies: places(limits.bodies_bytes_max),
+            answers: places(limits.answers_bytes_max),
+            answers_bytes_max: limits.answers_bytes_max,
+        }
     }
 
     /// A place for one operation; `None` if there is none.
     pub(crate) fn operation(&self) -> Option<OwnedSemaphorePermit> {
         self.executing.clone().try_acquire_owned().ok()
+    }
+
+    /// Room for the whole of a large answer, once there is some. Asked for once per answer: who holds a part
+    /// and waits for more would wait for others who do the same.
+    pub(crate) async fn answer(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes.min(self.answers_bytes_max)).unwrap_or(u32::MAX);
+        self.answers.clone().acquire_many_owned(bytes).await.ok()
     }
 
     /// Room for a body that is empty yet.

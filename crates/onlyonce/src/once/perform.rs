@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ctutils::CtEq;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::any_store::BoxFuture;
@@ -26,6 +26,15 @@ pub(crate) struct Worked<T> {
     pub(crate) fresh: T,
     /// What remains to be done once the first caller has it: the rest of a stream.
     pub(crate) after: Option<BoxFuture<'static, ()>>,
+    /// The room of a large answer, until it is stored.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+impl<T> Worked<T> {
+    /// Work that is over when its caller has the answer.
+    pub(crate) fn new(verdict: Verdict, fresh: T) -> Self {
+        Self { verdict, fresh, after: None, room: None }
+    }
 }
 
 /// What the work means for the record.
@@ -157,7 +166,7 @@ impl<T: Send + 'static> Task<T> {
     /// Writes the outcome, then answers: the response is durable before its last byte leaves.
     async fn conclude(mut self, hold: Hold, worked: Worked<T>) {
         let once = self.once.clone();
-        let Worked { verdict, fresh, after } = worked;
+        let Worked { verdict, fresh, after, room } = worked;
         let write = self.outcome(&hold, &verdict);
         // Read before the write, so that a copy of the answer never outlives the record.
         self.settling_at = once.store.now();
@@ -178,6 +187,7 @@ impl<T: Send + 'static> Task<T> {
             self.ask.counters.released.one();
         }
         hold.end();
+        drop(room);
         self.under_way = None;
         if let Some(after) = after {
             after.await;

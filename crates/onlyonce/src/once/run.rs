@@ -262,7 +262,7 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
         // The work is done: what cannot be kept is still done.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
-            return Worked { verdict, fresh: Err(OnceError::Value(error.into())), after: None };
+            return Worked::new(verdict, Err(OnceError::Value(error.into())));
         }
     };
     let body = if json.len() > policy.response_bytes_max {
@@ -270,16 +270,16 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
     } else {
         Kept::Bytes { body: json.into(), trailers: None }
     };
-    Worked { verdict: Verdict::Store(Arc::new(ran(body))), fresh: Ok(value), after: None }
+    Worked::new(Verdict::Store(Arc::new(ran(body))), Ok(value))
 }
 
 fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
-    Worked { verdict: Verdict::NotExecuted, fresh: Err(OnceError::NotDone(error)), after: None }
+    Worked::new(Verdict::NotExecuted, Err(OnceError::NotDone(error)))
 }
 
 fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {
     let verdict = Verdict::Unknown(Arc::new(failed(policy)));
-    Worked { verdict, fresh: Err(OnceError::Unknown(error)), after: None }
+    Worked::new(verdict, Err(OnceError::Unknown(error)))
 }
 
 fn ran(body: Kept) -> Response {

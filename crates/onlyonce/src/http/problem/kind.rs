@@ -121,7 +121,7 @@ pub(super) const METHOD_NOT_ALLOWED: Kind = Kind::new(
 pub(super) const OVERLOADED: Kind = Kind::new(
     "overloaded",
     "Too many requests in progress",
-    "A limit of this server is reached. Nothing was executed.",
+    "A limit of this server is reached. Retry with the same key.",
     Retry::SameKey,
 );
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
