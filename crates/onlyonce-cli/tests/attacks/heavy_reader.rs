@@ -9,7 +9,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::lab::Lab;
 use crate::upstream::LARGE;
@@ -20,13 +20,13 @@ use crate::within;
 async fn answers_that_nobody_reads_are_bounded() {
     let lab = Lab::start("").await;
     let mut asked = JoinSet::new();
-    let mut kept = Vec::new();
+    let mut connections = Vec::new();
     for connection in 0..CONNECTIONS {
-        let sender = closed_window(lab.gateway.address).await;
+        let (sender, task) = closed_window(lab.gateway.address).await;
+        connections.push(task);
         for n in 0..STREAMS {
             asked.spawn(head(sender.clone(), format!("large-key-{connection}-{n}")));
         }
-        kept.push(sender);
     }
     let statuses = within("the heads of the answers", asked.join_all()).await;
     let refused = statuses.iter().filter(|status| **status == 503).count();
@@ -36,6 +36,7 @@ async fn answers_that_nobody_reads_are_bounded() {
     let memory_mib = lab.gateway.memory_kib_max() / 1024;
     println!("{memory_mib} MiB resident at most");
     assert!(memory_mib < 512, "{memory_mib} MiB");
+    connections.iter().for_each(AbortHandle::abort);
     // What was refused is stored: whoever reads gets it.
     let (answer, body) = read_whole(lab.gateway.address, "large-key-0-0").await;
     assert_eq!((answer, body), (201, LARGE_BYTES));
@@ -45,7 +46,7 @@ async fn answers_that_nobody_reads_are_bounded() {
 async fn a_connection_that_makes_no_progress_is_closed() {
     let lab = Lab::start("").await;
     let http2 = async {
-        let sender = closed_window(lab.gateway.address).await;
+        let (sender, _task) = closed_window(lab.gateway.address).await;
         assert_eq!(head(sender.clone(), "http2-reader-key".to_owned()).await, 201);
         while !sender.is_closed() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -82,13 +83,12 @@ async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
 }
 
 /// A connection whose streams may send nothing of a body.
-async fn closed_window(at: SocketAddr) -> SendRequest<Full<Bytes>> {
+async fn closed_window(at: SocketAddr) -> (SendRequest<Full<Bytes>>, AbortHandle) {
     let stream = TcpStream::connect(at).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(0);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    sender
+    (sender, tokio::spawn(connection).abort_handle())
 }
 
 /// The status; the body is left where it is, for as long as the test runs.
