@@ -224,7 +224,8 @@ async fn handshake_one<T>(stream: T) -> Result<http1::SendRequest<Body>, SendErr
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let shaken = http1::Builder::new().max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await;
+    let shaken =
+        http1::Builder::new().max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(not_sent)?;
     // How it ends is told by the requests on it.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });

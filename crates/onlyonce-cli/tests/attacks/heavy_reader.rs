@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::lab::Lab;
 use crate::upstream::LARGE;
@@ -20,23 +21,21 @@ use crate::within;
 async fn answers_that_nobody_reads_are_bounded() {
     let lab = Lab::start("").await;
     let mut asked = JoinSet::new();
-    let mut connections = Vec::new();
     for connection in 0..CONNECTIONS {
-        let (sender, task) = closed_window(lab.gateway.address).await;
-        connections.push(task);
+        let sender = closed_window(lab.gateway.address).await;
         for n in 0..STREAMS {
             asked.spawn(head(sender.clone(), format!("large-key-{connection}-{n}")));
         }
     }
-    let statuses = within("the heads of the answers", asked.join_all()).await;
-    let refused = statuses.iter().filter(|status| **status == 503).count();
-    println!("{} answers are held, {refused} were refused", statuses.len() - refused);
+    let answers = within("the heads of the answers", asked.join_all()).await;
+    let refused = answers.iter().filter(|answer| answer.status() == 503).count();
+    println!("{} answers are held, {refused} were refused", answers.len() - refused);
     assert!(refused > 0, "more was asked for than may be held");
     // The bounds together: answers that are stored, held and cached, and what SQLite needs for them.
     let memory_mib = lab.gateway.memory_kib_max() / 1024;
     println!("{memory_mib} MiB resident at most");
     assert!(memory_mib < 512, "{memory_mib} MiB");
-    connections.iter().for_each(AbortHandle::abort);
+    drop(answers);
     // What was refused is stored: whoever reads gets it.
     let (answer, body) = read_whole(lab.gateway.address, "large-key-0-0").await;
     assert_eq!((answer, body), (201, LARGE_BYTES));
@@ -46,8 +45,9 @@ async fn answers_that_nobody_reads_are_bounded() {
 async fn a_connection_that_makes_no_progress_is_closed() {
     let lab = Lab::start("").await;
     let http2 = async {
-        let (sender, _task) = closed_window(lab.gateway.address).await;
-        assert_eq!(head(sender.clone(), "http2-reader-key".to_owned()).await, 201);
+        let sender = closed_window(lab.gateway.address).await;
+        let answer = head(sender.clone(), "http2-reader-key".to_owned()).await;
+        assert_eq!(answer.status(), 201);
         while !sender.is_closed() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
@@ -83,22 +83,20 @@ async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
 }
 
 /// A connection whose streams may send nothing of a body.
-async fn closed_window(at: SocketAddr) -> (SendRequest<Full<Bytes>>, AbortHandle) {
+async fn closed_window(at: SocketAddr) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(at).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(0);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
-    (sender, tokio::spawn(connection).abort_handle())
+    tokio::spawn(connection);
+    sender
 }
 
-/// The status; the body is left where it is, for as long as the test runs.
-async fn head(mut sender: SendRequest<Full<Bytes>>, key: String) -> u16 {
+/// An answer whose body is left where it is.
+async fn head(mut sender: SendRequest<Full<Bytes>>, key: String) -> Response<Incoming> {
     let request = Request::post(format!("http://a{LARGE}")).header("idempotency-key", key);
     sender.ready().await.unwrap();
-    let response = sender.send_request(request.body(Full::default()).unwrap()).await.unwrap();
-    let status = response.status().as_u16();
-    std::mem::forget(response);
-    status
+    sender.send_request(request.body(Full::default()).unwrap()).await.unwrap()
 }
 
 async fn read_whole(at: SocketAddr, key: &str) -> (u16, usize) {
