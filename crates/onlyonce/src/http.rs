@@ -33,6 +33,7 @@
 
 mod body;
 mod capture;
+mod client_uri;
 mod headers;
 mod layer;
 mod look_up;
@@ -42,6 +43,7 @@ mod request;
 mod service;
 
 pub use body::Body;
+pub use client_uri::ClientUri;
 pub use headers::kept as kept_headers;
 pub use layer::{Guarded, OnceLayer, Who};
 

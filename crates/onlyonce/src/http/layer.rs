@@ -22,8 +22,19 @@ use crate::scope::Principal;
 use crate::store::BoxError;
 
 impl Once {
-    /// Guards a service by `policy`. `principal_of_caller` says who asks: there is no default, because
-    /// a wrong one shows one caller the answer of another. It returns a [`Principal`] or a [`Who`].
+    /// Guards a service by `policy`.
+    ///
+    /// **Routers that strip a prefix.** Scope and fingerprint go by the path that the client sent. Where a router in
+    /// front of this layer cuts `/accounts/1` off the path and does not say so, `/accounts/1/charges` and
+    /// `/accounts/2/charges` with one key are one operation: the second account is never charged, and gets the
+    /// answer of the first.
+    ///
+    /// - axum 0.8 says so: below `nest` and `nest_service` there is nothing to do.
+    /// - axum 0.7, and any other router that changes the URI of a request: put the layer in front of the router, or
+    ///   insert a [`ClientUri`](super::ClientUri) into the request's extensions there.
+    ///
+    /// **Who asks.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
+    /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
     ///
     /// # Panics
     /// If [`Policy::check`] finds that the policy contradicts itself: call it first where the policy

@@ -14,7 +14,6 @@ use super::Body;
 use super::capture::keeps;
 use super::request::{self, Whole};
 use super::service::{Story, key_of_body, key_of_head};
-use crate::fingerprint::Fingerprint;
 use crate::once::{Ask, Verdict, Worked};
 use crate::policy::Keeps;
 use crate::record::{self, Kept, NotKept};
@@ -69,7 +68,7 @@ where
     fn observed(&self, head: &Parts, body: &Whole) -> Option<Ask> {
         let policy = &self.rules.policy;
         let early = key_of_head(policy, head).ok()?;
-        let raw = Fingerprint::raw_digest(&request::subject(head, &body.bytes));
+        let raw = request::raw_digest(head, body);
         let key = key_of_body(early, policy, head, body, raw).ok()??;
         let who = self.rules.identify(head).ok()?;
         let id = namespaced(request::id(&self.once, policy, head, &who, &key));

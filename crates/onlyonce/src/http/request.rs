@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::Body;
+use super::client_uri::Sent;
 use super::layer::Rules;
 use super::problem::Problem;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
@@ -97,19 +98,25 @@ fn append(
 
 /// What the request is compared by, given the digest of its bytes.
 pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
-    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &body.bytes))
+    let sent = Sent::of(head);
+    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &sent, body))
+}
+
+/// The digest of the request's bytes.
+pub(super) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
+    Fingerprint::raw_digest(&subject(head, &Sent::of(head), body))
 }
 
 /// The parts of the request that count.
-pub(super) fn subject<'a>(head: &'a Parts, body: &'a [u8]) -> Subject<'a> {
+fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<'a> {
     let text = |name| head.headers.get(name).map(http::HeaderValue::as_bytes);
     Subject {
         method: head.method.as_str(),
-        path: head.uri.path(),
-        query: head.uri.query(),
+        path: &sent.path,
+        query: sent.query.as_deref(),
         content_type: text(header::CONTENT_TYPE),
         content_encoding: text(header::CONTENT_ENCODING),
-        body,
+        body: &body.bytes,
     }
 }
 
@@ -126,7 +133,7 @@ pub(super) fn id(
         principal: who,
         host: host.unwrap_or_default(),
         method: head.method.as_str(),
-        path: head.uri.path(),
+        path: &Sent::of(head).path,
     };
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
 }
