@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use onlyonce::Policy;
+use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::http::NotSent;
 use onlyonce::key::KeySource;
 use onlyonce::policy::{InFlight, KeyNeed, Mismatch, Recovery};
@@ -306,6 +307,64 @@ async fn bodies_that_mean_the_same_are_the_same_request() {
         guarded.post(KEY, same).await.assert_replays(&first);
     }
     assert_eq!(guarded.executions(), 1);
+}
+
+/// Bytes that two boundaries divide into other parts: an amount of 1, or of 1000.
+const TWO_WAYS: &str = "--a\r\nContent-Disposition: form-data; name=\"amount\"\r\n\r\n1\r\n--ab\r\n\
+    Content-Disposition: form-data; name=\"amount\"\r\n\r\n1000\r\n--ab--\r\n--a--\r\n";
+
+// R34, R43
+#[tokio::test]
+async fn the_same_bytes_that_are_read_otherwise_are_another_request() {
+    let cases: [(&str, &str, &[(&str, &str)]); 7] = [
+        ("multipart/form-data; boundary=a", "multipart/form-data; boundary=ab", &[]),
+        ("multipart/mixed; boundary=a", "multipart/mixed; boundary=ab", &[]),
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-16", &[]),
+        ("application/json; charset=utf-8", "application/json; charset=iso-8859-1", &[]),
+        ("application/json", "application/json", &[("x-http-method-override", "DELETE")]),
+        ("application/json", "application/json", &[("x-http-method", "DELETE")]),
+        ("application/json", "application/json", &[("x-method-override", "DELETE")]),
+    ];
+    for mode in [FingerprintMode::Auto, FingerprintMode::Raw] {
+        for (one, other, headers) in cases {
+            let rules = FingerprintRules { mode, ..FingerprintRules::default() };
+            let guarded = Guarded::counting(Policy::default().with_fingerprint(rules));
+            let first = guarded.send(read_as(one, &[])).await;
+            let again = guarded.send(read_as(other, headers)).await;
+            assert_eq!(
+                again.status,
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "{mode:?} {other} {headers:?}"
+            );
+            guarded.send(read_as(one, &[])).await.assert_replays(&first);
+            assert_eq!(guarded.executions(), 1);
+        }
+    }
+}
+
+fn read_as(content_type: &str, headers: &[(&'static str, &str)]) -> Request<Body> {
+    let mut request = post(KEY, TWO_WAYS);
+    request.headers_mut().insert("content-type", content_type.parse().unwrap());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    request
+}
+
+// R43; FPR-23
+#[tokio::test]
+async fn a_client_that_makes_a_new_boundary_for_each_try_is_understood() {
+    let guarded = Guarded::counting(Policy::default());
+    let tried = |boundary: &str| {
+        let body = TWO_WAYS.replace("--a", &format!("--{boundary}"));
+        let body = body.replace(&format!("--{boundary}b"), "--inside");
+        let mut request = post(KEY, body);
+        let content_type = format!("multipart/form-data; boundary={boundary}");
+        request.headers_mut().insert("content-type", content_type.parse().unwrap());
+        request
+    };
+    let first = guarded.send(tried("x1")).await;
+    guarded.send(tried("y2")).await.assert_replays(&first);
 }
 
 // R39; FPR-14, FPR-19: bodies that are no good JSON are taken as they are.

@@ -109,13 +109,11 @@ pub(super) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
 
 /// The parts of the request that count.
 fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<'a> {
-    let text = |name| head.headers.get(name).map(http::HeaderValue::as_bytes);
     Subject {
         method: head.method.as_str(),
         path: &sent.path,
         query: sent.query.as_deref(),
-        content_type: text(header::CONTENT_TYPE),
-        content_encoding: text(header::CONTENT_ENCODING),
+        headers: &head.headers,
         body: &body.bytes,
     }
 }

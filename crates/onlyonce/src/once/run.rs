@@ -1,12 +1,12 @@
 //! The same promise for consumers and jobs: no HTTP, values instead of answers.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -111,8 +111,7 @@ impl Operation {
             method: "",
             path: &self.namespace,
             query: None,
-            content_type: Some(b"application/json"),
-            content_encoding: None,
+            headers: &JSON,
             body: &self.payload,
         };
         Ok(Ask {
@@ -313,4 +312,9 @@ fn replayed<T: DeserializeOwned>(response: &Response) -> Result<Outcome<T>, Once
     }
 }
 
+/// Payloads are compared as JSON.
+static JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let json = HeaderValue::from_static("application/json");
+    HeaderMap::from_iter([(header::CONTENT_TYPE, json)])
+});
 const RETRY_AFTER: Duration = Duration::from_secs(1);
