@@ -116,6 +116,12 @@ impl Policy {
         self
     }
 
+    /// Where a key counts. Default: principal, host, method and path. Add a [`ScopePart::Header`] for what your
+    /// service routes by. A change makes every live key a fresh one.
+    pub fn with_scope(self, scope: impl IntoIterator<Item = ScopePart>) -> Self {
+        Self { scope: scope.into_iter().collect(), ..self }
+    }
+
     /// Compares requests by other rules. Default: canonical bodies.
     pub fn with_fingerprint(self, fingerprint: FingerprintRules) -> Self {
         Self { fingerprint, ..self }
@@ -225,7 +231,7 @@ impl Default for Policy {
             key: KeyNeed::Optional,
             key_from: vec![KeySource::Header(IDEMPOTENCY_KEY)],
             key_rules: KeyRules::default(),
-            scope: vec![ScopePart::Principal, ScopePart::Host, ScopePart::Method, ScopePart::Path],
+            scope: ScopePart::DEFAULT.to_vec(),
             fingerprint: FingerprintRules::default(),
             ttl: DAY,
             in_flight: InFlight::Reject,

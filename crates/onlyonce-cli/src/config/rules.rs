@@ -138,7 +138,7 @@ fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
 fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
     match field.name.name {
         "methods" => policy.methods = all(field, method)?,
-        "scope" => policy.scope = all(field, |part| part.one_of(&SCOPE))?,
+        "scope" => policy.scope = all(field, scope_part)?,
         "fingerprint" => policy.fingerprint.mode = field.one_of(&FINGERPRINT)?,
         "fingerprint_include" => policy.fingerprint.include = all(field, Field::parsed)?,
         "fingerprint_exclude" => policy.fingerprint.exclude = all(field, Field::parsed)?,
@@ -168,6 +168,15 @@ fn all<'a, T>(
 
 fn method(field: Field<'_>) -> Result<http::Method, Remark> {
     guarded_method(field.text()?).map_err(|error| field.because(&error))
+}
+
+fn scope_part(field: Field<'_>) -> Result<ScopePart, Remark> {
+    match field.text()?.strip_prefix("header:") {
+        Some(name) => name.parse().map(ScopePart::Header).map_err(|_| {
+            field.wrong("header: is followed by the name of a header, such as header:X-Tenant")
+        }),
+        None => field.one_of(&SCOPE).map(Clone::clone),
+    }
 }
 
 fn key_length(field: Field<'_>) -> Result<(usize, usize), Remark> {
@@ -232,11 +241,11 @@ const KEY: [(&str, KeyNeed); 2] =
 const KEY_SYNTAX: [(&str, KeySyntax); 2] =
     [("lenient", KeySyntax::Lenient), ("strict", KeySyntax::Strict)];
 const KEY_FORMAT: [(&str, KeyFormat); 2] = [("any", KeyFormat::Any), ("uuid", KeyFormat::Uuid)];
-const SCOPE: [(&str, ScopePart); 4] = [
-    ("principal", ScopePart::Principal),
-    ("host", ScopePart::Host),
-    ("method", ScopePart::Method),
-    ("path", ScopePart::Path),
+const SCOPE: [(&str, &ScopePart); 4] = [
+    ("principal", &ScopePart::Principal),
+    ("host", &ScopePart::Host),
+    ("method", &ScopePart::Method),
+    ("path", &ScopePart::Path),
 ];
 const FINGERPRINT: [(&str, FingerprintMode); 3] = [
     ("auto", FingerprintMode::Auto),

@@ -132,6 +132,7 @@ pub(super) fn id(
         host: host.unwrap_or_default(),
         method: head.method.as_str(),
         path: &Sent::of(head).path,
+        headers: &head.headers,
     };
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
 }

@@ -202,9 +202,9 @@ const RULES: &[Name] = &[
     Name::new("key_format", "\"any\" or \"uuid\"", "\"any\"", "what a key must look like"),
     Name::new(
         "scope",
-        "a list of \"principal\", \"host\", \"method\" or \"path\"",
+        "a list of \"principal\", \"host\", \"method\", \"path\" or header:NAME",
         "[\"principal\", \"host\", \"method\", \"path\"]",
-        "what makes two equal keys two operations",
+        "what makes two equal keys two operations; add the headers that the upstream routes by, such as a tenant",
     ),
     Name::new(
         "principal",
