@@ -367,6 +367,47 @@ async fn a_client_that_makes_a_new_boundary_for_each_try_is_understood() {
     guarded.send(tried("y2")).await.assert_replays(&first);
 }
 
+/// It would take minutes to compare each parameter with all before it.
+// threat J9
+#[tokio::test]
+async fn a_part_with_very_many_parameters_is_compared_as_bytes_and_has_no_key() {
+    let many =
+        |value: &str| -> String { (0..131_072).map(|n| format!("; p{n}={value}")).collect() };
+    let form = |value: &str| {
+        let head = format!("Content-Disposition: form-data; name=\"k\"{}", many(value));
+        let mut request = post(KEY, format!("--b\r\n{head}\r\n\r\n1\r\n--b--\r\n"));
+        let content_type = "multipart/form-data; boundary=b".parse().unwrap();
+        request.headers_mut().insert("content-type", content_type);
+        request
+    };
+    let policy = Policy::default().with_request_bytes_max(4 << 20);
+    let guarded = Guarded::counting(policy.clone());
+    let first = guarded.send(form("1")).await;
+    guarded.send(form("1")).await.assert_replays(&first);
+    assert_eq!(guarded.send(form("2")).await.problem(), "idempotency_key_reused");
+    let source: KeySource = "form:k".parse().unwrap();
+    let in_the_form = Guarded::counting(policy.with_key_from([source]));
+    assert_eq!(in_the_form.send(form("1")).await.problem(), "idempotency_key_invalid");
+    assert_eq!((guarded.executions(), in_the_form.executions()), (1, 0));
+}
+
+// threat J9
+#[tokio::test]
+async fn a_content_type_with_very_many_parameters_is_compared_as_bytes() {
+    let guarded = Guarded::counting(Policy::default());
+    let typed = |body: &'static str| {
+        let params: String = (0..65).map(|n| format!("; p{n}=1")).collect();
+        let mut request = post(KEY, body);
+        let content_type = format!("application/json{params}").parse().unwrap();
+        request.headers_mut().insert("content-type", content_type);
+        request
+    };
+    let first = guarded.send(typed(r#"{"a":1,"b":2}"#)).await;
+    guarded.send(typed(r#"{"a":1,"b":2}"#)).await.assert_replays(&first);
+    let same_meaning = guarded.send(typed(r#"{"b":2,"a":1}"#)).await;
+    assert_eq!(same_meaning.problem(), "idempotency_key_reused");
+}
+
 // R39; FPR-14, FPR-19: bodies that are no good JSON are taken as they are.
 #[tokio::test]
 async fn a_body_that_is_no_good_json_is_compared_by_its_bytes_and_never_refused() {
