@@ -52,6 +52,12 @@ pub use layer::{Guarded, OnceLayer, Who};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
+/// Put it among the extensions of a response whose body has neither a length nor chunks, so that only the end of the
+/// connection ends it (HTTP/1.0, and HTTP/1.1 without `Content-Length`): the end cannot be told from a break. The
+/// body is kept only if it is one whole JSON object or array; else a retry gets 410, and the first caller what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntilClose;
+
 /// On a replay, and on nothing else.
 pub const IDEMPOTENT_REPLAYED: http::HeaderName =
     http::HeaderName::from_static("idempotent-replayed");

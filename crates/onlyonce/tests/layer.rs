@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
-use onlyonce::http::NotSent;
+use onlyonce::http::{NotSent, UntilClose};
 use onlyonce::key::KeySource;
 use onlyonce::policy::{InFlight, KeyNeed, Mismatch, Recovery};
 use support::{Answer, Guarded, created, post, tiered};
@@ -660,6 +660,40 @@ async fn an_answer_that_breaks_off_is_unknown_and_never_stored_short() {
     assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::BAD_GATEWAY);
     assert_eq!(guarded.post(KEY, BODY).await.problem(), "idempotency_outcome_unknown");
     assert_eq!(guarded.executions(), 1);
+}
+
+// R87; threat F4
+#[tokio::test]
+async fn an_answer_that_only_its_connection_ends_is_kept_if_it_is_whole_json() {
+    let cases = [
+        ("application/json", r#"{"id":1}"#, true),
+        ("application/problem+json", " [1, {\"a\": \"}\"}]\n", true),
+        ("application/json", r#"{"id":1"#, false),
+        ("application/json", r#"{"id":"}"#, false),
+        ("application/json", r#"{"id":1} x"#, false),
+        ("application/json", "1", false),
+        ("application/json", "", false),
+        ("text/plain", r#"{"id":1}"#, false),
+    ];
+    for recovery in [Recovery::Hold, Recovery::Fail] {
+        // With `fail` the answer of a proxy is what is kept.
+        let status = if recovery == Recovery::Fail { 502 } else { 201 };
+        for (media_type, body, is_kept) in cases {
+            let policy = Policy::default().with_recovery(recovery);
+            let guarded = Guarded::new(policy, move |_| async move {
+                let response = Response::builder().status(status).extension(UntilClose);
+                response.header("content-type", media_type).body(Body::from(body)).unwrap()
+            });
+            let first = guarded.post(KEY, BODY).await;
+            assert_eq!(first.body, body);
+            let retry = guarded.post(KEY, BODY).await;
+            match is_kept {
+                true => retry.assert_replays(&first),
+                false => assert_eq!(retry.status, StatusCode::GONE, "{media_type} {body}"),
+            }
+            assert_eq!(guarded.executions(), 1);
+        }
+    }
 }
 
 // R79; threat F6

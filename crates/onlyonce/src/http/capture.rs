@@ -12,13 +12,15 @@ use http::request::Parts;
 use http::{Request, Response, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
+use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::body::Fed;
 use super::request::Whole;
-use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
+use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, headers, problem};
+use crate::body::Kind;
 use crate::once::{Attempt, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
@@ -131,8 +133,24 @@ fn whole(
             trailers: trailers.as_ref().map(headers::kept_trailers),
         },
     };
+    let kept = match may_be_cut(&head, &bytes) {
+        true => kept.without_body(NotKept::Streamed),
+        false => kept,
+    };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
     Worked { verdict: verdict(keeps, kept), fresh, after: None }
+}
+
+/// Whether nobody can tell that this is all of the answer. One JSON object or array that is closed is.
+fn may_be_cut(head: &response::Parts, bytes: &[u8]) -> bool {
+    if head.extensions.get::<UntilClose>().is_none() {
+        return false;
+    }
+    let media_type = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = media_type.is_some_and(|media_type| Kind::of(media_type) == Kind::Json);
+    let is_closed = matches!(bytes.trim_ascii_start(), [b'{' | b'[', ..])
+        && serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+    !(is_json && is_closed)
 }
 
 fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
