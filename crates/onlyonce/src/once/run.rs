@@ -16,7 +16,7 @@ use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
 use crate::key::{Key, KeyError};
-use crate::policy::{InFlight, Policy};
+use crate::policy::{InFlight, Mode, Policy};
 use crate::record::{Kept, KeyText, NotKept, Response};
 use crate::scope::{OperationId, Principal, operation_id_of};
 use crate::store::BoxError;
@@ -106,7 +106,8 @@ impl Operation {
 
     fn ask(self, once: &Once) -> Result<Ask, OnceError> {
         self.policy.check().map_err(|error| OnceError::Policy(error.into()))?;
-        let (policy, counters) = once.inner.learn(self.policy);
+        // Values have no observe mode: the work of a second caller is never run.
+        let (policy, counters) = once.inner.learn(self.policy.with_mode(Mode::Enforce));
         let subject = Subject {
             method: "",
             path: &self.namespace,
