@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -887,4 +888,68 @@ async fn the_room_of_a_body_is_taken_until_its_work_is_done() {
     open.send_replace(true);
     assert_eq!(first.await.unwrap().status, StatusCode::CREATED);
     assert_eq!(guarded.post("another-key", BODY).await.status, StatusCode::CREATED);
+}
+
+/// Twice as long as the rest of an answer is read for nobody, and more.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A service behind the layer that drips a large answer for ever would keep its place for as long.
+// R79
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_large_answer_is_not_read_for_ever_for_a_client_that_left() {
+    let (watched, ended) = watch::channel(());
+    let watched = Arc::new(std::sync::Mutex::new(Some(watched)));
+    let guarded = Guarded::new(Policy::default().with_response_bytes_max(10), move |_| {
+        let watched = watched.lock().unwrap().take();
+        let drops = futures_util::stream::unfold(watched, |watched| async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b"another drop")), watched))
+        });
+        async { Body::from_stream(drops).into_response() }
+    });
+    use tower::ServiceExt;
+    let response = guarded.app.clone().oneshot(post(KEY, BODY)).await.unwrap();
+    let mut body = response.into_body().into_data_stream();
+    for _ in 0..100 {
+        assert_eq!(
+            body.next().await.unwrap().unwrap(),
+            "another drop",
+            "for as long as it is read"
+        );
+    }
+    drop(body);
+    tokio::time::sleep(LONG).await;
+    assert!(ended.has_changed().is_err(), "the answer is dropped");
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::GONE);
+}
+
+/// A request without a key is forwarded with a body that was read whole: it counts until it was sent on.
+#[tokio::test]
+async fn the_room_of_an_unkeyed_body_is_taken_until_it_is_sent_on() {
+    let limits = onlyonce::Limits::default().with_bodies_bytes_max(50);
+    let store = onlyonce::store::memory::MemoryStore::new();
+    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let (open, opened) = watch::channel(false);
+    let (arrived, mut arrivals) = watch::channel(0);
+    let sends_on = move |request: Request<Body>| {
+        arrived.send_modify(|count| *count += 1);
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|open| *open).await.unwrap();
+            axum::body::to_bytes(request.into_body(), 1000).await.unwrap()
+        }
+    };
+    let in_the_body: KeySource = "json:/key".parse().unwrap();
+    let layer = once.layer(support::caller, Policy::default().with_key_from([in_the_body]));
+    let app = axum::Router::new().fallback(sends_on).layer(layer);
+    use tower::ServiceExt;
+    let first = tokio::spawn(app.clone().oneshot(post(KEY, BODY)));
+    arrivals.wait_for(|count| *count == 1).await.unwrap();
+    let second = app.clone().oneshot(post(KEY, BODY));
+    let second = tokio::time::timeout(Duration::from_secs(5), second).await;
+    let second = Answer::read(second.expect("there is no room for it").unwrap()).await;
+    assert_eq!(second.problem(), "overloaded");
+    open.send_replace(true);
+    assert_eq!(Answer::read(first.await.unwrap().unwrap()).await.body, BODY);
+    assert_eq!(app.oneshot(post(KEY, BODY)).await.unwrap().status(), StatusCode::OK);
 }

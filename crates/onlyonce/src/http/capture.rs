@@ -186,17 +186,31 @@ where
 
 type Feed = mpsc::Sender<Fed>;
 
-/// Passes the stream on. A caller that left ends an event stream; a large answer is read to its end,
+/// Passes the stream on. A caller that left ends an event stream; a large answer is read on for a while,
 /// because the inner service may still be at work on it.
 async fn pump<A>(begun: Bytes, mut rest: Pin<Box<A>>, feed: Feed, idle: Duration, drains: bool)
 where
     A: http_body::Body<Data = Bytes>,
     A::Error: Into<BoxError>,
 {
-    let is_empty = begun.is_empty();
-    let begun = Fed::Frame(Frame::data(begun));
-    let mut is_heard = is_empty || feed.send(begun).await.is_ok();
-    while is_heard || drains {
+    let is_over = pass_on(begun, &mut rest, feed, idle).await;
+    if drains && !is_over {
+        let drained = async { while let Ok(Some(Ok(_))) = timeout(idle, rest.frame()).await {} };
+        // Longer than this a service may not hold a place for nobody.
+        let _ = timeout(DRAIN_WAIT, drained).await;
+    }
+}
+
+/// Whether the stream is over; else its reader left, or was too slow.
+async fn pass_on<A>(begun: Bytes, rest: &mut Pin<Box<A>>, feed: Feed, idle: Duration) -> bool
+where
+    A: http_body::Body<Data = Bytes>,
+    A::Error: Into<BoxError>,
+{
+    if !begun.is_empty() && feed.send(Fed::Frame(Frame::data(begun))).await.is_err() {
+        return false;
+    }
+    loop {
         let fed = match timeout(idle, rest.frame()).await {
             Ok(None) => Fed::End,
             Ok(Some(Ok(frame))) => Fed::Frame(frame),
@@ -204,12 +218,14 @@ where
             Err(elapsed) => Fed::Broken(elapsed.into()),
         };
         let is_last = !matches!(fed, Fed::Frame(_));
-        is_heard = is_heard && matches!(timeout(idle, feed.send(fed)).await, Ok(Ok(())));
-        if is_last {
-            return;
+        let is_heard = matches!(timeout(idle, feed.send(fed)).await, Ok(Ok(())));
+        if is_last || !is_heard {
+            return is_last;
         }
     }
 }
 
+/// How long the rest of a large answer is read after its reader left.
+const DRAIN_WAIT: Duration = Duration::from_secs(60);
 /// How many frames of a stream wait for a slow reader.
 const FRAMES_MAX: usize = 16;
