@@ -390,8 +390,8 @@ pub(crate) enum Refusal {
     InProgress,
     /// Nobody knows whether it was executed.
     Unknown { since: StoreTime },
-    /// The store gave no answer.
-    StoreDown { is_definite: bool, policy: StoreDown },
+    /// The store gave no answer; unreachable means that the claim is surely not there.
+    StoreDown { is_unreachable: bool, policy: StoreDown },
     /// A bound of this process is reached, or it is shutting down.
     Overloaded,
 }

@@ -333,7 +333,7 @@ pub enum Mode {
 pub enum StoreDown {
     /// 503.
     Refuse,
-    /// They run unguarded, and are counted.
+    /// They run unguarded, and are counted: only where the store surely cannot be reached, never while it is busy.
     Pass,
 }
 
