@@ -17,9 +17,10 @@
 //! use axum::{Router, http::request::Parts, routing::post};
 //! use onlyonce::{Once, Policy, scope::Principal, store::memory::MemoryStore};
 //!
-//! fn caller(head: &Parts) -> Principal {
-//!     let api_key = head.headers.get("x-api-key").map_or(&b""[..], |key| key.as_bytes());
-//!     Principal::of("api-key", api_key)
+//! // Without an API key a keyed request is refused with 401: strangers must not share their keys.
+//! fn caller(head: &Parts) -> Option<Principal> {
+//!     let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+//!     Some(Principal::of("api-key", api_key.as_bytes()))
 //! }
 //!
 //! let once = Once::new(MemoryStore::new());

@@ -16,6 +16,7 @@ use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::http::{NotSent, UntilClose};
 use onlyonce::key::KeySource;
 use onlyonce::policy::{InFlight, KeyNeed, Mismatch, Recovery};
+use onlyonce::scope::Principal;
 use support::{Answer, Guarded, created, post, tiered};
 use tokio::sync::watch;
 
@@ -293,6 +294,27 @@ async fn who_is_asking_must_be_clear() {
     assert_eq!(unclear.status, StatusCode::BAD_REQUEST);
     assert_eq!(guarded.send(of("nobody")).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(guarded.executions(), 0);
+}
+
+/// As the examples have it: who has no key is nobody, and nobody shares an operation with a stranger.
+// threat J3
+#[tokio::test]
+async fn callers_without_credentials_are_refused_where_the_principal_is_an_option() {
+    let once = onlyonce::Once::new(onlyonce::store::memory::MemoryStore::new());
+    let caller = |head: &http::request::Parts| {
+        let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+        Some(Principal::of("api-key", api_key.as_bytes()))
+    };
+    let layer = once.layer(caller, Policy::default());
+    let app = axum::Router::new().fallback(|| created(1)).layer(layer);
+    use tower::ServiceExt;
+    for (api_key, status) in [(None, 401), (Some(""), 401), (Some("ann"), 201)] {
+        let mut request = post(KEY, BODY);
+        if let Some(api_key) = api_key {
+            request.headers_mut().insert("x-api-key", api_key.parse().unwrap());
+        }
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status().as_u16(), status);
+    }
 }
 
 // R34 to R46; FPR-05 to FPR-19

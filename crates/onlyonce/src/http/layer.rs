@@ -68,7 +68,7 @@ impl Once {
 pub enum Who {
     /// This caller.
     Known(Principal),
-    /// Nobody, and nobody may not: 401.
+    /// No caller can be told, and anonymous callers are refused: 401.
     Nobody,
     /// It cannot be told: 400, with this sentence about what to do.
     Unclear(String),
@@ -77,6 +77,13 @@ pub enum Who {
 impl From<Principal> for Who {
     fn from(principal: Principal) -> Self {
         Self::Known(principal)
+    }
+}
+
+/// `None` is [`Who::Nobody`]: callers without credentials must not share their keys.
+impl From<Option<Principal>> for Who {
+    fn from(principal: Option<Principal>) -> Self {
+        principal.map_or(Self::Nobody, Self::Known)
     }
 }
 
@@ -91,6 +98,8 @@ impl OnceLayer {
 
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
     /// would be about. Nothing is executed and nothing changes.
+    ///
+    /// The key is where the policy says, or else in `Idempotency-Key`: a look-up has no body to find it in.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
         look_up(&self.once, &self.rules, head).await
     }
