@@ -9,6 +9,7 @@ mod flight;
 mod hold;
 mod keeper;
 mod limits;
+mod outcome;
 mod perform;
 mod reconcile;
 mod run;
@@ -26,8 +27,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
+pub use self::outcome::{Cause, OnceError, Outcome};
 pub use self::reconcile::{Finding, Question, Reconciler};
-pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
+pub use self::run::{Attempt, Failure, Operation};
 
 pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::BodyRoom;

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
+use super::outcome::{Cause, OnceError, Outcome};
 use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
@@ -66,7 +67,8 @@ impl Once {
             ended => ended,
         };
         ask.count(&ended);
-        outcome(ended)
+        let now = self.inner.store.now().unwrap_or_else(|| self.inner.clock.wall());
+        outcome(ended, now)
     }
 }
 
@@ -185,59 +187,14 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// What came of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome<T> {
-    /// The work ran, and this is its value.
-    Fresh(T),
-    /// It had run before; this is the value of that time.
-    Replayed(T),
-    /// It runs elsewhere. Ask again.
-    InProgress {
-        /// When.
-        retry_after: Duration,
-    },
-    /// The key belongs to another payload. Do not retry; use a key of its own.
-    Reused,
-    /// It may have run, and nobody knows. Find out, then settle it.
-    Unknown {
-        /// Since when.
-        since: StoreTime,
-    },
+/// What the caller whose work it was is told.
+enum Ran<T> {
+    Done(T),
+    NotDone(BoxError),
+    Unknown(BoxError),
+    /// Done, and its value cannot be written.
+    Unwritable(BoxError),
 }
-
-/// Why an operation has no outcome to give.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OnceError {
-    /// The work did not happen. Try again with the same key.
-    #[error("the work was not done")]
-    NotDone(#[source] BoxError),
-    /// The work may have happened. Do not run it again; ask with the same key, or settle it.
-    #[error("the outcome of the work is unknown")]
-    Unknown(#[source] BoxError),
-    /// The work happened, and its value is not kept. Do not run it again.
-    #[error("the work was done, and its value is not kept")]
-    NotKept,
-    /// The outcome was unknown for good. Do not run it again; look at what it did.
-    #[error("the outcome of the work stays unknown")]
-    GivenUp,
-    /// The store gave no answer; nothing was run. Try again with the same key.
-    #[error("the store is unavailable")]
-    StoreDown,
-    /// Too much is under way, or the process is shutting down. Try again with the same key.
-    #[error("too much is under way")]
-    Overloaded,
-    /// The payload or the value cannot be written or read as JSON. Check its type.
-    #[error("a value does not convert")]
-    Value(#[source] BoxError),
-    /// The policy contradicts itself. Correct it.
-    #[error("the policy is not valid")]
-    Policy(#[source] BoxError),
-}
-
-type Ran<T> = Result<T, OnceError>;
 
 /// The work within its time, a panic caught.
 async fn bounded<T, Fut>(work: Fut, policy: Arc<Policy>) -> Worked<Ran<T>>
@@ -261,7 +218,7 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
         // The work is done: what cannot be kept is still done.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
-            return Worked { verdict, fresh: Err(OnceError::Value(error.into())), after: None };
+            return Worked { verdict, fresh: Ran::Unwritable(error.into()), after: None };
         }
     };
     let body = if json.len() > policy.response_bytes_max {
@@ -269,16 +226,16 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
     } else {
         Kept::Bytes { body: json.into(), trailers: None }
     };
-    Worked { verdict: Verdict::Store(Arc::new(ran(body))), fresh: Ok(value), after: None }
+    Worked { verdict: Verdict::Store(Arc::new(ran(body))), fresh: Ran::Done(value), after: None }
 }
 
 fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
-    Worked { verdict: Verdict::NotExecuted, fresh: Err(OnceError::NotDone(error)), after: None }
+    Worked { verdict: Verdict::NotExecuted, fresh: Ran::NotDone(error), after: None }
 }
 
 fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {
     let verdict = Verdict::Unknown(Arc::new(failed(policy)));
-    Worked { verdict, fresh: Err(OnceError::Unknown(error)), after: None }
+    Worked { verdict, fresh: Ran::Unknown(error), after: None }
 }
 
 fn ran(body: Kept) -> Response {
@@ -289,14 +246,22 @@ fn failed(policy: &Policy) -> Response {
     crate::http::problem::failed(policy)
 }
 
-fn outcome<T: DeserializeOwned>(ended: Ended<Ran<T>>) -> Result<Outcome<T>, OnceError> {
+/// What the caller is told; `now` is the store's time.
+fn outcome<T: DeserializeOwned>(
+    ended: Ended<Ran<T>>,
+    now: StoreTime,
+) -> Result<Outcome<T>, OnceError> {
+    let unknown = |error| Ok(Outcome::Unknown { since: now, cause: Some(Cause::new(error)) });
     match ended {
-        Ended::Fresh(ran) => ran.map(Outcome::Fresh),
-        Ended::Unsettled => Err(OnceError::Unknown("the store did not take the outcome".into())),
+        Ended::Fresh(Ran::Done(value)) => Ok(Outcome::Fresh(value)),
+        Ended::Fresh(Ran::NotDone(error)) => Err(OnceError::NotDone(error)),
+        Ended::Fresh(Ran::Unwritable(error)) => Err(OnceError::Value(error)),
+        Ended::Fresh(Ran::Unknown(error)) => unknown(error),
+        Ended::Unsettled => unknown("the store did not take the outcome".into()),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),
         Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
-        Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since }),
+        Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
         Ended::Refused(Refusal::Overloaded) => Err(OnceError::Overloaded),
     }
