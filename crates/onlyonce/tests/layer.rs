@@ -586,6 +586,38 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
     }
 }
 
+/// A webhook is delivered again until it succeeds: what failed must be able to.
+#[tokio::test]
+async fn a_webhook_that_failed_runs_again_when_it_is_delivered_again() {
+    for status in 200..600u16 {
+        let guarded = Guarded::new(Policy::webhook(), move |_| async move {
+            Response::builder().status(status).body(Body::empty()).unwrap()
+        });
+        assert_eq!(guarded.post(KEY, BODY).await.status.as_u16(), status);
+        let again = guarded.post(KEY, BODY).await;
+        let is_free = matches!(status, 408 | 429 | 500..600);
+        assert_eq!(again.status.as_u16(), status);
+        assert_eq!((again.is_replay(), guarded.executions()), (!is_free, 1 + usize::from(is_free)));
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_whose_outcome_is_unknown_runs_again_when_it_is_delivered_again() {
+    let policy = Policy::webhook().with_upstream_timeout(Duration::from_millis(50));
+    let guarded = Guarded::new(policy, |n| async move {
+        match n {
+            1 => panic!("the handler panics"),
+            2 => std::future::pending().await,
+            _ => created(n).await,
+        }
+    });
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::GATEWAY_TIMEOUT);
+    let first = guarded.post(KEY, BODY).await;
+    guarded.post(KEY, BODY).await.assert_replays(&first);
+    assert_eq!(guarded.executions(), 3);
+}
+
 // R91; FAIL-23
 #[tokio::test]
 async fn the_service_may_overrule_what_its_status_says() {

@@ -7,7 +7,7 @@ use http::StatusCode;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::{KeyFormat, KeySyntax};
-use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, StoreDown};
+use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
@@ -144,7 +144,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remark> {
         "fingerprint_exclude" => policy.fingerprint.exclude = all(field, Field::parsed)?,
         "ttl" => policy.ttl = field.duration()?,
         "mismatch" => policy.mismatch = mismatch(field)?,
-        "not_executed" => policy.not_executed = all(field, status)?,
+        "not_executed" => policy.not_executed = all(field, statuses)?,
         "lease" => policy.lease = field.duration()?,
         "hold_max" => policy.hold_max = field.duration()?,
         "upstream_timeout" => policy.upstream_timeout = field.duration()?,
@@ -198,11 +198,15 @@ fn mismatch(field: Field<'_>) -> Result<Mismatch, Remark> {
 }
 
 /// A success or a redirect that freed its key would be executed again.
-fn status(field: Field<'_>) -> Result<StatusCode, Remark> {
+fn statuses(field: Field<'_>) -> Result<Statuses, Remark> {
+    if let Ok("5xx") = field.text() {
+        return Ok(Statuses::ServerErrors);
+    }
     let number = u16::try_from(field.number()?).ok();
     let status = number.and_then(|number| StatusCode::from_u16(number).ok());
     status
         .filter(|status| status.is_client_error() || status.is_server_error())
+        .map(Statuses::One)
         .ok_or_else(|| field.refused())
 }
 

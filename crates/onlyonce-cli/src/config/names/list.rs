@@ -257,7 +257,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "not_executed",
-        "a list of statuses from 400 to 599, such as [401, 429]",
+        "a list of statuses from 400 to 599, and \"5xx\" for every server error, such as [401, 429]",
         "[401, 403, 407, 408, 421, 425, 429]",
         "the upstream's answers that say \"not executed\": they free the key",
     ),
