@@ -23,7 +23,9 @@ async fn charge(body: String) -> String {
     format!("{body} charged as {:?}\n", std::time::UNIX_EPOCH.elapsed())
 }
 
-/// Who is asking: here the API key. Check it in a layer outside of this one.
-fn caller(head: &Parts) -> Principal {
-    Principal::of("api-key", head.headers.get("x-api-key").map_or(b"", |key| key.as_bytes()))
+/// The caller: here the API key, checked by a layer outside of this one. Without one a keyed request is answered
+/// 401, because strangers must not share their keys.
+fn caller(head: &Parts) -> Option<Principal> {
+    let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+    Some(Principal::of("api-key", api_key.as_bytes()))
 }

@@ -2,10 +2,13 @@
 
 pub(crate) mod form;
 pub(crate) mod json;
+mod media_type;
 pub(crate) mod multipart;
 mod params;
 
 use std::borrow::Cow;
+
+pub(crate) use media_type::MediaType;
 
 /// Nothing but the bytes can be said about a body: it is malformed, ambiguous or beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub(crate) enum Kind<'a> {
 
 impl<'a> Kind<'a> {
     pub(crate) fn of(content_type: &'a [u8]) -> Self {
-        match &*media_type(content_type) {
+        match &*media_type::essence(content_type) {
             b"application/json" => Self::Json,
             b"application/x-www-form-urlencoded" => Self::Form,
             b"multipart/form-data" => Self::Multipart(boundary(content_type)),
@@ -31,12 +34,6 @@ impl<'a> Kind<'a> {
             _ => Self::Opaque,
         }
     }
-}
-
-/// The media type in lower case, without its parameters.
-pub(crate) fn media_type(content_type: &[u8]) -> Cow<'_, [u8]> {
-    let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
-    lower_case(content_type[..end].trim_ascii())
 }
 
 /// The content coding in lower case; `None` if the body is sent as it is.
@@ -51,6 +48,12 @@ pub(crate) fn put(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(part);
 }
 
+/// Appends all of these parts, and that there are no more.
+pub(crate) fn put_all<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = &'a [u8]>) {
+    parts.for_each(|part| put_optional(out, Some(part)));
+    put_optional(out, None);
+}
+
 /// As [`put`], for a part that may be absent, which is not the same as empty.
 pub(crate) fn put_optional(out: &mut Vec<u8>, part: Option<&[u8]>) {
     out.push(u8::from(part.is_some()));
@@ -60,8 +63,7 @@ pub(crate) fn put_optional(out: &mut Vec<u8>, part: Option<&[u8]>) {
 }
 
 fn boundary(content_type: &[u8]) -> Option<&[u8]> {
-    let start = memchr::memchr(b';', content_type)?;
-    let params = params::parse(&content_type[start..]).ok()?;
+    let params = params::parse(media_type::split(content_type).1).ok()?;
     let (_, boundary) = params.into_iter().find(|(name, _)| name == "boundary")?;
     (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()).then_some(boundary)
 }
@@ -82,12 +84,13 @@ mod tests {
 
     #[test]
     fn the_media_type_tells_the_kind() {
-        let cases: [(&[u8], Kind<'_>); 12] = [
+        let cases: [(&[u8], Kind<'_>); 13] = [
             (b"application/json", Kind::Json),
             (b"Application/JSON ; charset=utf-8", Kind::Json),
             (b"application/vnd.api+json", Kind::Json),
             (b"application/x-www-form-urlencoded", Kind::Form),
             (b"multipart/form-data; boundary=b", Kind::Multipart(Some(b"b"))),
+            (b"multipart/form-data; boundary=b; ", Kind::Multipart(Some(b"b"))),
             (
                 b"multipart/form-data; charset=utf-8; Boundary=\"a b\"",
                 Kind::Multipart(Some(b"a b")),

@@ -2,27 +2,28 @@
 //!
 //! 1. A fingerprint has two digests: `raw`, of the body's bytes as sent, and `canonical`, of what they mean.
 //! 2. Equal raw digests are a match in every version. Else canonical ones of the same version are compared.
-//! 3. Both cover method, path (after [`normal_path`]), query as sent (empty is none), media type without its
-//!    parameters and content coding. No other header counts.
+//! 3. Both cover method, path (after [`normal_path`]), query as sent (empty is none), content coding, and the media
+//!    type with its parameters (of `application/json` and url-encoded forms only the charset): the same bytes in
+//!    another charset or between other boundaries are another request. `X-HTTP-Method-Override`,
+//!    `X-HTTP-Method` and `X-Method-Override` count. No other header does.
 //! 4. JSON (`application/json`, `…+json`): members in any order, whitespace and escapes in any spelling; numbers
 //!    are exact decimals, never doubles; array order counts. Doubled member names, bad UTF-8, lone surrogates,
 //!    nesting deeper than 64, exponents beyond 64 bits and anything malformed fall back to the raw bytes.
 //! 5. Url-encoded forms: decoded, in any order of names; the order of repeats counts.
-//! 6. `multipart/form-data`: by parts, whatever the boundary; anything unusual falls back to the raw bytes.
-//! 7. Everything else, and every body with a content coding, is compared as bytes.
+//! 6. `multipart/form-data`: by parts as the boundary divides them, whatever it is; anything unusual falls back to
+//!    the raw bytes.
+//! 7. Everything else, every body with a content coding, and every body whose `Content-Type` has more than one line
+//!    or unreadable parameters (malformed, doubled, more than 64) is compared as bytes.
 //!
 //! ```
+//! use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 //! use onlyonce::fingerprint::{Fingerprint, FingerprintRules, Subject};
 //!
 //! let of = |body: &str| {
-//!     let subject = Subject {
-//!         method: "POST",
-//!         path: "/charges",
-//!         query: None,
-//!         content_type: Some(b"application/json"),
-//!         content_encoding: None,
-//!         body: body.as_bytes(),
-//!     };
+//!     let mut headers = HeaderMap::new();
+//!     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+//!     let (method, path, body) = ("POST", "/charges", body.as_bytes());
+//!     let subject = Subject { method, path, query: None, headers: &headers, body };
 //!     Fingerprint::of(&FingerprintRules::default(), &subject)
 //! };
 //! let stored = of(r#"{"amount": 10, "currency": "usd"}"#);
@@ -36,9 +37,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ctutils::CtEq;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
-use crate::body::{self, Kind, Odd};
+use crate::body::{self, Kind, MediaType, Odd};
 use crate::scope::normal_path;
 
 pub use crate::pointer::{Pointer, PointerError};
@@ -72,7 +74,7 @@ impl Fingerprint {
 
     /// The digest of the bytes as sent. What it is made of is fixed for ever, whatever the version.
     pub fn raw_digest(subject: &Subject<'_>) -> Digest {
-        let mut hasher = subject.hasher(b"onlyonce raw\0");
+        let mut hasher = subject.hasher(b"onlyonce raw\0", true);
         hasher.update(subject.body);
         hasher.finalize().into()
     }
@@ -116,28 +118,44 @@ pub struct Subject<'a> {
     pub path: &'a str,
     /// What follows the question mark.
     pub query: Option<&'a str>,
-    /// The `Content-Type` field.
-    pub content_type: Option<&'a [u8]>,
-    /// The `Content-Encoding` field. A body with any coding but `identity` is compared as bytes.
-    pub content_encoding: Option<&'a [u8]>,
+    /// The headers. Only those that say what the body is, and which method is meant, are looked at.
+    pub headers: &'a HeaderMap,
     /// The whole body.
     pub body: &'a [u8],
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
     /// A hasher that has taken everything but the body, all of it length-prefixed.
-    fn hasher(&self, domain: &[u8]) -> Sha256 {
+    fn hasher(&self, domain: &[u8], counts_boundary: bool) -> Sha256 {
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
         head.extend_from_slice(domain);
         body::put(&mut head, self.method.as_bytes());
+        for name in METHOD_OVERRIDES {
+            body::put_all(&mut head, self.lines(&name));
+        }
         body::put(&mut head, normal_path(self.path).as_bytes());
         body::put_optional(
             &mut head,
             self.query.filter(|query| !query.is_empty()).map(str::as_bytes),
         );
-        body::put_optional(&mut head, self.content_type.map(body::media_type).as_deref());
-        body::put_optional(&mut head, body::coding(self.content_encoding).as_deref());
+        match MediaType::of(self.headers) {
+            Some(media_type) => media_type.put(&mut head, counts_boundary),
+            None => head.push(0),
+        }
+        for coding in self.codings() {
+            body::put_optional(&mut head, Some(&coding));
+        }
+        body::put_optional(&mut head, None);
         Sha256::new_with_prefix(head)
+    }
+
+    /// A body with any of them is compared as bytes.
+    fn codings(&self) -> impl Iterator<Item = Cow<'a, [u8]>> + use<'a> {
+        self.lines(&header::CONTENT_ENCODING).filter_map(|line| body::coding(Some(line)))
+    }
+
+    fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
     }
 }
 
@@ -148,11 +166,13 @@ impl fmt::Debug for Subject<'_> {
 }
 
 fn canonical(raw: &Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> Digest {
-    let mut hasher = subject.hasher(b"onlyonce canonical\0");
     let (form, bytes) = match meaning(rules, subject) {
         Ok((form, bytes)) => (form, Cow::Owned(bytes)),
         Err(Odd) => (Form::Raw, Cow::Borrowed(&raw[..])),
     };
+    // Parts that were read have done with their boundary.
+    let counts_boundary = !matches!(form, Form::Parts);
+    let mut hasher = subject.hasher(b"onlyonce canonical\0", counts_boundary);
     hasher.update([Fingerprint::VERSION, form as u8]);
     hasher.update(bytes);
     hasher.finalize().into()
@@ -160,10 +180,9 @@ fn canonical(raw: &Digest, rules: &FingerprintRules, subject: &Subject<'_>) -> D
 
 /// The body's canonical bytes, if it can be compared by meaning.
 fn meaning(rules: &FingerprintRules, subject: &Subject<'_>) -> Result<(Form, Vec<u8>), Odd> {
-    let content_type =
-        subject.content_type.filter(|_| body::coding(subject.content_encoding).is_none());
+    let media_type = MediaType::of(subject.headers).filter(|_| subject.codings().next().is_none());
     let bytes = subject.body;
-    match Kind::of(content_type.ok_or(Odd)?) {
+    match media_type.ok_or(Odd)?.kind()? {
         Kind::Json => {
             Ok((Form::Json, body::json::canonical(bytes, &rules.include, &rules.exclude)?))
         }
@@ -184,7 +203,13 @@ enum Form {
     Parts = 3,
 }
 
-const HEAD_BYTES_USUAL: usize = 192;
+/// What frameworks take for the method in place of the request's own.
+const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+const HEAD_BYTES_USUAL: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -17,9 +17,10 @@
 //! use axum::{Router, http::request::Parts, routing::post};
 //! use onlyonce::{Once, Policy, scope::Principal, store::memory::MemoryStore};
 //!
-//! fn caller(head: &Parts) -> Principal {
-//!     let api_key = head.headers.get("x-api-key").map_or(&b""[..], |key| key.as_bytes());
-//!     Principal::of("api-key", api_key)
+//! // Without an API key a keyed request is refused with 401: strangers must not share their keys.
+//! fn caller(head: &Parts) -> Option<Principal> {
+//!     let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+//!     Some(Principal::of("api-key", api_key.as_bytes()))
 //! }
 //!
 //! let once = Once::new(MemoryStore::new());
@@ -33,6 +34,7 @@
 
 mod body;
 mod capture;
+mod client_uri;
 mod headers;
 mod layer;
 mod look_up;
@@ -42,6 +44,7 @@ mod request;
 mod service;
 
 pub use body::Body;
+pub use client_uri::ClientUri;
 pub use headers::kept as kept_headers;
 pub use layer::{Guarded, OnceLayer, Who};
 
@@ -54,6 +57,12 @@ pub struct NotSent;
 /// the inner service answered does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAnswer;
+
+/// Put it among the extensions of a response whose body has neither a length nor chunks, so that only the end of the
+/// connection ends it (HTTP/1.0, and HTTP/1.1 without `Content-Length`): the end cannot be told from a break. The
+/// body is kept only if it is one whole JSON object or array; else a retry gets 410, and the first caller what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntilClose;
 
 /// On a replay, and on nothing else.
 pub const IDEMPOTENT_REPLAYED: http::HeaderName =

@@ -14,9 +14,11 @@
 //! use axum::{Router, http::request::Parts, routing::post};
 //! use onlyonce::{Once, Policy, scope::Principal, store::sqlite::SqliteStore};
 //!
-//! // Who asks: there is no default, because a wrong one shows one caller the answer of another.
-//! fn caller(head: &Parts) -> Principal {
-//!     Principal::of("api-key", head.headers.get("x-api-key").map_or(b"", |key| key.as_bytes()))
+//! // Who asks: there is no default, because a wrong one shows one caller the answer of another. Without an
+//! // API key a keyed request is refused with 401: strangers must not share their keys.
+//! fn caller(head: &Parts) -> Option<Principal> {
+//!     let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+//!     Some(Principal::of("api-key", api_key.as_bytes()))
 //! }
 //!
 //! let once = Once::new(SqliteStore::open("onlyonce.db").await?);
@@ -51,7 +53,7 @@
 //!     Outcome::Fresh(label) | Outcome::Replayed(label) => println!("shipped with {label}"),
 //!     Outcome::InProgress { retry_after } => println!("ask again in {retry_after:?}"),
 //!     Outcome::Reused => println!("this key belongs to another order"),
-//!     Outcome::Unknown { .. } => println!("nobody knows: look, then settle it"),
+//!     Outcome::Unknown { .. } => println!("it may have run: look at what it did, then settle it"),
 //! }
 //! # Ok(())
 //! # }
@@ -116,7 +118,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome, Question,
-    Reconciler, Settings,
+    Attempt, Cause, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome,
+    Question, Reconciler, Settings,
 };
 pub use policy::Policy;

@@ -9,6 +9,7 @@ mod flight;
 mod hold;
 mod keeper;
 mod limits;
+mod outcome;
 mod perform;
 mod reconcile;
 mod run;
@@ -26,8 +27,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
 pub use self::limits::Limits;
+pub use self::outcome::{Cause, OnceError, Outcome};
 pub use self::reconcile::{Finding, Question, Reconciler};
-pub use self::run::{Attempt, Failure, OnceError, Operation, Outcome};
+pub use self::run::{Attempt, Failure, Operation};
 
 pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::{BodyRoom, Room};
@@ -47,7 +49,7 @@ use self::wait::Waiters;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::engine::Write;
 use crate::fingerprint::Fingerprint;
-use crate::policy::{Policy, StoreDown};
+use crate::policy::{Mode, Policy, StoreDown};
 use crate::record::{KeyText, Response, State, Token};
 use crate::scope::{OperationId, Principal, Secret};
 use crate::store::{Maintain, Seen, Swap, Watch};
@@ -91,7 +93,8 @@ impl Once {
     /// How often what happened so far on each route, by the name that its policy has.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
         let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes.iter().map(|(name, route)| (name.clone(), route.counters.snapshot())).collect()
+        let counts = routes.iter().map(|(name, route)| (name.clone(), route.counts()));
+        counts.collect()
     }
 
     /// Whether the store answers.
@@ -214,7 +217,15 @@ pub(crate) struct Inner {
 struct RouteState {
     policy: Arc<Policy>,
     counters: Arc<Counters>,
+    /// What would have happened, where the route only observes.
+    observed: Arc<Counters>,
     reconciler: Option<Arc<dyn Reconciler>>,
+}
+
+impl RouteState {
+    fn counts(&self) -> Counts {
+        self.counters.snapshot().plus(self.observed.snapshot().as_observed())
+    }
 }
 
 impl Inner {
@@ -258,10 +269,15 @@ impl Inner {
         let route = routes.entry(policy.route.clone()).or_insert_with(|| RouteState {
             policy: policy.clone(),
             counters: Arc::default(),
+            observed: Arc::default(),
             reconciler: None,
         });
         route.policy = policy.clone();
-        (policy, route.counters.clone())
+        let counters = match policy.mode {
+            Mode::Enforce => &route.counters,
+            Mode::Observe => &route.observed,
+        };
+        (policy, counters.clone())
     }
 
     /// Whom to ask about the operations of a route, also in the background.
@@ -377,8 +393,8 @@ pub(crate) enum Refusal {
     InProgress,
     /// Nobody knows whether it was executed.
     Unknown { since: StoreTime },
-    /// The store gave no answer.
-    StoreDown { is_definite: bool, policy: StoreDown },
+    /// The store gave no answer; unreachable means that the claim is surely not there.
+    StoreDown { is_unreachable: bool, policy: StoreDown },
     /// A bound of this process is reached, or it is shutting down.
     Overloaded,
 }

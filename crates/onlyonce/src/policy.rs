@@ -41,8 +41,8 @@ pub struct Policy {
     pub in_flight: InFlight,
     /// The status for a key that was used for another request; 422.
     pub mismatch: Mismatch,
-    /// Answers that say "not executed"; 401 403 407 408 421 425 429.
-    pub not_executed: Vec<StatusCode>,
+    /// Answers that say "not executed" and free the key; 401 403 407 408 421 425 429.
+    pub not_executed: Vec<Statuses>,
     /// What is done about an unknown outcome; it is held.
     pub recovery: Recovery,
     /// How long an owner may be silent; 30 seconds.
@@ -76,9 +76,23 @@ impl Policy {
         Self { ttl: HOUR, ..Self::named("signup") }
     }
 
-    /// Events that a sender delivers again for days: answers are kept seven days.
+    /// Events that a sender delivers again for days: answers are kept seven days, and a delivery that failed is
+    /// run again when it comes again.
+    ///
+    /// 5xx, 408 and 429 free the key, and so does a delivery without a whole answer (a timeout, a panic, a broken
+    /// connection). 2xx, 3xx and other 4xx are kept. **So a handler may run twice for one event**: one that failed
+    /// after half of its work, or is still at it when its time is over. Its own dedup is its business.
     pub fn webhook() -> Self {
-        Self { ttl: 7 * DAY, ..Self::named("webhook") }
+        Self {
+            ttl: 7 * DAY,
+            not_executed: vec![
+                StatusCode::REQUEST_TIMEOUT.into(),
+                StatusCode::TOO_MANY_REQUESTS.into(),
+                Statuses::ServerErrors,
+            ],
+            recovery: Recovery::Release,
+            ..Self::named("webhook")
+        }
     }
 
     /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
@@ -116,6 +130,12 @@ impl Policy {
         self
     }
 
+    /// Where a key counts. Default: principal, host, method and path. Add a [`ScopePart::Header`] for what your
+    /// service routes by. A change makes every live key a fresh one.
+    pub fn with_scope(self, scope: impl IntoIterator<Item = ScopePart>) -> Self {
+        Self { scope: scope.into_iter().collect(), ..self }
+    }
+
     /// Compares requests by other rules. Default: canonical bodies.
     pub fn with_fingerprint(self, fingerprint: FingerprintRules) -> Self {
         Self { fingerprint, ..self }
@@ -129,6 +149,12 @@ impl Policy {
     /// What a duplicate gets while the first still runs. Default: reject with 409.
     pub fn with_in_flight(self, in_flight: InFlight) -> Self {
         Self { in_flight, ..self }
+    }
+
+    /// Answers that free the key. Default: 401, 403, 407, 408, 421, 425 and 429. After any other answer a retry
+    /// never runs again.
+    pub fn with_not_executed(self, statuses: impl IntoIterator<Item = Statuses>) -> Self {
+        Self { not_executed: statuses.into_iter().collect(), ..self }
     }
 
     /// What is done about an unknown outcome. Default: hold. Anything else is a promise about your upstream.
@@ -207,7 +233,7 @@ impl Policy {
     pub fn keeps(&self, status: StatusCode, headers: &HeaderMap) -> Keeps {
         let retry_after = headers.contains_key(header::RETRY_AFTER);
         match status {
-            _ if self.not_executed.contains(&status) => Keeps::Release,
+            _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
             StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE if retry_after => Keeps::Release,
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
@@ -225,12 +251,12 @@ impl Default for Policy {
             key: KeyNeed::Optional,
             key_from: vec![KeySource::Header(IDEMPOTENCY_KEY)],
             key_rules: KeyRules::default(),
-            scope: vec![ScopePart::Principal, ScopePart::Host, ScopePart::Method, ScopePart::Path],
+            scope: ScopePart::DEFAULT.to_vec(),
             fingerprint: FingerprintRules::default(),
             ttl: DAY,
             in_flight: InFlight::Reject,
             mismatch: Mismatch::Unprocessable,
-            not_executed: NOT_EXECUTED.to_vec(),
+            not_executed: NOT_EXECUTED.map(Statuses::One).to_vec(),
             recovery: Recovery::Hold,
             lease: Duration::from_secs(30),
             hold_max: 30 * DAY,
@@ -269,6 +295,33 @@ pub enum Mismatch {
     Unprocessable,
     /// 409, as some clients expect.
     Conflict,
+}
+
+/// One status, or a class of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Statuses {
+    /// This one.
+    One(StatusCode),
+    /// Every 5xx. They say that something failed, not that nothing was executed: only for work whose repetition
+    /// its service takes care of.
+    ServerErrors,
+}
+
+impl Statuses {
+    /// Whether `status` is one of them.
+    pub fn has(self, status: StatusCode) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::ServerErrors => status.is_server_error(),
+        }
+    }
+}
+
+impl From<StatusCode> for Statuses {
+    fn from(status: StatusCode) -> Self {
+        Self::One(status)
+    }
 }
 
 /// What is done about an unknown outcome.
@@ -327,7 +380,7 @@ pub enum Mode {
 pub enum StoreDown {
     /// 503.
     Refuse,
-    /// They run unguarded, and are counted.
+    /// They run unguarded, and are counted: only where the store surely cannot be reached, never while it is busy.
     Pass,
 }
 

@@ -14,8 +14,10 @@
 //!
 //! let key = Key::from_text("order-17", &KeyRules::default())?;
 //! let [ann, bob] = ["ann", "bob"].map(|name| Principal::of("user", name.as_bytes()));
-//! let scope = |principal| Scope { principal, host: "api.test", method: "POST", path: "/charges" };
-//! let id = |principal| operation_id(None, &ScopePart::ALL, &scope(principal), &key);
+//! let headers = http::HeaderMap::new();
+//! let (host, method, path) = ("api.test", "POST", "/charges");
+//! let scope = |principal| Scope { principal, host, method, path, headers: &headers };
+//! let id = |principal| operation_id(None, &ScopePart::DEFAULT, &scope(principal), &key);
 //! assert_eq!(id(&ann), id(&ann));
 //! assert_ne!(id(&ann), id(&bob));
 //! # Ok::<(), onlyonce::key::KeyError>(())
@@ -29,6 +31,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, HeaderName};
 use sha2::{Digest, Sha256};
 
 use crate::hex;
@@ -123,7 +126,8 @@ impl fmt::Debug for Secret {
 }
 
 /// A part of where a key counts. What a policy does not list, requests may differ in and still be one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ScopePart {
     /// Who asks. Without it, callers can collide with and replay each other's operations.
     Principal,
@@ -133,15 +137,18 @@ pub enum ScopePart {
     Method,
     /// The path as sent, parameters filled in, after [`normal_path`].
     Path,
+    /// A header by which the service chooses what a request is about (a tenant, `X-Original-URL`): all of its
+    /// values as sent, in their order. Absent is not empty.
+    Header(HeaderName),
 }
 
 impl ScopePart {
-    /// Every part: the default scope.
-    pub const ALL: [Self; 4] = [Self::Principal, Self::Host, Self::Method, Self::Path];
+    /// The default scope.
+    pub const DEFAULT: [Self; 4] = [Self::Principal, Self::Host, Self::Method, Self::Path];
 }
 
-/// Where a key was used. Host and path are given as sent.
-#[derive(Debug, Clone, Copy)]
+/// Where a key was used. Host, path and headers are given as sent.
+#[derive(Clone, Copy)]
 pub struct Scope<'a> {
     /// Who asks.
     pub principal: &'a Principal,
@@ -151,6 +158,16 @@ pub struct Scope<'a> {
     pub method: &'a str,
     /// The request's path, without its query.
     pub path: &'a str,
+    /// The request's headers; only those that a policy lists are looked at.
+    pub headers: &'a HeaderMap,
+}
+
+/// Headers may hold credentials, so none is shown.
+impl fmt::Debug for Scope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, method, path, .. } = self;
+        write!(f, "Scope({method} {host}{path})")
+    }
 }
 
 /// The id of the operation that `key` names within the `parts` of this `scope`.

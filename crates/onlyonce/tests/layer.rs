@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,9 +12,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use onlyonce::Policy;
-use onlyonce::http::NotSent;
+use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
+use onlyonce::http::{NotSent, UntilClose};
 use onlyonce::key::KeySource;
 use onlyonce::policy::{InFlight, KeyNeed, Mismatch, Recovery};
+use onlyonce::scope::Principal;
 use support::{Answer, Guarded, created, post, tiered};
 use tokio::sync::watch;
 
@@ -293,6 +296,27 @@ async fn who_is_asking_must_be_clear() {
     assert_eq!(guarded.executions(), 0);
 }
 
+/// As the examples have it: who has no key is nobody, and nobody shares an operation with a stranger.
+// threat J3
+#[tokio::test]
+async fn callers_without_credentials_are_refused_where_the_principal_is_an_option() {
+    let once = onlyonce::Once::new(onlyonce::store::memory::MemoryStore::new());
+    let caller = |head: &http::request::Parts| {
+        let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
+        Some(Principal::of("api-key", api_key.as_bytes()))
+    };
+    let layer = once.layer(caller, Policy::default());
+    let app = axum::Router::new().fallback(|| created(1)).layer(layer);
+    use tower::ServiceExt;
+    for (api_key, status) in [(None, 401), (Some(""), 401), (Some("ann"), 201)] {
+        let mut request = post(KEY, BODY);
+        if let Some(api_key) = api_key {
+            request.headers_mut().insert("x-api-key", api_key.parse().unwrap());
+        }
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status().as_u16(), status);
+    }
+}
+
 // R34 to R46; FPR-05 to FPR-19
 #[tokio::test]
 async fn bodies_that_mean_the_same_are_the_same_request() {
@@ -306,6 +330,105 @@ async fn bodies_that_mean_the_same_are_the_same_request() {
         guarded.post(KEY, same).await.assert_replays(&first);
     }
     assert_eq!(guarded.executions(), 1);
+}
+
+/// Bytes that two boundaries divide into other parts: an amount of 1, or of 1000.
+const TWO_WAYS: &str = "--a\r\nContent-Disposition: form-data; name=\"amount\"\r\n\r\n1\r\n--ab\r\n\
+    Content-Disposition: form-data; name=\"amount\"\r\n\r\n1000\r\n--ab--\r\n--a--\r\n";
+
+// R34, R43
+#[tokio::test]
+async fn the_same_bytes_that_are_read_otherwise_are_another_request() {
+    let cases: [(&str, &str, &[(&str, &str)]); 7] = [
+        ("multipart/form-data; boundary=a", "multipart/form-data; boundary=ab", &[]),
+        ("multipart/mixed; boundary=a", "multipart/mixed; boundary=ab", &[]),
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-16", &[]),
+        ("application/json; charset=utf-8", "application/json; charset=iso-8859-1", &[]),
+        ("application/json", "application/json", &[("x-http-method-override", "DELETE")]),
+        ("application/json", "application/json", &[("x-http-method", "DELETE")]),
+        ("application/json", "application/json", &[("x-method-override", "DELETE")]),
+    ];
+    for mode in [FingerprintMode::Auto, FingerprintMode::Raw] {
+        for (one, other, headers) in cases {
+            let rules = FingerprintRules { mode, ..FingerprintRules::default() };
+            let guarded = Guarded::counting(Policy::default().with_fingerprint(rules));
+            let first = guarded.send(read_as(one, &[])).await;
+            let again = guarded.send(read_as(other, headers)).await;
+            assert_eq!(
+                again.status,
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "{mode:?} {other} {headers:?}"
+            );
+            guarded.send(read_as(one, &[])).await.assert_replays(&first);
+            assert_eq!(guarded.executions(), 1);
+        }
+    }
+}
+
+fn read_as(content_type: &str, headers: &[(&'static str, &str)]) -> Request<Body> {
+    let mut request = post(KEY, TWO_WAYS);
+    request.headers_mut().insert("content-type", content_type.parse().unwrap());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    request
+}
+
+// R43; FPR-23
+#[tokio::test]
+async fn a_client_that_makes_a_new_boundary_for_each_try_is_understood() {
+    let guarded = Guarded::counting(Policy::default());
+    let tried = |boundary: &str| {
+        let body = TWO_WAYS.replace("--a", &format!("--{boundary}"));
+        let body = body.replace(&format!("--{boundary}b"), "--inside");
+        let mut request = post(KEY, body);
+        let content_type = format!("multipart/form-data; boundary={boundary}");
+        request.headers_mut().insert("content-type", content_type.parse().unwrap());
+        request
+    };
+    let first = guarded.send(tried("x1")).await;
+    guarded.send(tried("y2")).await.assert_replays(&first);
+}
+
+/// It would take minutes to compare each parameter with all before it.
+// threat J9
+#[tokio::test]
+async fn a_part_with_very_many_parameters_is_compared_as_bytes_and_has_no_key() {
+    let many =
+        |value: &str| -> String { (0..131_072).map(|n| format!("; p{n}={value}")).collect() };
+    let form = |value: &str| {
+        let head = format!("Content-Disposition: form-data; name=\"k\"{}", many(value));
+        let mut request = post(KEY, format!("--b\r\n{head}\r\n\r\n1\r\n--b--\r\n"));
+        let content_type = "multipart/form-data; boundary=b".parse().unwrap();
+        request.headers_mut().insert("content-type", content_type);
+        request
+    };
+    let policy = Policy::default().with_request_bytes_max(4 << 20);
+    let guarded = Guarded::counting(policy.clone());
+    let first = guarded.send(form("1")).await;
+    guarded.send(form("1")).await.assert_replays(&first);
+    assert_eq!(guarded.send(form("2")).await.problem(), "idempotency_key_reused");
+    let source: KeySource = "form:k".parse().unwrap();
+    let in_the_form = Guarded::counting(policy.with_key_from([source]));
+    assert_eq!(in_the_form.send(form("1")).await.problem(), "idempotency_key_invalid");
+    assert_eq!((guarded.executions(), in_the_form.executions()), (1, 0));
+}
+
+// threat J9
+#[tokio::test]
+async fn a_content_type_with_very_many_parameters_is_compared_as_bytes() {
+    let guarded = Guarded::counting(Policy::default());
+    let typed = |body: &'static str| {
+        let params: String = (0..65).map(|n| format!("; p{n}=1")).collect();
+        let mut request = post(KEY, body);
+        let content_type = format!("application/json{params}").parse().unwrap();
+        request.headers_mut().insert("content-type", content_type);
+        request
+    };
+    let first = guarded.send(typed(r#"{"a":1,"b":2}"#)).await;
+    guarded.send(typed(r#"{"a":1,"b":2}"#)).await.assert_replays(&first);
+    let same_meaning = guarded.send(typed(r#"{"b":2,"a":1}"#)).await;
+    assert_eq!(same_meaning.problem(), "idempotency_key_reused");
 }
 
 // R39; FPR-14, FPR-19: bodies that are no good JSON are taken as they are.
@@ -463,6 +586,38 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
     }
 }
 
+/// A webhook is delivered again until it succeeds: what failed must be able to.
+#[tokio::test]
+async fn a_webhook_that_failed_runs_again_when_it_is_delivered_again() {
+    for status in 200..600u16 {
+        let guarded = Guarded::new(Policy::webhook(), move |_| async move {
+            Response::builder().status(status).body(Body::empty()).unwrap()
+        });
+        assert_eq!(guarded.post(KEY, BODY).await.status.as_u16(), status);
+        let again = guarded.post(KEY, BODY).await;
+        let is_free = matches!(status, 408 | 429 | 500..600);
+        assert_eq!(again.status.as_u16(), status);
+        assert_eq!((again.is_replay(), guarded.executions()), (!is_free, 1 + usize::from(is_free)));
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_whose_outcome_is_unknown_runs_again_when_it_is_delivered_again() {
+    let policy = Policy::webhook().with_upstream_timeout(Duration::from_millis(50));
+    let guarded = Guarded::new(policy, |n| async move {
+        match n {
+            1 => panic!("the handler panics"),
+            2 => std::future::pending().await,
+            _ => created(n).await,
+        }
+    });
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::GATEWAY_TIMEOUT);
+    let first = guarded.post(KEY, BODY).await;
+    guarded.post(KEY, BODY).await.assert_replays(&first);
+    assert_eq!(guarded.executions(), 3);
+}
+
 // R91; FAIL-23
 #[tokio::test]
 async fn the_service_may_overrule_what_its_status_says() {
@@ -560,6 +715,40 @@ async fn an_answer_that_breaks_off_is_unknown_and_never_stored_short() {
     assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::BAD_GATEWAY);
     assert_eq!(guarded.post(KEY, BODY).await.problem(), "idempotency_outcome_unknown");
     assert_eq!(guarded.executions(), 1);
+}
+
+// R87; threat F4
+#[tokio::test]
+async fn an_answer_that_only_its_connection_ends_is_kept_if_it_is_whole_json() {
+    let cases = [
+        ("application/json", r#"{"id":1}"#, true),
+        ("application/problem+json", " [1, {\"a\": \"}\"}]\n", true),
+        ("application/json", r#"{"id":1"#, false),
+        ("application/json", r#"{"id":"}"#, false),
+        ("application/json", r#"{"id":1} x"#, false),
+        ("application/json", "1", false),
+        ("application/json", "", false),
+        ("text/plain", r#"{"id":1}"#, false),
+    ];
+    for recovery in [Recovery::Hold, Recovery::Fail] {
+        // With `fail` the answer of a proxy is what is kept.
+        let status = if recovery == Recovery::Fail { 502 } else { 201 };
+        for (media_type, body, is_kept) in cases {
+            let policy = Policy::default().with_recovery(recovery);
+            let guarded = Guarded::new(policy, move |_| async move {
+                let response = Response::builder().status(status).extension(UntilClose);
+                response.header("content-type", media_type).body(Body::from(body)).unwrap()
+            });
+            let first = guarded.post(KEY, BODY).await;
+            assert_eq!(first.body, body);
+            let retry = guarded.post(KEY, BODY).await;
+            match is_kept {
+                true => retry.assert_replays(&first),
+                false => assert_eq!(retry.status, StatusCode::GONE, "{media_type} {body}"),
+            }
+            assert_eq!(guarded.executions(), 1);
+        }
+    }
 }
 
 // R79; threat F6
@@ -753,4 +942,68 @@ async fn the_room_of_a_body_is_taken_until_its_work_is_done() {
     open.send_replace(true);
     assert_eq!(first.await.unwrap().status, StatusCode::CREATED);
     assert_eq!(guarded.post("another-key", BODY).await.status, StatusCode::CREATED);
+}
+
+/// Twice as long as the rest of an answer is read for nobody, and more.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A service behind the layer that drips a large answer for ever would keep its place for as long.
+// R79
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_large_answer_is_not_read_for_ever_for_a_client_that_left() {
+    let (watched, ended) = watch::channel(());
+    let watched = Arc::new(std::sync::Mutex::new(Some(watched)));
+    let guarded = Guarded::new(Policy::default().with_response_bytes_max(10), move |_| {
+        let watched = watched.lock().unwrap().take();
+        let drops = futures_util::stream::unfold(watched, |watched| async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b"another drop")), watched))
+        });
+        async { Body::from_stream(drops).into_response() }
+    });
+    use tower::ServiceExt;
+    let response = guarded.app.clone().oneshot(post(KEY, BODY)).await.unwrap();
+    let mut body = response.into_body().into_data_stream();
+    for _ in 0..100 {
+        assert_eq!(
+            body.next().await.unwrap().unwrap(),
+            "another drop",
+            "for as long as it is read"
+        );
+    }
+    drop(body);
+    tokio::time::sleep(LONG).await;
+    assert!(ended.has_changed().is_err(), "the answer is dropped");
+    assert_eq!(guarded.post(KEY, BODY).await.status, StatusCode::GONE);
+}
+
+/// A request without a key is forwarded with a body that was read whole: it counts until it was sent on.
+#[tokio::test]
+async fn the_room_of_an_unkeyed_body_is_taken_until_it_is_sent_on() {
+    let limits = onlyonce::Limits::default().with_bodies_bytes_max(50);
+    let store = onlyonce::store::memory::MemoryStore::new();
+    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let (open, opened) = watch::channel(false);
+    let (arrived, mut arrivals) = watch::channel(0);
+    let sends_on = move |request: Request<Body>| {
+        arrived.send_modify(|count| *count += 1);
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|open| *open).await.unwrap();
+            axum::body::to_bytes(request.into_body(), 1000).await.unwrap()
+        }
+    };
+    let in_the_body: KeySource = "json:/key".parse().unwrap();
+    let layer = once.layer(support::caller, Policy::default().with_key_from([in_the_body]));
+    let app = axum::Router::new().fallback(sends_on).layer(layer);
+    use tower::ServiceExt;
+    let first = tokio::spawn(app.clone().oneshot(post(KEY, BODY)));
+    arrivals.wait_for(|count| *count == 1).await.unwrap();
+    let second = app.clone().oneshot(post(KEY, BODY));
+    let second = tokio::time::timeout(Duration::from_secs(5), second).await;
+    let second = Answer::read(second.expect("there is no room for it").unwrap()).await;
+    assert_eq!(second.problem(), "overloaded");
+    open.send_replace(true);
+    assert_eq!(Answer::read(first.await.unwrap().unwrap()).await.body, BODY);
+    assert_eq!(app.oneshot(post(KEY, BODY)).await.unwrap().status(), StatusCode::OK);
 }

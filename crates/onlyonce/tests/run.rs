@@ -68,9 +68,11 @@ async fn what_failed_otherwise_is_unknown_and_not_run_again() {
         let parsed: u8 = "not a number".parse()?;
         Ok(parsed)
     };
-    assert!(matches!(once.run(operation("a"), fails).await, Err(OnceError::Unknown(_))));
+    let first = once.run(operation("a"), fails).await.unwrap();
+    let Outcome::Unknown { cause: Some(cause), .. } = first else { panic!("{first:?}") };
+    assert!(cause.error().is::<std::num::ParseIntError>(), "the caller's own error: {cause}");
     let again = once.run(operation("a"), |_| async { Ok(1) }).await.unwrap();
-    assert!(matches!(again, Outcome::Unknown { .. }));
+    assert!(matches!(again, Outcome::Unknown { cause: None, .. }));
     assert_eq!(once.counts().executed, 1);
 }
 
@@ -81,10 +83,11 @@ async fn work_that_panics_or_never_ends_is_unknown() {
         assert!(std::env::args().count() > 1_000, "the work panics");
         Ok(1)
     };
-    assert!(matches!(once.run(operation("a"), panics).await, Err(OnceError::Unknown(_))));
+    let panicked = once.run(operation("a"), panics).await;
+    assert!(matches!(panicked, Ok(Outcome::Unknown { cause: Some(_), .. })));
     let hangs = operation("b").with_policy(short(Recovery::Hold));
     let hung = once.run(hangs, |_| std::future::pending::<Result<u8, Failure>>()).await;
-    assert!(matches!(hung, Err(OnceError::Unknown(_))));
+    assert!(matches!(hung, Ok(Outcome::Unknown { cause: Some(_), .. })));
     for key in ["a", "b"] {
         let again = once.run(operation(key), |_| async { Ok(1) }).await.unwrap();
         assert!(matches!(again, Outcome::Unknown { .. }), "{key}");

@@ -83,6 +83,7 @@ impl Connection {
     async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
         let request = request
             .header("host", self.address.to_string())
+            .header("x-api-key", "proof")
             .header("content-type", "application/json")
             .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
         self.sender.ready().await?;

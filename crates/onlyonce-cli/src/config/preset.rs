@@ -2,7 +2,7 @@
 
 use onlyonce::Policy;
 
-use super::rules::Rules;
+use super::rules::{Remedy, Rules};
 
 /// The trades that we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ impl Preset {
                 "key" => rules.policy.key = preset.key,
                 "key_length" => rules.policy.key_rules.length = preset.key_rules.length,
                 "hold_max" => rules.policy.hold_max = preset.hold_max,
+                "not_executed" => rules.policy.not_executed.clone_from(&preset.not_executed),
+                "recovery" => {
+                    rules.policy.recovery = preset.recovery;
+                    rules.remedy = Remedy::Release;
+                }
                 _ => rules.policy.ttl = preset.ttl,
             }
         }
@@ -49,7 +54,8 @@ impl Preset {
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Payments => &["ttl", "key", "key_length"],
-            Self::Signup | Self::Webhook => &["ttl"],
+            Self::Signup => &["ttl"],
+            Self::Webhook => &["ttl", "not_executed", "recovery"],
             Self::Job => &["ttl", "hold_max"],
         }
     }

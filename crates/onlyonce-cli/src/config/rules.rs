@@ -7,7 +7,7 @@ use http::StatusCode;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::{KeyFormat, KeySyntax};
-use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, StoreDown};
+use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
@@ -142,13 +142,13 @@ fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
 fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
     match field.name.name {
         "methods" => policy.methods = field.all(method)?,
-        "scope" => policy.scope = field.all(|part| part.one_of(&SCOPE))?,
+        "scope" => policy.scope = field.all(scope_part)?,
         "fingerprint" => policy.fingerprint.mode = field.one_of(&FINGERPRINT)?,
         "fingerprint_include" => policy.fingerprint.include = field.all(Field::parsed)?,
         "fingerprint_exclude" => policy.fingerprint.exclude = field.all(Field::parsed)?,
         "ttl" => policy.ttl = field.duration()?,
         "mismatch" => policy.mismatch = mismatch(field)?,
-        "not_executed" => policy.not_executed = field.all(status)?,
+        "not_executed" => policy.not_executed = field.all(statuses)?,
         "lease" => policy.lease = field.duration()?,
         "hold_max" => policy.hold_max = field.duration()?,
         "upstream_timeout" => policy.upstream_timeout = field.duration()?,
@@ -164,6 +164,15 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
 
 fn method(field: Field<'_>) -> Result<http::Method, Remark> {
     guarded_method(field.text()?).map_err(|error| field.because(&error))
+}
+
+fn scope_part(field: Field<'_>) -> Result<ScopePart, Remark> {
+    match field.text()?.strip_prefix("header:") {
+        Some(name) => name.parse().map(ScopePart::Header).map_err(|_| {
+            field.wrong("header: is followed by the name of a header, such as header:X-Tenant")
+        }),
+        None => field.one_of(&SCOPE).map(Clone::clone),
+    }
 }
 
 fn key_length(field: Field<'_>) -> Result<(usize, usize), Remarks> {
@@ -187,11 +196,15 @@ fn mismatch(field: Field<'_>) -> Result<Mismatch, Remark> {
 }
 
 /// A success or a redirect that freed its key would be executed again.
-fn status(field: Field<'_>) -> Result<StatusCode, Remark> {
+fn statuses(field: Field<'_>) -> Result<Statuses, Remark> {
+    if let Ok("5xx") = field.text() {
+        return Ok(Statuses::ServerErrors);
+    }
     let number = u16::try_from(field.number()?).ok();
     let status = number.and_then(|number| StatusCode::from_u16(number).ok());
     status
         .filter(|status| status.is_client_error() || status.is_server_error())
+        .map(Statuses::One)
         .ok_or_else(|| field.refused())
 }
 
@@ -230,11 +243,11 @@ const KEY: [(&str, KeyNeed); 2] =
 const KEY_SYNTAX: [(&str, KeySyntax); 2] =
     [("lenient", KeySyntax::Lenient), ("strict", KeySyntax::Strict)];
 const KEY_FORMAT: [(&str, KeyFormat); 2] = [("any", KeyFormat::Any), ("uuid", KeyFormat::Uuid)];
-const SCOPE: [(&str, ScopePart); 4] = [
-    ("principal", ScopePart::Principal),
-    ("host", ScopePart::Host),
-    ("method", ScopePart::Method),
-    ("path", ScopePart::Path),
+const SCOPE: [(&str, &ScopePart); 4] = [
+    ("principal", &ScopePart::Principal),
+    ("host", &ScopePart::Host),
+    ("method", &ScopePart::Method),
+    ("path", &ScopePart::Path),
 ];
 const FINGERPRINT: [(&str, FingerprintMode); 3] = [
     ("auto", FingerprintMode::Auto),

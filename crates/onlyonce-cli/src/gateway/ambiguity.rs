@@ -5,6 +5,7 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::uri::Authority;
 use onlyonce::key::KeySource;
 use onlyonce::policy::IDEMPOTENCY_KEY;
+use onlyonce::scope::ScopePart;
 
 use super::headers::named_by_connection;
 use super::principal::CREDENTIALS;
@@ -38,7 +39,11 @@ impl Judged {
             PrincipalSource::Header(name) => Some(name.clone()),
             PrincipalSource::Cookie(_) => None,
         });
-        Self(keys.chain(callers).chain(CREDENTIALS).chain(ALWAYS).collect())
+        let scope = route.policy.scope.iter().filter_map(|part| match part {
+            ScopePart::Header(name) => Some(name.clone()),
+            _ => None,
+        });
+        Self(scope.chain(keys).chain(callers).chain(CREDENTIALS).chain(ALWAYS).collect())
     }
 
     /// Whether `Connection` names one of them: a field that it names ends at this hop.

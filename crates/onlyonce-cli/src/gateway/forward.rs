@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use onlyonce::http::{Body, problem};
+use onlyonce::http::{Body, UntilClose, problem};
 use onlyonce::key::Key;
 use onlyonce::policy::Policy;
 use onlyonce::store::BoxError;
@@ -152,10 +152,25 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
 
 fn for_client(response: Response<Incoming>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
+    if is_until_close(&head, &body) {
+        head.extensions.insert(UntilClose);
+    }
     headers::strip_hop_by_hop(&mut head.headers);
     head.headers.append(header::VIA, headers::VIA);
     head.version = Version::HTTP_11;
     Response::from_parts(head, Body::new(body))
+}
+
+/// Whether only the end of the connection ends the body, as hyper reads it: RFC 9112 section 6.3.
+fn is_until_close(head: &http::response::Parts, body: &Incoming) -> bool {
+    let coding = head.headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
+    let is_framed = match coding.map(|coding| coding.as_bytes().rsplit(|byte| *byte == b',')) {
+        Some(mut codings) => {
+            codings.next().is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+        }
+        None => head.headers.contains_key(header::CONTENT_LENGTH),
+    };
+    head.version <= Version::HTTP_11 && !is_framed && !body.is_end_stream()
 }
 
 /// A client that wants to speak something else on its connection.

@@ -93,7 +93,7 @@ fn count(counts: &Counts, name: &str) -> u64 {
     counts.named().find(|(found, _)| *found == name).map_or(0, |(_, count)| count)
 }
 
-const BY_ROUTE: [(&str, &str); 11] = [
+const BY_ROUTE: [(&str, &str); 18] = [
     ("executed", "Operations that were executed"),
     ("replayed", "Retries that were answered from a record"),
     ("reused", "Keys that came with another request"),
@@ -105,6 +105,16 @@ const BY_ROUTE: [(&str, &str); 11] = [
     ("store_down", "Requests that were refused because the store was down"),
     ("passed", "Requests that ran unguarded because the store was down"),
     ("overloaded", "Requests that were refused because a bound was reached"),
+    ("observed_executed", "Observe mode: requests that would have been executed as the first"),
+    ("observed_replayed", "Observe mode: requests that would have been answered from a record"),
+    ("observed_reused", "Observe mode: requests whose key belongs to another request"),
+    ("observed_in_progress", "Observe mode: requests whose first would still have been running"),
+    ("observed_unknown", "Observe mode: requests whose outcome would have been unknown"),
+    (
+        "observed_refused",
+        "Observe mode: requests that would have been refused for key, caller or size",
+    ),
+    ("unobserved", "Observe mode: requests that ran without being looked at"),
 ];
 const IN_ALL: [(&str, &str); 4] = [
     ("reaped", "Running records that were marked unknown because their owner was silent"),

@@ -10,7 +10,7 @@ use crate::{B1, B2, K1, on_both, within};
 on_both! {
     fpr_01, fpr_02, fpr_03, fpr_05, fpr_06, fpr_07, fpr_09, fpr_10, fpr_11, fpr_13, fpr_14, fpr_15,
     fpr_17, fpr_18, fpr_19, fpr_21, fpr_22, fpr_23, fpr_25, fpr_26, fpr_27, fpr_29, fpr_31, fpr_33,
-    fpr_34, fpr_35,
+    fpr_34, fpr_35, read_otherwise,
 }
 
 /// All of them are one request: the first is executed, the others are replays of it.
@@ -342,3 +342,24 @@ async fn fpr_35(on: Kind) {
         assert_eq!(t.n(), 1);
     }
 }
+
+async fn read_otherwise(on: Kind) {
+    let json = |charset: &str| Ask::post(B1).media(&format!("application/json{charset}"));
+    let parts = |boundary: &str| {
+        Ask::post(PARTS).media(&format!("multipart/form-data; boundary={boundary}"))
+    };
+    for profile in [D, &[Set::Raw]] {
+        let overridden = [
+            json("").header("X-HTTP-Method-Override", "DELETE"),
+            json("").header("X-HTTP-Method", "DELETE"),
+            json("").header("X-Method-Override", "DELETE"),
+        ];
+        differ(on, profile, &[&[json("")], &overridden[..]].concat()).await;
+        differ(on, profile, &[json("; charset=utf-8"), json("; charset=utf-16")]).await;
+        differ(on, profile, &[parts("a"), parts("ab"), parts("c")]).await;
+    }
+}
+
+/// One part, and two where another boundary divides them.
+const PARTS: &str =
+    "--a\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n--ab\r\n\r\n2\r\n--a--\r\n";

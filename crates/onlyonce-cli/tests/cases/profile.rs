@@ -170,6 +170,9 @@ fn scope_part(name: &str) -> ScopePart {
         "host" => ScopePart::Host,
         "method" => ScopePart::Method,
         "path" => ScopePart::Path,
-        _ => panic!("{name} is no part of a scope"),
+        _ => match name.strip_prefix("header:") {
+            Some(name) => ScopePart::Header(name.parse().unwrap()),
+            None => panic!("{name} is no part of a scope"),
+        },
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Reply {
     pub(crate) content: Content,
     pub(crate) gate: Option<Gate>,
     pub(crate) is_chunked: bool,
+    /// Neither a length nor chunks: the connection's end is the body's.
+    pub(crate) is_until_close: bool,
     pub(crate) has_hints: bool,
     pub(crate) trailers: Vec<(&'static str, &'static str)>,
     pub(crate) end: End,
@@ -58,6 +60,7 @@ impl Reply {
             content: Content::Counted,
             gate: None,
             is_chunked: false,
+            is_until_close: false,
             has_hints: false,
             trailers: Vec::new(),
             end: End::Whole,
@@ -96,6 +99,10 @@ impl Reply {
 
     pub(crate) fn chunked(self) -> Self {
         Self { is_chunked: true, ..self }
+    }
+
+    pub(crate) fn until_close(self) -> Self {
+        Self { is_until_close: true, ..self }
     }
 
     pub(crate) fn with_hints(self) -> Self {

@@ -8,7 +8,7 @@ use crate::{B1, K1, K2, on_both, until};
 
 on_both! {
     scp_01, scp_02, scp_03, scp_05, scp_06, scp_07, scp_09, scp_10, scp_13, scp_14, scp_15, scp_17,
-    scp_21, scp_22, scp_25,
+    scp_21, scp_22, scp_25, header_in_the_scope,
 }
 
 async fn scp_01(on: Kind) {
@@ -193,4 +193,21 @@ async fn scp_25(on: Kind) {
     let second = t.send(&at("/t?", K2)).await.fresh(201);
     t.send(&at("/t", K2)).await.replays(&second);
     assert_eq!(t.n(), 2);
+}
+
+async fn header_in_the_scope(on: Kind) {
+    const PARTS: &[&str] = &["principal", "host", "method", "path", "header:X-Tenant"];
+    let t = on.start(&[Set::Scope(PARTS)]).await;
+    let ask = Ask::post(B1).key(K1);
+    let tenants = [
+        ask.clone(),
+        ask.clone().header("X-Tenant", "a"),
+        ask.clone().header("X-Tenant", "b"),
+        ask.clone().header("X-Tenant", "a").header("X-Tenant", "b"),
+    ];
+    for (n, tenant) in tenants.iter().enumerate() {
+        let first = t.send(tenant).await.fresh(201);
+        t.send(&tenant.clone().header("X-Other", "1")).await.replays(&first);
+        assert_eq!(t.n(), n + 1);
+    }
 }

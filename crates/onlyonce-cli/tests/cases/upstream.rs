@@ -180,6 +180,9 @@ async fn http1(mut wire: Wire, ledger: Arc<Ledger>) -> io::Result<()> {
         if !has_no_body(&reply, &request) {
             write_body(&mut wire, &reply, &body).await?;
         }
+        if reply.is_until_close {
+            return Ok(());
+        }
     }
     Ok(())
 }
@@ -201,6 +204,7 @@ fn head_of(reply: &Reply, n: usize, request: &Seen, length: usize) -> Vec<u8> {
     }
     head += &match (reply.status, reply.is_chunked) {
         (204 | 304, _) => String::new(),
+        _ if reply.is_until_close => String::new(),
         (205, _) => "Content-Length: 0\r\n".to_owned(),
         (_, true) => "Transfer-Encoding: chunked\r\n".to_owned(),
         (_, false) => format!("Content-Length: {length}\r\n"),

@@ -8,7 +8,7 @@ use crate::reply::{Gate, Reply};
 use crate::subject::{Kind, Subject};
 use crate::{B1, K1, K2, on_gateway, until};
 
-on_gateway! { document, look_up, look_up_after_a_crash }
+on_gateway! { document, look_up, look_up_after_a_crash, look_up_of_keys_elsewhere }
 
 // R116, R193
 async fn document(on: Kind) {
@@ -63,4 +63,25 @@ async fn look_up_after_a_crash(on: Kind) {
     t.kill_and_restart().await;
     assert_eq!(told(&t, "ann", K1).await, (200, json!({ "state": "unknown" })));
     assert_eq!(t.n(), 1);
+}
+
+/// A look-up has no body: the header names the key, wherever the operation itself has it.
+async fn look_up_of_keys_elsewhere(on: Kind) {
+    let completed = (200, json!({ "state": "completed", "status": 201 }));
+    let t = on.start(&[Set::KeyFrom(&["json:/ref"])]).await;
+    t.send(&Ask::post(r#"{"ref":"po 1"}"#).tenant("ann")).await.fresh(201);
+    assert_eq!(told(&t, "ann", "\"po 1\"").await, completed);
+    assert_eq!(told(&t, "bob", "\"po 1\"").await.0, 404);
+    let t = on.start(&[Set::KeyFrom(&["header:X-Ref"])]).await;
+    t.send(&Ask::post(B1).header("X-Ref", K1).tenant("ann")).await.fresh(201);
+    assert_eq!(told(&t, "ann", K1).await, completed);
+    // The route's own place goes first.
+    let target = "/.well-known/idempotency/operation?method=POST&path=/t";
+    let both = Ask::bare("GET", target).tenant("ann").header("X-Ref", K1).key(K2);
+    assert_eq!(t.send(&both).await.json(), completed.1);
+    let none = t.send(&Ask::bare("GET", target).tenant("ann")).await;
+    none.problem(400, "idempotency_key_missing");
+    // Credentials are judged as the request's own would be.
+    let unclear = t.send(&Ask::bare("GET", target).key(K1).header("Cookie", "sid=1")).await;
+    unclear.problem(400, "principal_unclear");
 }

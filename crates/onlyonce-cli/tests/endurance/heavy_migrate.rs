@@ -177,8 +177,7 @@ fn draft(n: usize) -> Draft {
         method: "POST",
         path: "/charges",
         query: None,
-        content_type: None,
-        content_encoding: None,
+        headers: &HeaderMap::new(),
         body: &id,
     };
     Draft {

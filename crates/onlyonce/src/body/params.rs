@@ -2,13 +2,13 @@
 
 use super::Odd;
 
-/// The names, in lower case, and values. Doubled names and escapes are odd.
+/// The names, in lower case, and values. Doubled names, escapes and more than [`PARAMS_MAX`] are odd.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<(String, &[u8])>, Odd> {
     let mut params: Vec<(String, &[u8])> = Vec::new();
     let mut rest = text.trim_ascii();
     while !rest.is_empty() {
         let ((name, value), after) = one(rest.strip_prefix(b";").ok_or(Odd)?.trim_ascii_start())?;
-        if params.iter().any(|(known, _)| *known == name) {
+        if params.len() == PARAMS_MAX || params.iter().any(|(known, _)| *known == name) {
             return Err(Odd);
         }
         params.push((name, value));
@@ -47,6 +47,9 @@ fn until_quote(text: &[u8]) -> Result<(&[u8], &[u8]), Odd> {
     }
 }
 
+/// Each name is compared with all before it, so this bound is what keeps long lists cheap.
+const PARAMS_MAX: usize = 64;
+
 /// RFC 9110, section 5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -70,5 +73,15 @@ mod tests {
         for text in odd {
             assert_eq!(parse(text.as_bytes()), Err(Odd), "{text}");
         }
+    }
+
+    /// Each name is compared with those before it: without the bound this takes minutes.
+    // threat J9
+    #[test]
+    fn more_parameters_than_anybody_sends_are_odd_at_once() {
+        let many = |count: usize| (0..count).map(|n| format!(";p{n}=1")).collect::<String>();
+        assert_eq!(parse(many(64).as_bytes()).unwrap().len(), 64);
+        assert_eq!(parse(many(65).as_bytes()), Err(Odd));
+        assert_eq!(parse(many(131_072).as_bytes()), Err(Odd));
     }
 }

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
 
 use crate::store::BoxError;
@@ -65,6 +66,22 @@ impl Body {
             Kind::Kept { bytes, .. } => bytes.len(),
             Kind::Streamed(_) | Kind::Fed(_) | Kind::Ended => 0,
         }
+    }
+
+    /// What of a body was read already, then the rest of it; or the error that ended it.
+    pub(super) fn resumed<B>(read: [Bytes; 2], error: Option<BoxError>, rest: Pin<Box<B>>) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let read = read.into_iter().filter(|bytes| !bytes.is_empty());
+        let read = read.map(|bytes| Ok(Frame::data(bytes))).chain(error.map(Err));
+        let rest = futures_util::stream::unfold(rest, |mut rest| async {
+            let frame = rest.frame().await?;
+            Some((frame.map_err(Into::into), rest))
+        });
+        let frames = futures_util::stream::iter(read.collect::<Vec<_>>()).chain(rest);
+        Self(Kind::Streamed(StreamBody::new(frames).boxed_unsync()))
     }
 
     /// What the operation's task sends.

@@ -12,13 +12,15 @@ use http::request::Parts;
 use http::{Request, Response, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
+use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::body::Fed;
 use super::request::Whole;
-use super::{Body, IDEMPOTENCY_STORE, NotSent, headers, problem};
+use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, headers, problem};
+use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Attempt, Inner, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
@@ -145,8 +147,24 @@ fn whole(
             trailers: trailers.as_ref().map(headers::kept_trailers),
         },
     };
+    let kept = match may_be_cut(&head, &bytes) {
+        true => kept.without_body(NotKept::Streamed),
+        false => kept,
+    };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
     Worked::new(verdict(keeps, kept), fresh)
+}
+
+/// Whether nobody can tell that this is all of the answer. One JSON object or array that is closed is.
+fn may_be_cut(head: &response::Parts, bytes: &[u8]) -> bool {
+    if head.extensions.get::<UntilClose>().is_none() {
+        return false;
+    }
+    let media_type = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = media_type.is_some_and(|media_type| Kind::of(media_type) == Kind::Json);
+    let is_closed = matches!(bytes.trim_ascii_start(), [b'{' | b'[', ..])
+        && serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+    !(is_json && is_closed)
 }
 
 fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
@@ -182,17 +200,31 @@ where
 
 type Feed = mpsc::Sender<Fed>;
 
-/// Passes the stream on. A caller that left ends an event stream; a large answer is read to its end,
+/// Passes the stream on. A caller that left ends an event stream; a large answer is read on for a while,
 /// because the inner service may still be at work on it.
 async fn pump<A>(begun: Bytes, mut rest: Pin<Box<A>>, feed: Feed, idle: Duration, drains: bool)
 where
     A: http_body::Body<Data = Bytes>,
     A::Error: Into<BoxError>,
 {
-    let is_empty = begun.is_empty();
-    let begun = Fed::Frame(Frame::data(begun));
-    let mut is_heard = is_empty || feed.send(begun).await.is_ok();
-    while is_heard || drains {
+    let is_over = pass_on(begun, &mut rest, feed, idle).await;
+    if drains && !is_over {
+        let drained = async { while let Ok(Some(Ok(_))) = timeout(idle, rest.frame()).await {} };
+        // Longer than this a service may not hold a place for nobody.
+        let _ = timeout(DRAIN_WAIT, drained).await;
+    }
+}
+
+/// Whether the stream is over; else its reader left, or was too slow.
+async fn pass_on<A>(begun: Bytes, rest: &mut Pin<Box<A>>, feed: Feed, idle: Duration) -> bool
+where
+    A: http_body::Body<Data = Bytes>,
+    A::Error: Into<BoxError>,
+{
+    if !begun.is_empty() && feed.send(Fed::Frame(Frame::data(begun))).await.is_err() {
+        return false;
+    }
+    loop {
         let fed = match timeout(idle, rest.frame()).await {
             Ok(None) => Fed::End,
             Ok(Some(Ok(frame))) => Fed::Frame(frame),
@@ -200,14 +232,16 @@ where
             Err(elapsed) => Fed::Broken(elapsed.into()),
         };
         let is_last = !matches!(fed, Fed::Frame(_));
-        is_heard = is_heard && matches!(timeout(idle, feed.send(fed)).await, Ok(Ok(())));
-        if is_last {
-            return;
+        let is_heard = matches!(timeout(idle, feed.send(fed)).await, Ok(Ok(())));
+        if is_last || !is_heard {
+            return is_last;
         }
     }
 }
 
 /// An answer of this size waits for nobody's room.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// How long the rest of a large answer is read after its reader left.
+const DRAIN_WAIT: Duration = Duration::from_secs(60);
 /// How many frames of a stream wait for a slow reader.
 const FRAMES_MAX: usize = 16;

@@ -22,8 +22,19 @@ use crate::scope::Principal;
 use crate::store::BoxError;
 
 impl Once {
-    /// Guards a service by `policy`. `principal_of_caller` says who asks: there is no default, because
-    /// a wrong one shows one caller the answer of another. It returns a [`Principal`] or a [`Who`].
+    /// Guards a service by `policy`.
+    ///
+    /// **Routers that strip a prefix.** Scope and fingerprint go by the path that the client sent. Where a router in
+    /// front of this layer cuts `/accounts/1` off the path and does not say so, `/accounts/1/charges` and
+    /// `/accounts/2/charges` with one key are one operation: the second account is never charged, and gets the
+    /// answer of the first.
+    ///
+    /// - axum 0.8 says so: below `nest` and `nest_service` there is nothing to do.
+    /// - axum 0.7, and any other router that changes the URI of a request: put the layer in front of the router, or
+    ///   insert a [`ClientUri`](super::ClientUri) into the request's extensions there.
+    ///
+    /// **Who asks.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
+    /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
     ///
     /// # Panics
     /// If [`Policy::check`] finds that the policy contradicts itself: call it first where the policy
@@ -57,7 +68,7 @@ impl Once {
 pub enum Who {
     /// This caller.
     Known(Principal),
-    /// Nobody, and nobody may not: 401.
+    /// No caller can be told, and anonymous callers are refused: 401.
     Nobody,
     /// It cannot be told: 400, with this sentence about what to do.
     Unclear(String),
@@ -66,6 +77,13 @@ pub enum Who {
 impl From<Principal> for Who {
     fn from(principal: Principal) -> Self {
         Self::Known(principal)
+    }
+}
+
+/// `None` is [`Who::Nobody`]: callers without credentials must not share their keys.
+impl From<Option<Principal>> for Who {
+    fn from(principal: Option<Principal>) -> Self {
+        principal.map_or(Self::Nobody, Self::Known)
     }
 }
 
@@ -80,6 +98,8 @@ impl OnceLayer {
 
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
     /// would be about. Nothing is executed and nothing changes.
+    ///
+    /// The key is where the policy says, or else in `Idempotency-Key`: a look-up has no body to find it in.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
         look_up(&self.once, &self.rules, head).await
     }

@@ -9,8 +9,9 @@ use super::problem::Problem;
 use super::request;
 use super::{Body, OwnAnswer};
 use crate::engine::table::Phase;
-use crate::key;
+use crate::key::{self, Key, KeyError, KeySource};
 use crate::once::Once;
+use crate::policy::Policy;
 use crate::record::State;
 use crate::store::Seen;
 
@@ -21,13 +22,21 @@ pub(super) async fn look_up(once: &Once, rules: &Rules, head: &Parts) -> Respons
 
 async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     let policy = &rules.policy;
-    let key = key::find(&policy.key_from, head, None, None, &policy.key_rules);
-    let key = key.map_err(|error| Problem::key_invalid(&error, policy))?;
+    let key = named_key(policy, head).map_err(|error| Problem::key_invalid(&error, policy))?;
     let key = key.ok_or_else(|| Problem::key_missing(policy))?;
     let who = rules.identify(head)?;
     let id = request::id(once, policy, head, &who, &key);
     let seen = once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
     shown(&seen).ok_or_else(Problem::not_found)
+}
+
+/// The key from where the operation itself has it, else from `Idempotency-Key`: a look-up has no body.
+fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
+    let own = key::find(&policy.key_from, head, None, None, &policy.key_rules)?;
+    match own {
+        Some(key) => Ok(Some(key)),
+        None => key::find(&[KeySource::default()], head, None, None, &policy.key_rules),
+    }
 }
 
 /// What is shown; nothing of a record that is free.

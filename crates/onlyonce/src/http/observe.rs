@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
 use super::Body;
 use super::capture::keeps;
-use super::request::{self, Whole};
-use super::service::{Story, key_of_body, key_of_head};
-use crate::fingerprint::Fingerprint;
+use super::problem::Problem;
+use super::request::{self, Begun, Whole, declared_bytes};
+use super::service::{Early, Story, key_of_body, key_of_head};
 use crate::once::{Ask, Verdict, Worked};
 use crate::policy::Keeps;
 use crate::record::{self, Kept, NotKept};
@@ -29,7 +29,7 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    /// Passes the request on, and watches.
+    /// Passes the request on, and watches. Nothing is refused: what cannot be watched passes unseen.
     pub(super) async fn observe<B>(
         mut self,
         head: Parts,
@@ -39,14 +39,16 @@ where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        if !self.can_observe(&head) {
+        let Some(early) = self.watches(&head) else {
             return self.forward(head, Body::new(body)).await;
-        }
-        let body = match request::read(&self.once, &self.rules, &head, body).await {
-            Ok(body) => body,
-            Err(problem) => return Ok(problem.response(&self.rules.policy)),
         };
-        let Some(ask) = self.observed(&head, &body) else {
+        let (mut begun, mut body) = (Begun::new(&self.once), Box::pin(body));
+        if let Err(stop) = begun.fill(&self.rules, &head, body.as_mut()).await {
+            self.rules.counters.unobserved.one();
+            return self.forward(head, begun.resume(stop, body)).await;
+        }
+        let body = begun.whole();
+        let Some(ask) = self.observed(early, &head, &body) else {
             return self.forward(head, body.into_body()).await;
         };
         let (tell, told) = oneshot::channel();
@@ -58,23 +60,50 @@ where
         Ok(Response::from_parts(head, Body::new(body)))
     }
 
-    /// Only a body whose length is told, and small enough, can be watched without changing anything.
-    fn can_observe(&self, head: &Parts) -> bool {
-        let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        let bytes: Option<usize> = length.and_then(|value| value.parse().ok());
-        bytes.is_some_and(|bytes| bytes <= self.rules.policy.request_bytes_max)
+    /// What the head tells of the key, if there is more to be seen. Only a body whose length is told, and small
+    /// enough, can be watched without changing anything.
+    fn watches(&self, head: &Parts) -> Option<Early> {
+        let (policy, counters) = (&self.rules.policy, &self.rules.counters);
+        let early = match key_of_head(policy, head) {
+            Ok(Early::NoKey) => return None,
+            Ok(early) => early,
+            Err(_) => {
+                counters.observed_refused.one();
+                return None;
+            }
+        };
+        match declared_bytes(head) {
+            Some(bytes) if bytes <= policy.request_bytes_max as u64 => Some(early),
+            Some(_) => {
+                counters.observed_refused.one();
+                None
+            }
+            None => {
+                counters.unobserved.one();
+                None
+            }
+        }
     }
 
     /// What is asked, if the rules apply at all.
-    fn observed(&self, head: &Parts, body: &Whole) -> Option<Ask> {
+    fn observed(&self, early: Early, head: &Parts, body: &Whole) -> Option<Ask> {
+        let asked = self.asked(early, head, body);
+        asked.unwrap_or_else(|_| {
+            self.rules.counters.observed_refused.one();
+            None
+        })
+    }
+
+    fn asked(&self, early: Early, head: &Parts, body: &Whole) -> Result<Option<Ask>, Problem> {
         let policy = &self.rules.policy;
-        let early = key_of_head(policy, head).ok()?;
-        let raw = Fingerprint::raw_digest(&request::subject(head, &body.bytes));
-        let key = key_of_body(early, policy, head, body, raw).ok()??;
-        let who = self.rules.identify(head).ok()?;
+        let raw = request::raw_digest(head, body);
+        let Some(key) = key_of_body(early, policy, head, body, raw)? else {
+            return Ok(None);
+        };
+        let who = self.rules.identify(head)?;
         let id = namespaced(request::id(&self.once, policy, head, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
-        Some(self.ask(id, policy, head, &key, &who, fingerprint))
+        Ok(Some(self.ask(id, policy, head, &key, &who, fingerprint)))
     }
 
     /// Claims, and settles with what the request came to.

@@ -1,5 +1,6 @@
 //! A request, read whole before anything is claimed.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::Body;
+use super::client_uri::Sent;
 use super::layer::Rules;
 use super::problem::Problem;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
@@ -33,8 +35,9 @@ impl Whole {
         (Body::kept(self.bytes, self.trailers), self.room)
     }
 
+    /// The body, which keeps its room for as long as anybody holds bytes of it.
     pub(super) fn into_body(self) -> Body {
-        Body::kept(self.bytes, self.trailers)
+        Body::kept(roomed(self.bytes, self.room), self.trailers)
     }
 }
 
@@ -49,68 +52,134 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let whole = timeout(BODY_WAIT, read_whole(once, rules, head, body)).await;
-    whole.unwrap_or_else(|_| Err(Problem::request_too_slow()))
-}
-
-async fn read_whole<B>(once: &Once, rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    if declared_bytes(head).is_some_and(|bytes| bytes > rules.policy.request_bytes_max as u64) {
-        return Err(Problem::request_too_large(&rules.policy));
-    }
-    let mut room = once.inner.room.body();
-    let mut bytes = BytesMut::new();
-    let mut trailers = None;
-    let mut body = std::pin::pin!(body);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::request_incomplete())?;
-        match frame.into_data() {
-            Ok(data) => append(&mut bytes, &data, &mut room, rules)?,
-            Err(frame) => trailers = frame.into_trailers().ok(),
+    let mut begun = Begun::new(once);
+    match begun.fill(rules, head, std::pin::pin!(body)).await {
+        Ok(()) => Ok(begun.whole()),
+        Err(Stop::TooLarge(_)) => Err(Problem::request_too_large(&rules.policy)),
+        Err(Stop::Broken(_)) => Err(Problem::request_incomplete()),
+        Err(Stop::TooSlow) => Err(Problem::request_too_slow()),
+        Err(Stop::NoRoom(_)) => {
+            rules.counters.overloaded.one();
+            Err(Problem::overloaded())
         }
     }
-    Ok(Whole { bytes: bytes.freeze(), trailers, room })
 }
 
-fn declared_bytes(head: &Parts) -> Option<u64> {
+/// As much of a body as has come.
+#[derive(Debug)]
+pub(super) struct Begun {
+    bytes: BytesMut,
+    trailers: Option<HeaderMap>,
+    room: BodyRoom,
+}
+
+/// Why a body was not read to its end, with the bytes that had come and were not taken.
+#[derive(Debug)]
+pub(super) enum Stop {
+    TooLarge(Bytes),
+    NoRoom(Bytes),
+    Broken(BoxError),
+    TooSlow,
+}
+
+impl Begun {
+    pub(super) fn new(once: &Once) -> Self {
+        Self { bytes: BytesMut::new(), trailers: None, room: once.inner.room.body() }
+    }
+
+    pub(super) fn whole(self) -> Whole {
+        Whole { bytes: self.bytes.freeze(), trailers: self.trailers, room: self.room }
+    }
+
+    /// Reads `body` to its end. Nothing that has come is lost where that fails.
+    pub(super) async fn fill<B>(
+        &mut self,
+        rules: &Rules,
+        head: &Parts,
+        body: Pin<&mut B>,
+    ) -> Result<(), Stop>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let bytes_max = rules.policy.request_bytes_max;
+        if declared_bytes(head).is_some_and(|bytes| bytes > bytes_max as u64) {
+            return Err(Stop::TooLarge(Bytes::new()));
+        }
+        let filled = timeout(BODY_WAIT, self.fill_up(bytes_max, body)).await;
+        filled.unwrap_or(Err(Stop::TooSlow))
+    }
+
+    async fn fill_up<B>(&mut self, bytes_max: usize, mut body: Pin<&mut B>) -> Result<(), Stop>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        while let Some(frame) = body.frame().await {
+            match frame.map_err(|error| Stop::Broken(error.into()))?.into_data() {
+                Ok(data) if self.bytes.len() + data.len() > bytes_max => {
+                    return Err(Stop::TooLarge(data));
+                }
+                Ok(data) if !self.room.grow(data.len()) => return Err(Stop::NoRoom(data)),
+                Ok(data) => self.bytes.extend_from_slice(&data),
+                Err(frame) => self.trailers = frame.into_trailers().ok(),
+            }
+        }
+        Ok(())
+    }
+
+    /// The body as if nobody had begun to read it.
+    pub(super) fn resume<B>(self, stop: Stop, rest: Pin<Box<B>>) -> Body
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let begun = roomed(self.bytes.freeze(), self.room);
+        match stop {
+            Stop::TooLarge(data) | Stop::NoRoom(data) => Body::resumed([begun, data], None, rest),
+            Stop::Broken(error) => Body::resumed([begun, Bytes::new()], Some(error), rest),
+            Stop::TooSlow => Body::resumed([begun, Bytes::new()], None, rest),
+        }
+    }
+}
+
+/// The same bytes; their room is given back when nobody holds them any more.
+fn roomed(bytes: Bytes, room: BodyRoom) -> Bytes {
+    struct Roomed {
+        bytes: Bytes,
+        _room: BodyRoom,
+    }
+    impl AsRef<[u8]> for Roomed {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+    Bytes::from_owner(Roomed { bytes, _room: room })
+}
+
+pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
     head.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-fn append(
-    bytes: &mut BytesMut,
-    data: &Bytes,
-    room: &mut BodyRoom,
-    rules: &Rules,
-) -> Result<(), Problem> {
-    if bytes.len() + data.len() > rules.policy.request_bytes_max {
-        return Err(Problem::request_too_large(&rules.policy));
-    }
-    if !room.grow(data.len()) {
-        rules.counters.overloaded.one();
-        return Err(Problem::overloaded());
-    }
-    bytes.extend_from_slice(data);
-    Ok(())
 }
 
 /// What the request is compared by, given the digest of its bytes.
 pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
-    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &body.bytes))
+    let sent = Sent::of(head);
+    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &sent, body))
+}
+
+/// The digest of the request's bytes.
+pub(super) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
+    Fingerprint::raw_digest(&subject(head, &Sent::of(head), body))
 }
 
 /// The parts of the request that count.
-pub(super) fn subject<'a>(head: &'a Parts, body: &'a [u8]) -> Subject<'a> {
-    let text = |name| head.headers.get(name).map(http::HeaderValue::as_bytes);
+fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<'a> {
     Subject {
         method: head.method.as_str(),
-        path: head.uri.path(),
-        query: head.uri.query(),
-        content_type: text(header::CONTENT_TYPE),
-        content_encoding: text(header::CONTENT_ENCODING),
-        body,
+        path: &sent.path,
+        query: sent.query.as_deref(),
+        headers: &head.headers,
+        body: &body.bytes,
     }
 }
 
@@ -127,7 +196,8 @@ pub(super) fn id(
         principal: who,
         host: host.unwrap_or_default(),
         method: head.method.as_str(),
-        path: head.uri.path(),
+        path: &Sent::of(head).path,
+        headers: &head.headers,
     };
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
 }
@@ -135,7 +205,7 @@ pub(super) fn id(
 /// The `Host` that an inner service sees, and the path, as sent.
 pub(super) fn target(head: &Parts) -> String {
     let host = host_field(head).or_else(|| head.uri.authority().map(Authority::as_str));
-    format!("{}{}", host.unwrap_or_default(), head.uri.path())
+    format!("{}{}", host.unwrap_or_default(), Sent::of(head).path)
 }
 
 fn host_field(head: &Parts) -> Option<&str> {

@@ -68,7 +68,7 @@ where
             Ok(body) => body,
             Err(problem) => return Ok(problem.response(&policy)),
         };
-        let raw = Fingerprint::raw_digest(&request::subject(&head, &body.bytes));
+        let raw = request::raw_digest(&head, &body);
         let key = match key_of_body(early, &policy, &head, &body, raw) {
             Ok(Some(key)) => key,
             Ok(None) => return self.forward(head, body.into_body()).await,

@@ -25,10 +25,10 @@ pub(crate) struct Claim {
 /// A store call of a claim that gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// It has not happened and never will.
+    /// It has not happened and never will, because the store cannot be reached.
+    Unavailable,
+    /// Nor has it, although the store is there: it is busy or closed, or it has a record that does not read.
     NotDone,
-    /// Nor has it, because there is a record, and it does not read: it is not absent.
-    Unreadable,
     /// It may have happened, or may yet.
     Unsure,
 }
@@ -36,7 +36,7 @@ pub(crate) enum NoAnswer {
 impl From<Fault> for NoAnswer {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::NotDone(StoreError::Unreadable(_)) => Self::Unreadable,
+            Fault::NotDone(StoreError::Unavailable(_)) => Self::Unavailable,
             Fault::NotDone(_) => Self::NotDone,
             Fault::Unsure(_) => Self::Unsure,
         }
@@ -143,7 +143,7 @@ impl Inner {
             }
             Err(no_answer) => {
                 match no_answer {
-                    NoAnswer::NotDone | NoAnswer::Unreadable => place.known(),
+                    NoAnswer::Unavailable | NoAnswer::NotDone => place.known(),
                     NoAnswer::Unsure => ask.counters.disowned.one(),
                 }
                 // The store has said what is there: nothing may run unguarded, taken or not.
@@ -189,18 +189,16 @@ impl Inner {
         F: Future<Output = Result<T, Fault>>,
     {
         let end = self.clock.boot() + CLAIM_WAIT;
-        let mut no_answer = NoAnswer::NotDone;
+        let mut is_on_its_way = false;
         loop {
             match call().await {
                 Ok(answer) => return Ok(answer),
                 // Once a copy may be on its way, only an answer tells.
-                Err(fault @ Fault::NotDone(_)) if no_answer == NoAnswer::NotDone => {
-                    return Err(fault.into());
-                }
-                Err(_) => no_answer = NoAnswer::Unsure,
+                Err(fault @ Fault::NotDone(_)) if !is_on_its_way => return Err(fault.into()),
+                Err(_) => is_on_its_way = true,
             }
             if self.clock.boot() >= end {
-                return Err(no_answer);
+                return Err(NoAnswer::Unsure);
             }
             sleep(CLAIM_PAUSE).await;
         }
@@ -228,7 +226,7 @@ impl Inner {
 
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
         Refusal::StoreDown {
-            is_definite: no_answer == NoAnswer::NotDone,
+            is_unreachable: no_answer == NoAnswer::Unavailable,
             policy: ask.policy.store_down,
         }
     }

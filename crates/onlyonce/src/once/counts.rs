@@ -63,6 +63,38 @@ counts! {
     renewals_unsure,
     /// Answers that were given up because the store did not take them for too long.
     unsettled,
+    /// Observe mode: requests that would have been executed as the first with their key.
+    observed_executed,
+    /// Observe mode: requests that ran, and would have been answered from a record.
+    observed_replayed,
+    /// Observe mode: requests that ran, and would have been refused because their key belongs to another request.
+    observed_reused,
+    /// Observe mode: requests that ran, and would have been told that the first still runs.
+    observed_in_progress,
+    /// Observe mode: requests that ran, and would have been told that the outcome is unknown.
+    observed_unknown,
+    /// Observe mode: requests that ran, and would have been refused for their key, their caller or their size.
+    observed_refused,
+    /// Observe mode: requests that ran unseen, because their body could not be read or the store did not answer.
+    unobserved,
+}
+
+impl Counts {
+    /// What a route in observe mode has counted, under the names of what would have happened.
+    pub(crate) fn as_observed(self) -> Self {
+        Self {
+            observed_executed: self.executed,
+            observed_replayed: self.replayed,
+            observed_reused: self.reused,
+            observed_in_progress: self.in_progress,
+            observed_unknown: self.unknown,
+            observed_refused: self.observed_refused,
+            unobserved: self.unobserved + self.store_down + self.passed + self.overloaded,
+            fenced: self.fenced,
+            disowned: self.disowned,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -118,7 +118,7 @@ impl<T: Send + 'static> Task<T> {
         };
         let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
             Ok(claim) => claim,
-            Err(Refusal::StoreDown { is_definite: true, policy: StoreDown::Pass }) => {
+            Err(Refusal::StoreDown { is_unreachable: true, policy: StoreDown::Pass }) => {
                 return self.pass(work).await;
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),

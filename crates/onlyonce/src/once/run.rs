@@ -1,22 +1,23 @@
 //! The same promise for consumers and jobs: no HTTP, values instead of answers.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
+use super::outcome::{Cause, OnceError, Outcome};
 use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
 use crate::key::{Key, KeyError};
-use crate::policy::{InFlight, Policy};
+use crate::policy::{InFlight, Mode, Policy};
 use crate::record::{Kept, KeyText, NotKept, Response};
 use crate::scope::{OperationId, Principal, operation_id_of};
 use crate::store::BoxError;
@@ -66,7 +67,8 @@ impl Once {
             ended => ended,
         };
         ask.count(&ended);
-        outcome(ended)
+        let now = self.inner.store.now().unwrap_or_else(|| self.inner.clock.wall());
+        outcome(ended, now)
     }
 }
 
@@ -106,13 +108,13 @@ impl Operation {
 
     fn ask(self, once: &Once) -> Result<Ask, OnceError> {
         self.policy.check().map_err(|error| OnceError::Policy(error.into()))?;
-        let (policy, counters) = once.inner.learn(self.policy);
+        // Values have no observe mode: the work of a second caller is never run.
+        let (policy, counters) = once.inner.learn(self.policy.with_mode(Mode::Enforce));
         let subject = Subject {
             method: "",
             path: &self.namespace,
             query: None,
-            content_type: Some(b"application/json"),
-            content_encoding: None,
+            headers: &JSON,
             body: &self.payload,
         };
         Ok(Ask {
@@ -186,59 +188,14 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// What came of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome<T> {
-    /// The work ran, and this is its value.
-    Fresh(T),
-    /// It had run before; this is the value of that time.
-    Replayed(T),
-    /// It runs elsewhere. Ask again.
-    InProgress {
-        /// When.
-        retry_after: Duration,
-    },
-    /// The key belongs to another payload. Do not retry; use a key of its own.
-    Reused,
-    /// It may have run, and nobody knows. Find out, then settle it.
-    Unknown {
-        /// Since when.
-        since: StoreTime,
-    },
+/// What the caller whose work it was is told.
+enum Ran<T> {
+    Done(T),
+    NotDone(BoxError),
+    Unknown(BoxError),
+    /// Done, and its value cannot be written.
+    Unwritable(BoxError),
 }
-
-/// Why an operation has no outcome to give.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OnceError {
-    /// The work did not happen. Try again with the same key.
-    #[error("the work was not done")]
-    NotDone(#[source] BoxError),
-    /// The work may have happened. Do not run it again; ask with the same key, or settle it.
-    #[error("the outcome of the work is unknown")]
-    Unknown(#[source] BoxError),
-    /// The work happened, and its value is not kept. Do not run it again.
-    #[error("the work was done, and its value is not kept")]
-    NotKept,
-    /// The outcome was unknown for good. Do not run it again; look at what it did.
-    #[error("the outcome of the work stays unknown")]
-    GivenUp,
-    /// The store gave no answer; nothing was run. Try again with the same key.
-    #[error("the store is unavailable")]
-    StoreDown,
-    /// Too much is under way, or the process is shutting down. Try again with the same key.
-    #[error("too much is under way")]
-    Overloaded,
-    /// The payload or the value cannot be written or read as JSON. Check its type.
-    #[error("a value does not convert")]
-    Value(#[source] BoxError),
-    /// The policy contradicts itself. Correct it.
-    #[error("the policy is not valid")]
-    Policy(#[source] BoxError),
-}
-
-type Ran<T> = Result<T, OnceError>;
 
 /// The work within its time, a panic caught.
 async fn bounded<T, Fut>(work: Fut, policy: Arc<Policy>) -> Worked<Ran<T>>
@@ -262,7 +219,7 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
         // The work is done: what cannot be kept is still done.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
-            return Worked::new(verdict, Err(OnceError::Value(error.into())));
+            return Worked::new(verdict, Ran::Unwritable(error.into()));
         }
     };
     let body = if json.len() > policy.response_bytes_max {
@@ -270,16 +227,16 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
     } else {
         Kept::Bytes { body: json.into(), trailers: None }
     };
-    Worked::new(Verdict::Store(Arc::new(ran(body))), Ok(value))
+    Worked::new(Verdict::Store(Arc::new(ran(body))), Ran::Done(value))
 }
 
 fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
-    Worked::new(Verdict::NotExecuted, Err(OnceError::NotDone(error)))
+    Worked::new(Verdict::NotExecuted, Ran::NotDone(error))
 }
 
 fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {
     let verdict = Verdict::Unknown(Arc::new(failed(policy)));
-    Worked::new(verdict, Err(OnceError::Unknown(error)))
+    Worked::new(verdict, Ran::Unknown(error))
 }
 
 fn ran(body: Kept) -> Response {
@@ -290,14 +247,22 @@ fn failed(policy: &Policy) -> Response {
     crate::http::problem::failed(policy)
 }
 
-fn outcome<T: DeserializeOwned>(ended: Ended<Ran<T>>) -> Result<Outcome<T>, OnceError> {
+/// What the caller is told; `now` is the store's time.
+fn outcome<T: DeserializeOwned>(
+    ended: Ended<Ran<T>>,
+    now: StoreTime,
+) -> Result<Outcome<T>, OnceError> {
+    let unknown = |error| Ok(Outcome::Unknown { since: now, cause: Some(Cause::new(error)) });
     match ended {
-        Ended::Fresh(ran) => ran.map(Outcome::Fresh),
-        Ended::Unsettled => Err(OnceError::Unknown("the store did not take the outcome".into())),
+        Ended::Fresh(Ran::Done(value)) => Ok(Outcome::Fresh(value)),
+        Ended::Fresh(Ran::NotDone(error)) => Err(OnceError::NotDone(error)),
+        Ended::Fresh(Ran::Unwritable(error)) => Err(OnceError::Value(error)),
+        Ended::Fresh(Ran::Unknown(error)) => unknown(error),
+        Ended::Unsettled => unknown("the store did not take the outcome".into()),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),
         Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
-        Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since }),
+        Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
         Ended::Refused(Refusal::Overloaded) => Err(OnceError::Overloaded),
     }
@@ -314,4 +279,9 @@ fn replayed<T: DeserializeOwned>(response: &Response) -> Result<Outcome<T>, Once
     }
 }
 
+/// Payloads are compared as JSON.
+static JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let json = HeaderValue::from_static("application/json");
+    HeaderMap::from_iter([(header::CONTENT_TYPE, json)])
+});
 const RETRY_AFTER: Duration = Duration::from_secs(1);

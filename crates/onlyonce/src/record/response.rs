@@ -58,7 +58,7 @@ impl std::fmt::Debug for Kept {
 pub enum NotKept {
     /// It is larger than `response_bytes_max`.
     TooLarge,
-    /// It is a stream of events.
+    /// It is a stream: of events, or of bytes whose end cannot be told from a break of the connection.
     Streamed,
     /// The policy keeps no bodies of this route.
     Secret,

@@ -1,20 +1,38 @@
 //! The bytes that an operation id is hashed from.
 
+use std::collections::BTreeSet;
+
 use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
 use crate::key::Key;
 
 /// The listed parts of a request's scope, in fixed order, then the key.
 pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> Vec<u8> {
     let mut encoded = Encoding::new(Kind::Request);
-    for part in ScopePart::ALL.into_iter().filter(|part| parts.contains(part)) {
+    for part in ScopePart::DEFAULT.iter().filter(|part| parts.contains(part)) {
         match part {
             ScopePart::Principal => encoded.add(Tag::Principal, scope.principal.as_bytes()),
             ScopePart::Host => encoded.add(Tag::Host, plain_host(scope.host).as_bytes()),
             ScopePart::Method => encoded.add(Tag::Method, scope.method.as_bytes()),
             ScopePart::Path => encoded.add(Tag::Path, normal_path(scope.path).as_bytes()),
+            ScopePart::Header(_) => {}
+        }
+    }
+    for name in headers_of(parts) {
+        encoded.add(Tag::Header, name.as_bytes());
+        for value in scope.headers.get_all(name) {
+            encoded.add(Tag::Value, value.as_bytes());
         }
     }
     encoded.ended_by(key)
+}
+
+/// The names of the listed headers, in order and each once.
+fn headers_of(parts: &[ScopePart]) -> BTreeSet<&str> {
+    let names = parts.iter().filter_map(|part| match part {
+        ScopePart::Header(name) => Some(name.as_str()),
+        _ => None,
+    });
+    names.collect()
 }
 
 /// A namespace and a principal, then the key.
@@ -80,6 +98,8 @@ enum Tag {
     Path = 4,
     Namespace = 5,
     Key = 6,
+    Header = 7,
+    Value = 8,
 }
 
 const DOMAIN: &[u8] = b"onlyonce scope\0";

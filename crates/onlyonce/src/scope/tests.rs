@@ -2,14 +2,19 @@
 
 use proptest::prelude::*;
 
+use std::sync::LazyLock;
+
 use super::*;
 use crate::key::KeyRules;
+
+static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
 // R24, R25, R29, R30, R31, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
 #[test]
 fn one_key_is_another_operation_in_another_scope() {
     let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
-    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/t/1" };
+    let here =
+        Scope { principal: &ann, host: "api.test", method: "POST", path: "/t/1", headers: &NONE };
     let others = [
         Scope { principal: &bob, ..here },
         Scope { host: "api2.test", ..here },
@@ -26,7 +31,8 @@ fn one_key_is_another_operation_in_another_scope() {
 #[test]
 fn a_part_that_the_policy_leaves_out_does_not_separate() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/a" };
+    let here =
+        Scope { principal: &ann, host: "api.test", method: "POST", path: "/a", headers: &NONE };
     let there = Scope { method: "PATCH", path: "/b", ..here };
     let parts = [ScopePart::Principal, ScopePart::Host];
     assert_eq!(
@@ -38,8 +44,9 @@ fn a_part_that_the_policy_leaves_out_does_not_separate() {
 #[test]
 fn the_order_of_the_parts_means_nothing() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/a" };
-    let mut reversed = ScopePart::ALL.to_vec();
+    let here =
+        Scope { principal: &ann, host: "api.test", method: "POST", path: "/a", headers: &NONE };
+    let mut reversed = ScopePart::DEFAULT.to_vec();
     reversed.reverse();
     reversed.push(ScopePart::Host);
     assert_eq!(operation_id(None, &reversed, &here, &key("order-17")), id_in(&here));
@@ -49,7 +56,8 @@ fn the_order_of_the_parts_means_nothing() {
 #[test]
 fn spellings_of_one_host_and_path_are_one_scope() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/tA" };
+    let here =
+        Scope { principal: &ann, host: "api.test", method: "POST", path: "/tA", headers: &NONE };
     let same = Scope { host: "API.Test:8080", path: "/t%41", ..here };
     assert_eq!(id_in(&here), id_in(&same));
 }
@@ -96,7 +104,13 @@ fn keys_that_differ_in_case_are_two_operations() {
 #[test]
 fn ids_stay_what_they_are_for_this_version() {
     let ann = Principal::of("user", b"ann");
-    let here = Scope { principal: &ann, host: "api.test", method: "POST", path: "/charges" };
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/charges",
+        headers: &NONE,
+    };
     assert_eq!(id_in(&here).to_string(), "2328979766b064adf11522200c4c446b");
     let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
     assert_eq!(keyed.to_string(), "9b027e120bad869672fd141ae83c6964");
@@ -110,6 +124,47 @@ fn an_id_is_read_back_from_its_text_and_from_nothing_else() {
     assert_eq!("ab".parse::<OperationId>(), Err(OperationIdError));
 }
 
+// R25, threat G9
+#[test]
+fn a_header_separates_by_all_of_its_values_and_absent_is_not_empty() {
+    let parts = |names: &[&str]| -> Vec<ScopePart> {
+        names.iter().map(|name| ScopePart::Header(name.parse().unwrap())).collect()
+    };
+    let ann = Principal::of("user", b"ann");
+    let id = |names: &[&str], lines: &[(&'static str, &str)]| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let scope =
+            Scope { principal: &ann, host: "h", method: "POST", path: "/", headers: &headers };
+        operation_id(None, &parts(names), &scope, &key("k"))
+    };
+    let tenant = ["x-tenant"];
+    let apart = [
+        id(&[], &[]),
+        id(&tenant, &[]),
+        id(&tenant, &[("x-tenant", "")]),
+        id(&tenant, &[("x-tenant", "a")]),
+        id(&tenant, &[("x-tenant", "A")]),
+        id(&tenant, &[("x-tenant", "a"), ("x-tenant", "b")]),
+        id(&tenant, &[("x-tenant", "b"), ("x-tenant", "a")]),
+        id(&tenant, &[("x-tenant", "a, b")]),
+        id(&["x-tenant", "x-url"], &[("x-tenant", "a")]),
+        id(&["x-tenant", "x-url"], &[("x-url", "a")]),
+        id(&["x-url"], &[("x-url", "a")]),
+    ];
+    for (at, one) in apart.iter().enumerate() {
+        assert!(!apart[at + 1..].contains(one), "{at}");
+    }
+    let both = [("x-tenant", "a"), ("x-url", "u"), ("x-other", "o")];
+    assert_eq!(
+        id(&["x-tenant", "x-url"], &both),
+        id(&["X-Url", "X-Tenant", "x-url"], &both[..2]),
+        "neither order nor repeats nor other headers count"
+    );
+}
+
 type Tuple = (u8, u8, String, String, String, String);
 
 // Few letters and all the separators, so that tuples that only differ in where a part ends are common.
@@ -119,12 +174,12 @@ fn tuple() -> impl Strategy<Value = Tuple> {
 }
 
 fn parts_of(mask: u8) -> Vec<ScopePart> {
-    (0..4).filter(|bit| mask & (1 << bit) != 0).map(|bit| ScopePart::ALL[bit]).collect()
+    (0..4).filter(|bit| mask & (1 << bit) != 0).map(|bit| ScopePart::DEFAULT[bit].clone()).collect()
 }
 
 fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
     let principal = Principal::of("user", &[*who]);
-    let scope = Scope { principal: &principal, host, method, path };
+    let scope = Scope { principal: &principal, host, method, path, headers: &NONE };
     encoding::of_request(&parts_of(*mask), &scope, &key(text))
 }
 
@@ -157,7 +212,7 @@ proptest! {
 }
 
 fn id_in(scope: &Scope<'_>) -> OperationId {
-    operation_id(None, &ScopePart::ALL, scope, &key("order-17"))
+    operation_id(None, &ScopePart::DEFAULT, scope, &key("order-17"))
 }
 
 fn key(text: &str) -> Key {

@@ -31,8 +31,12 @@ pub(crate) enum Call {
 pub(crate) enum Act {
     /// Well.
     Do,
-    /// It is not done and never will be.
+    /// It is not done and never will be, because the store is not there.
     NotDone,
+    /// It is not done and never will be, because the store has too much to do.
+    Busy,
+    /// It is not done and never will be, because the store was closed.
+    Closed,
     /// The store will never take this content.
     Refuse,
     /// There is a record, and it does not read.
@@ -125,7 +129,9 @@ impl<S> Scripted<S> {
     ) -> Result<T, Fault> {
         match self.act(call) {
             Act::Do => work.await,
-            Act::NotDone => Err(Fault::NotDone(StoreError::Busy)),
+            Act::NotDone => Err(Fault::NotDone(StoreError::Unavailable("nobody listens".into()))),
+            Act::Busy => Err(Fault::NotDone(StoreError::Busy)),
+            Act::Closed => Err(Fault::NotDone(StoreError::Closed)),
             Act::Refuse => Err(Fault::NotDone(StoreError::Refused("not this".into()))),
             Act::Unreadable => Err(Fault::NotDone(StoreError::Unreadable("damaged".into()))),
             Act::LoseCall => Err(lost()),

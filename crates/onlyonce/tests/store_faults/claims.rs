@@ -93,6 +93,20 @@ async fn requests_pass_unguarded_only_where_the_policy_says_so_and_are_counted()
     assert_eq!((lab.executed(), lab.once.counts().passed), (1, 1));
 }
 
+/// A store that is there and busy knows the key: what it would have said is not for us to skip.
+// threat J14, R93
+#[tokio::test]
+async fn nothing_passes_while_the_store_is_there_and_takes_no_more() {
+    for act in [Act::Busy, Act::Closed, Act::Refuse] {
+        let lab = Lab::new(passing());
+        lab.store.next(Call::Claim, 1, act);
+        lab.send(KEY).await.assert_problem(503, "idempotency_store_unavailable");
+        assert_eq!((lab.executed(), lab.once.counts().passed), (0, 0));
+        assert_eq!(lab.once.counts().disowned, 0, "there is nothing to give back");
+        assert!(lab.send(KEY).await.is_fresh(), "the key is free");
+    }
+}
+
 /// A record that does not read may be a completed one: the store is not down, and the key is not absent.
 // threat J14, R64
 #[tokio::test]

@@ -202,9 +202,9 @@ const RULES: &[Name] = &[
     Name::new("key_format", "\"any\" or \"uuid\"", "\"any\"", "what a key must look like"),
     Name::new(
         "scope",
-        "a list of \"principal\", \"host\", \"method\" or \"path\"",
+        "a list of \"principal\", \"host\", \"method\", \"path\" or header:NAME",
         "[\"principal\", \"host\", \"method\", \"path\"]",
-        "what makes two equal keys two operations",
+        "what makes two equal keys two operations; add the headers that the upstream routes by, such as a tenant",
     ),
     Name::new(
         "principal",
@@ -257,7 +257,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "not_executed",
-        "a list of statuses from 400 to 599, such as [401, 429]",
+        "a list of statuses from 400 to 599, and \"5xx\" for every server error, such as [401, 429]",
         "[401, 403, 407, 408, 421, 425, 429]",
         "the upstream's answers that say \"not executed\": they free the key",
     ),

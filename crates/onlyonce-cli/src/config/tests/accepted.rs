@@ -2,6 +2,7 @@
 
 use onlyonce::key::KeySource;
 use onlyonce::policy::{Absent, InFlight, KeyNeed, Mode, Recovery};
+use onlyonce::scope::ScopePart;
 use proptest::prelude::*;
 
 use super::*;
@@ -146,6 +147,7 @@ fn a_route_says_what_only_the_gateway_needs() {
         in_flight = "wait"
         wait = "2s"
         mode = "observe"
+        scope = ["principal", "path", "header:X-Tenant"]
         "#,
     );
     let route = &config.routes[0];
@@ -160,6 +162,8 @@ fn a_route_says_what_only_the_gateway_needs() {
     assert_eq!(route.policy.key_from.last(), Some(&KeySource::Fingerprint));
     assert_eq!(route.policy.in_flight, InFlight::Wait(Duration::from_secs(2)));
     assert_eq!(route.policy.mode, Mode::Observe);
+    let tenant = ScopePart::Header(http::HeaderName::from_static("x-tenant"));
+    assert_eq!(route.policy.scope, [ScopePart::Principal, ScopePart::Path, tenant]);
 }
 
 #[test]

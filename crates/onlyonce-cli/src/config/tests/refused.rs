@@ -149,7 +149,11 @@ fn rules_are_told_what_they_may_be() {
         ("policy.mismatch = 400", "`mismatch` is 422 or 409"),
         (
             "policy.not_executed = [429, 200]",
-            "`not_executed` is a list of statuses from 400 to 599, such as [401, 429]",
+            "`not_executed` is a list of statuses from 400 to 599, and \"5xx\" for every server error, such as [401, 429]",
+        ),
+        (
+            "policy.scope = [\"header:a b\"]",
+            "`scope`: header: is followed by the name of a header, such as header:X-Tenant",
         ),
         ("policy.key_length = [1, 256]", "`key_length`: a key has at most 255 characters"),
         (

@@ -10,7 +10,9 @@ use crate::client::Ask;
 use crate::profile::{D, Profile, Set};
 use crate::reply::{Gate, Reply};
 use crate::subject::{Kind, Subject};
-use crate::{B1, B2, K1, on_both, within};
+use crate::{B1, B2, K1, on_both, on_gateway, within};
+
+on_gateway! { until_close_cut, until_close_whole }
 
 on_both! {
     fail_13, fail_14, fail_15, fail_17, fail_18, fail_19, fail_31,
@@ -145,4 +147,48 @@ async fn fail_31(on: Kind) {
     fails_for_good(on, Reply::reset(), 502, &[Set::Recovery("fail")]).await;
     let cut = Reply::created().body("0123456789").cut_after(5);
     fails_for_good(on, cut, 502, &[Set::Recovery("fail")]).await;
+}
+
+/// An answer without a length ends with its connection, and nobody can tell its end from a break. What may be
+/// a part is never replayed as the whole.
+// R87, threat F4
+async fn until_close_cut(on: Kind) {
+    let json = "application/json";
+    for (media, body) in [
+        (json, r#"{"id":"ch_1","amou"#),
+        (json, r#"[{"id":"ch_1"},"#),
+        (json, r#"{"id":"ch_1"}{"#),
+        (json, "12"),
+        (json, "\"ch_1\""),
+        (json, ""),
+        ("text/plain", r#"{"id":"ch_1"}"#),
+        ("text/html", "<p>charged"),
+    ] {
+        let reply = Reply::status(201).header("Content-Type", media).body(body).until_close();
+        let t = breaking(on, D, reply).await;
+        let first = t.post(K1, B1).await.fresh(201);
+        assert_eq!(first.body, body, "the first caller gets what came");
+        for _ in 0..2 {
+            let gone = t.post(K1, B1).await;
+            let problem = gone.problem(410, "idempotency_response_unavailable");
+            assert_eq!(problem["original_status"], 201, "{media} {body}");
+        }
+        t.post(K1, B2).await.problem(422, "idempotency_key_reused");
+        assert_eq!(t.n(), 1, "{media} {body}");
+    }
+}
+
+// R66
+async fn until_close_whole(on: Kind) {
+    for body in [r#"{"id":"ch_1"}"#, "[1,\r\n 2]\r\n", " {} "] {
+        let media = "application/vnd.shop+json; charset=utf-8";
+        let reply = Reply::status(201).header("Content-Type", media).body(body).until_close();
+        let t = breaking(on, D, reply).await;
+        let first = t.post(K1, B1).await.fresh(201);
+        t.post(K1, B1).await.replays(&first);
+        assert_eq!((&first.body[..], t.n()), (body.as_bytes(), 1));
+    }
+    let t = breaking(on, D, Reply::status(204).until_close()).await;
+    let first = t.post(K1, B1).await.fresh(204);
+    t.post(K1, B1).await.replays(&first);
 }

@@ -105,14 +105,9 @@ fn sources_that_have_a_key_must_agree() {
 // R17
 #[test]
 fn the_fingerprint_is_the_key_of_requests_that_have_no_other() {
-    let subject = Subject {
-        method: "POST",
-        path: "/t",
-        query: None,
-        content_type: None,
-        content_encoding: None,
-        body: b"x",
-    };
+    let headers = http::HeaderMap::new();
+    let subject =
+        Subject { method: "POST", path: "/t", query: None, headers: &headers, body: b"x" };
     let fingerprint = Fingerprint::of(&FingerprintRules::default(), &subject);
     let sources = ["fingerprint", "header:k"];
     let bare = head(Request::post("/t"));
