@@ -116,7 +116,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome, Question,
-    Reconciler, Settings,
+    Attempt, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceError, Operation, Outcome,
+    Question, Reconciler, Settings,
 };
 pub use policy::Policy;
