@@ -5,6 +5,7 @@ mod app;
 mod clock;
 mod forward;
 mod headers;
+pub(crate) mod id_check;
 mod listen;
 mod metrics;
 mod principal;
@@ -64,6 +65,16 @@ pub enum StartError {
         /// What the store promises.
         promise: String,
     },
+    /// Set the old values again, or accept that every live key is forgotten.
+    #[error(
+        "{changes}; with this configuration every live key in the store would be a new one, and a retry of an \
+         earlier request would be executed again: set the old value again, or pass --accept-forgetting if no \
+         such retry can come any more"
+    )]
+    Forgetting {
+        /// What is not as it was.
+        changes: String,
+    },
     /// Choose another address, or end what listens there.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -72,6 +83,13 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// Whether the configuration or the flags must be changed, and not the world around them.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Loss { .. } | Self::Forgetting { .. })
+    }
 }
 
 impl Gateway {
@@ -130,7 +148,9 @@ impl Gateway {
 
 async fn engine(config: &Config) -> Result<(Once, About), StartError> {
     let (settings, about) = store::open(config).await?;
-    Ok((adjusted(settings, config).start(), about))
+    let settings = adjusted(settings, config);
+    id_check::check(&settings, config).await?;
+    Ok((settings.start(), about))
 }
 
 fn adjusted(settings: Settings, config: &Config) -> Settings {

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
 use crate::config::{Config, Flags, StoreUrl};
-use crate::gateway::{DRAIN, Gateway, StartError};
+use crate::gateway::{DRAIN, Gateway};
 
 /// Put the promise in front of a service.
 ///
@@ -81,9 +81,7 @@ async fn serve(config: &Config) -> ExitCode {
     };
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
-        Err(error @ (StartError::Config(_) | StartError::Loss { .. })) => {
-            return exit::usage(&error.to_string());
-        }
+        Err(error) if error.is_of_configuration() => return exit::usage(&error.to_string()),
         Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));
