@@ -83,6 +83,8 @@ pub struct Config {
     pub filter: Option<FilterUrl>,
     /// Whether a store that may lose records may keep payments. Only a flag says so.
     pub accept_loss: bool,
+    /// Whether it may start although every live key would be a new one. Only a flag says so.
+    pub accept_forgetting: bool,
     /// What keys the ids of operations.
     pub secret: Option<Secret>,
     /// How often what has expired is deleted; 15 minutes.
@@ -159,6 +161,7 @@ impl Default for Config {
             store: StoreUrl::Sqlite("onlyonce.db".into()),
             filter: None,
             accept_loss: false,
+            accept_forgetting: false,
             secret: None,
             sweep: Duration::from_secs(15 * 60),
             sweep_rows: 5000,

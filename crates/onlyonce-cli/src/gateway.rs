@@ -8,6 +8,7 @@ mod cors;
 mod forward;
 mod forwarded_key;
 mod headers;
+pub(crate) mod id_check;
 mod listen;
 mod metrics;
 mod outgoing;
@@ -43,8 +44,21 @@ pub struct Gateway {
     /// Where it tells how it is.
     pub admin: Option<SocketAddr>,
     once: Once,
-    stop: watch::Sender<bool>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    stage: watch::Sender<Stage>,
+    listeners: Vec<JoinHandle<io::Result<()>>>,
+    admin_listener: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// How far the gateway has come with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Serving,
+    /// Takes nothing new, and lets end what is under way.
+    Draining,
+    /// Every operation has ended, or was given up as unknown: the runtimes of the listeners may end.
+    Drained,
+    /// The listeners have ended, and so may the admin listener.
+    Ended,
 }
 
 /// Why a gateway does not start. The message says what to do.
@@ -69,6 +83,16 @@ pub enum StartError {
         /// What the store promises.
         promise: String,
     },
+    /// Set the old values again, or accept that every live key is forgotten.
+    #[error(
+        "{changes}; with this configuration every live key in the store would be a new one, and a retry of an \
+         earlier request would be executed again: set the old value again, or pass --accept-forgetting if no \
+         such retry can come any more"
+    )]
+    Forgetting {
+        /// What is not as it was.
+        changes: String,
+    },
     /// Choose another address, or end what listens there.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -79,6 +103,13 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// Whether the configuration or the flags must be changed, and not the world around them.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Loss { .. } | Self::Forgetting { .. })
+    }
+}
+
 impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
@@ -86,16 +117,17 @@ impl Gateway {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let listeners = bind(config.listen, count)?;
         let address = local_address(&listeners[0], config.listen)?;
-        let (stop, stopped) = watch::channel(false);
+        let (stage, staged) = watch::channel(Stage::Serving);
         let outgoing = Outgoing::new();
         let mut threads = Vec::new();
         for listener in listeners {
             let app = App::new(config, &once).map_err(StartError::Config)?;
-            threads.push(spawn(listener, (app, outgoing.clone()), stopped.clone()));
+            threads.push(spawn(listener, (app, outgoing.clone()), staged.clone()));
         }
-        let mut gateway = Self { address, admin: None, once, stop, threads };
+        let mut gateway =
+            Self { address, admin: None, once, stage, listeners: threads, admin_listener: None };
         if let Some(admin) = &config.admin {
-            gateway.start_admin(admin, about, stopped)?;
+            gateway.start_admin(admin, about, staged)?;
         }
         Ok(gateway)
     }
@@ -105,17 +137,15 @@ impl Gateway {
         clock::watch(&self.once).await;
     }
 
-    /// Takes nothing new, waits at most [`DRAIN`] for what is under way, and says what it left.
+    /// Takes nothing new, waits at most [`DRAIN`] for what is under way, with a client or without one, and says
+    /// what it left. The admin listener answers until the end.
     pub async fn stop(self) -> Left {
-        self.stop.send_replace(true);
+        self.stage.send_replace(Stage::Draining);
         let left = self.once.shutdown(DRAIN).await;
-        let joined = tokio::task::spawn_blocking(move || {
-            for thread in self.threads {
-                // A listener that failed has nothing left to say.
-                let _ = thread.join();
-            }
-        });
-        let _ = joined.await;
+        self.stage.send_replace(Stage::Drained);
+        join(self.listeners).await;
+        self.stage.send_replace(Stage::Ended);
+        join(self.admin_listener).await;
         left
     }
 
@@ -123,20 +153,22 @@ impl Gateway {
         &mut self,
         admin: &Admin,
         about: About,
-        stopped: watch::Receiver<bool>,
+        stage: watch::Receiver<Stage>,
     ) -> Result<(), StartError> {
         let listener = bind(admin.listen, 1)?.remove(0);
         self.admin = Some(local_address(&listener, admin.listen)?);
-        let desk = Desk { once: self.once.clone(), about, token: admin.token.clone() };
-        let serve = move || admin::serve(listener, desk, stopped);
-        self.threads.push(on_thread("onlyonce-admin", serve));
+        let desk = Desk { once: self.once.clone(), about, token: admin.token.clone(), stage };
+        let serve = move || admin::serve(listener, desk);
+        self.admin_listener = Some(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }
 
 async fn engine(config: &Config) -> Result<(Once, About), StartError> {
     let (settings, about) = store::open(config).await?;
-    Ok((adjusted(settings, config).start(), about))
+    let settings = adjusted(settings, config);
+    id_check::check(&settings, config).await?;
+    Ok((settings.start(), about))
 }
 
 fn adjusted(settings: Settings, config: &Config) -> Settings {
@@ -162,9 +194,19 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
 fn spawn(
     listener: TcpListener,
     app: (App, Outgoing),
-    stopped: watch::Receiver<bool>,
+    stage: watch::Receiver<Stage>,
 ) -> JoinHandle<io::Result<()>> {
-    on_thread("onlyonce-serve", move || listen::serve(listener, app, stopped, DRAIN))
+    on_thread("onlyonce-serve", move || listen::serve(listener, app, stage, DRAIN))
+}
+
+async fn join(threads: impl IntoIterator<Item = JoinHandle<io::Result<()>>> + Send + 'static) {
+    let joined = tokio::task::spawn_blocking(move || {
+        for thread in threads {
+            // A listener that failed has nothing left to say.
+            let _ = thread.join();
+        }
+    });
+    let _ = joined.await;
 }
 
 /// A thread with a runtime of its own: nothing of one core waits for another.

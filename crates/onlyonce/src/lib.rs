@@ -118,7 +118,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Cause, Counts, Failure, Finding, Left, Limits, Once, OnceError, Operation, Outcome,
-    Question, Reconciler, Settings,
+    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceError, Operation,
+    Outcome, Question, Reconciler, Settings,
 };
 pub use policy::Policy;

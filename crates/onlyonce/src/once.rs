@@ -7,6 +7,7 @@ mod counts;
 mod disown;
 mod flight;
 mod hold;
+mod id_check;
 mod keeper;
 mod limits;
 mod outcome;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
+pub use self::id_check::IdChange;
 pub use self::limits::Limits;
 pub use self::outcome::{Cause, OnceError, Outcome};
 pub use self::reconcile::{Finding, Question, Reconciler};
@@ -174,8 +176,10 @@ impl Settings {
         Self { limits, ..self }
     }
 
-    /// Keys the ids of operations, so that nobody who sees one can guess its key. Default: none. A
-    /// changed secret forgets every live key.
+    /// Keys the ids of operations: without the secret nobody can compute one, or tell that two deployments
+    /// hold the same key. The store has the key itself in clear. Default: none.
+    ///
+    /// A changed secret forgets every live key: [`id_changes`](Self::id_changes) tells before it starts.
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { secret: Some(secret), ..self }
     }

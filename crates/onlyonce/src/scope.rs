@@ -2,7 +2,8 @@
 //!
 //! 1. An id names the parts of the scope that the policy lists, and the key; never the key alone.
 //! 2. Every part is tagged and length-prefixed, so no two different tuples are hashed from the same bytes.
-//! 3. With a [`Secret`] the id is an HMAC: who reads the store cannot try out keys.
+//! 3. With a [`Secret`] the id is an HMAC: without the secret nobody can compute it, or tell that two
+//!    deployments hold the same key. A record has its key beside it, in clear.
 //! 4. The order in which a policy lists its parts means nothing.
 //!
 //! Ids are stable for as long as [`SCOPE_VERSION`] is: a change of it, of the secret or of the parts
@@ -145,6 +146,18 @@ pub enum ScopePart {
 impl ScopePart {
     /// The default scope.
     pub const DEFAULT: [Self; 4] = [Self::Principal, Self::Host, Self::Method, Self::Path];
+}
+
+impl fmt::Display for ScopePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Principal => f.write_str("principal"),
+            Self::Host => f.write_str("host"),
+            Self::Method => f.write_str("method"),
+            Self::Path => f.write_str("path"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
 }
 
 /// Where a key was used. Host, path and headers are given as sent.

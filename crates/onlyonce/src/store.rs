@@ -87,6 +87,19 @@ pub trait Maintain: Store {
     /// Holds the clock, for every node and over restarts, or trusts it again.
     fn hold_clock(&self, held: bool) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// Keeps the text `to` under `name` if `from` is kept there (`None`: if nothing is), in one step and as
+    /// durably as a record, and returns the text that is kept afterwards. Without `to` it only reads.
+    ///
+    /// These texts tell a node that its configuration would give every live key another id: see
+    /// [`Settings::id_changes`](crate::Settings::id_changes). A store that forgets them, or lets two nodes both
+    /// believe that theirs is kept, lets such a node start, and retries run again.
+    fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> impl Future<Output = Result<Option<String>, Fault>> + Send;
+
     /// What the store can take.
     fn limits(&self) -> Limits;
 }

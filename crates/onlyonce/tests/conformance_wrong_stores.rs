@@ -297,6 +297,16 @@ wrong_stores! {
         every_watcher_wakes;
     watch_misses_release: WatchMissesRelease fails
         a_release_wakes;
+    check_value_is_replaced: CheckValueIsReplaced fails
+        the_first_check_value_of_a_name_is_kept and
+        of_many_first_check_values_one_is_kept,
+        a_check_value_survives_a_crash;
+    check_value_needs_no_guard: CheckValueNeedsNoGuard fails
+        a_check_value_is_replaced_by_who_names_it;
+    check_value_checks_then_writes: CheckValueChecksThenWrites fails
+        of_many_first_check_values_one_is_kept;
+    crash_forgets_check_values: CrashForgetsCheckValues fails
+        a_check_value_survives_a_crash;
     crash_loses_unknown: CrashLosesUnknown fails
         every_state_survives_a_crash;
     crash_loses_running: CrashLosesRunning fails

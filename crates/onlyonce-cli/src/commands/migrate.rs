@@ -13,12 +13,14 @@ use onlyonce::store::{Fault, Maintain, Page, Scan, Store};
 
 use super::exit;
 use crate::config::{ServerUrl, StoreFlag, StoreUrl};
+use crate::gateway::id_check;
 
 /// Move every live record from SQLite to Postgres.
 ///
 /// Stop the gateway first: its file has one process. Every record that has not expired is copied as it is,
-/// completed, unknown and released ones; then the file is marked as moved, and no gateway opens it again. A
-/// migration that was interrupted is repeated with the same command.
+/// completed, unknown and released ones, and what the file remembers of `secret` and scope; then the file is
+/// marked as moved, and no gateway opens it again. A migration that was interrupted is repeated with the same
+/// command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Migrate {
@@ -148,6 +150,10 @@ async fn migrate(from: &SqliteStore, to: &Filling, name: &str) -> Result<Moved, 
         if after.is_none() {
             break;
         }
+    }
+    for name in id_check::NAMES {
+        let kept = from.check_value(name, None, None).await?;
+        to.import_check_value(name, kept.as_deref()).await?;
     }
     // In this order: interrupted in between, neither of them is opened, and repeating it ends it.
     from.mark_moved(name).await?;

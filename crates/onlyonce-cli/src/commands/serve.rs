@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
 use crate::config::{Config, Flags, StoreUrl};
-use crate::gateway::{DRAIN, Gateway, StartError};
+use crate::gateway::{DRAIN, Gateway};
 
 /// Put the promise in front of a service.
 ///
@@ -74,38 +74,58 @@ const EPHEMERAL: &str = "memory: forgets every key when the process ends, and th
                          use sqlite:FILE, or pass --ephemeral if that is what you want";
 
 async fn serve(config: &Config) -> ExitCode {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let Ok(mut signals) = Signals::listen() else {
         return exit::trouble("cannot listen for signals");
     };
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
-        Err(error @ (StartError::Config(_) | StartError::Loss { .. })) => {
-            return exit::usage(&error.to_string());
-        }
+        Err(error) if error.is_of_configuration() => return exit::usage(&error.to_string()),
         Err(error) => return exit::trouble(&error.to_string()),
     };
     println!("{}", ready(config, &gateway));
     tokio::select! {
-        () = stop_signal(&mut terminate, &mut interrupt) => {}
+        () = signals.stop() => {}
         () = gateway.watch_clock() => {}
     }
     eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
     tokio::select! {
         left = gateway.stop() => report(left),
-        () = stop_signal(&mut terminate, &mut interrupt) => {
+        () = signals.stop() => {
             exit::trouble("stopped at once; what was under way will be found as unknown")
         }
     }
 }
 
-async fn stop_signal(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the word to stop. A terminal that is closed is no such word, nor is the signal by which other
+    /// servers read their configuration again: to end would leave unknown outcomes.
+    async fn stop(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => eprintln!("onlyonce: {HANG_UP}"),
+            }
+        }
     }
 }
+
+const HANG_UP: &str =
+    "SIGHUP is ignored: the configuration is read at start only; restart to change it";
 
 /// One line, naming the addresses.
 fn ready(config: &Config, gateway: &Gateway) -> String {

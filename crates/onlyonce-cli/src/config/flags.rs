@@ -24,6 +24,9 @@ pub struct Flags {
     /// Allow routes with the preset payments on a Redis that may lose what it said
     #[arg(long)]
     pub accept_loss: bool,
+    /// Start although another `secret`, scope or principal makes every live key a new one
+    #[arg(long)]
+    pub accept_forgetting: bool,
 }
 
 impl Config {
@@ -35,6 +38,7 @@ impl Config {
             self.store = store.url()?;
         }
         self.accept_loss = flags.accept_loss;
+        self.accept_forgetting = flags.accept_forgetting;
         if let Some(listen) = flags.admin {
             let token = self.admin.and_then(|admin| admin.token);
             self.admin = Some(Admin { listen, token });

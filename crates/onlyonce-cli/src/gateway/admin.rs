@@ -15,6 +15,7 @@ use onlyonce::scope::Principal;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::Stage;
 use super::metrics;
 use super::store::About;
 use crate::config::Hidden;
@@ -26,18 +27,16 @@ pub(super) struct Desk {
     pub(super) about: About,
     /// What `/metrics` asks for, where one is set.
     pub(super) token: Option<Hidden>,
+    pub(super) stage: watch::Receiver<Stage>,
 }
 
-/// Serves until `stopped`.
-pub(super) async fn serve(
-    listener: TcpListener,
-    desk: Desk,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
+/// Serves until the other listeners have ended: whoever probes sees that the gateway drains, and that it lives.
+pub(super) async fn serve(listener: TcpListener, desk: Desk) -> io::Result<()> {
+    let mut stage = desk.stage.clone();
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+            _ = stage.wait_for(|stage| *stage >= Stage::Ended) => return Ok(()),
             accepted = listener.accept() => if let Ok((stream, _)) = accepted {
                 tokio::spawn(connection(stream, desk.clone()));
             },
@@ -59,6 +58,9 @@ impl Desk {
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match request.uri().path() {
             "/health/live" => text(StatusCode::OK, "live\n"),
+            "/health/ready" if self.is_draining() => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+            }
             "/health/ready" if self.once.is_ready().await => text(StatusCode::OK, "ready\n"),
             "/health/ready" => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),
             "/metrics" if !self.admits(request) => {
@@ -69,6 +71,10 @@ impl Desk {
             }
             _ => text(StatusCode::NOT_FOUND, "there is /health/live, /health/ready and /metrics\n"),
         }
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
     }
 
     /// Digests are compared, so that the time it takes tells nothing of the token.

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use super::Stage;
 use super::app::{Answering, App};
 use super::forward::Client;
 use super::headers::Origin;
@@ -43,11 +44,11 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Serves until `stopped`, then lets the requests that are there end, within `drain`.
+/// Serves until the gateway drains, then lets the requests that are there end, within `drain`.
 pub(super) async fn serve(
     listener: TcpListener,
     app: (App, Outgoing),
-    mut stopped: watch::Receiver<bool>,
+    mut stage: watch::Receiver<Stage>,
     drain: Duration,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -55,7 +56,7 @@ pub(super) async fn serve(
     let graceful = GracefulShutdown::new();
     loop {
         tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => connect(stream, peer, &app, &connections, &graceful),
                 // No file descriptors, or a peer that left: the next accept may work.
@@ -64,8 +65,10 @@ pub(super) async fn serve(
         }
     }
     drop(listener);
-    // What has not ended by then is cut off, and its operation is unknown.
-    let _ = timeout(drain, graceful.shutdown()).await;
+    // What has not ended by then is cut off, and its operation is unknown. An operation whose client has left
+    // has no connection, and runs on this runtime all the same.
+    let drained = stage.wait_for(|stage| *stage >= Stage::Drained);
+    let _ = tokio::join!(timeout(drain, graceful.shutdown()), drained);
     Ok(())
 }
 

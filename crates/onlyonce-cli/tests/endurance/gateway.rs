@@ -85,6 +85,11 @@ impl Gateway {
         self.signal(Signal::TERM);
     }
 
+    /// As a terminal does that is closed, or an operator who wants the configuration to be read again.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Stops it where it is, as a paused virtual machine would.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
@@ -132,14 +137,20 @@ impl Gateway {
 
     /// A number on the page of metrics.
     pub(crate) async fn metric(&self, name: &str) -> usize {
-        let mut stream = TcpStream::connect(self.admin).await.unwrap();
-        let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).await.unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).await.unwrap();
+        let page = self.admin("/metrics").await;
         let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
         let value = lines.next().unwrap_or_else(|| panic!("no {name}: {page}"));
         value.trim().parse().unwrap()
+    }
+
+    /// What the admin listener answers, from the status line on.
+    pub(crate) async fn admin(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut page = String::new();
+        within("an answer", stream.read_to_string(&mut page)).await.unwrap();
+        page
     }
 }
 

@@ -9,6 +9,7 @@ mod history;
 mod upstream;
 
 mod clock_jump;
+mod forgetting;
 mod hang_up;
 mod heavy_crowd;
 mod heavy_disk;

@@ -114,10 +114,10 @@ async fn what_is_no_store_is_refused() {
 #[tokio::test]
 async fn a_store_of_a_newer_version_is_refused() {
     let (_folder, store) = used_store().await;
-    change(&store, "PRAGMA user_version = 2");
+    change(&store, "PRAGMA user_version = 3");
     assert_refused(
         &store,
-        "{path} has format 2, and this build reads up to 1: run the version that wrote it",
+        "{path} has format 3, and this build reads up to 2: run the version that wrote it",
     );
 }
 

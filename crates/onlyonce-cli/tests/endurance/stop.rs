@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use proof::client::{self, Answer, SendError};
+use proof::client::{self, Answer, Connection, SendError};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::caller::{Caller, Leave};
 use crate::gateway::Gateway;
-use crate::upstream::{GATED, Upstream};
+use crate::upstream::{GATED, QUICK, Upstream};
 use crate::{BODY, until, within};
 
 const IN_FLIGHT: usize = 20;
 /// Well within the time for which a gateway drains.
 const AT_ONCE: Duration = Duration::from_secs(10);
+/// Longer than a gateway with nothing under way takes to end.
+const A_WHILE: Duration = Duration::from_secs(2);
 
 /// Requests that the upstream has and does not answer yet.
 struct InFlight {
@@ -96,6 +99,104 @@ async fn what_ends_while_the_gateway_drains_is_answered_completed_and_replayed()
         assert_eq!((again.status, again.body), (answer.status, answer.body.clone()), "{key}");
         assert_eq!(t.upstream.executions(&key), [answer.body], "{key}");
     }
+}
+
+/// One operation that the upstream executes, and whose client has left.
+async fn left_alone(how: Leave) -> (InFlight, String) {
+    let t = InFlight::new(0).await;
+    let key = keys(1).next().unwrap();
+    let caller = Caller::send(&t.gateway, GATED, &key).await;
+    until("the execution", || t.upstream.executing() == 1).await;
+    caller.hang_up(&t.gateway, how).await;
+    t.terminate().await;
+    until_refused(&t.gateway).await;
+    (t, key)
+}
+
+// R80, R90, R104; threats A12, A13
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_whose_client_left_ends_while_the_gateway_drains() {
+    for how in [Leave::Close, Leave::Reset] {
+        let (mut t, key) = left_alone(how).await;
+        tokio::time::sleep(A_WHILE).await;
+        assert!(!t.gateway.has_ended(), "it waits for what is under way: {}", t.gateway.errors());
+        assert_eq!(t.upstream.executing(), 1, "the upstream was left");
+        t.upstream.open_gate();
+        assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
+        let told = t.gateway.errors();
+        assert!(!told.contains("had not ended") && told.ends_with("onlyonce: stopped\n"), "{told}");
+        t.restart().await;
+        let retry = t.post(&key).await;
+        assert!(retry.status == 201 && retry.is_replay(), "{retry:?}");
+        assert_eq!(t.upstream.executions(&key), [retry.body]);
+    }
+}
+
+// R87, R100; threats A12, A13
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_whose_client_left_and_that_does_not_end_is_reported() {
+    let (mut t, key) = left_alone(Leave::Close).await;
+    assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
+    let told = t.gateway.errors();
+    assert!(told.contains("1 operations had not ended"), "{told}");
+    t.restart().await;
+    let retry = t.post(&key).await;
+    assert_eq!(retry.problem().as_deref(), Some("idempotency_outcome_unknown"));
+    assert_eq!(t.upstream.executions(&key).len(), 1);
+}
+
+// R104
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_drains_is_live_and_not_ready() {
+    let (mut t, _) = left_alone(Leave::Close).await;
+    let ready = t.gateway.admin("/health/ready").await;
+    assert!(ready.starts_with("HTTP/1.1 503 ") && ready.ends_with("draining\n"), "{ready}");
+    let live = t.gateway.admin("/health/live").await;
+    assert!(live.starts_with("HTTP/1.1 200 "), "{live}");
+    assert_eq!(t.gateway.metric("onlyonce_executing ").await, 1);
+    t.upstream.open_gate();
+    assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
+}
+
+// R104
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_end_with_the_answer_that_they_wait_for() {
+    let mut t = InFlight::new(0).await;
+    let open = || Connection::open(t.gateway.address);
+    let (mut idle, mut busy) = (open().await.unwrap(), open().await.unwrap());
+    for connection in [&mut idle, &mut busy] {
+        connection.post(QUICK, "before", BODY).await.unwrap();
+    }
+    let key = keys(1).next().unwrap();
+    let answer = tokio::spawn(async move { (busy.post(GATED, &key, BODY).await, busy) });
+    until("the execution", || t.upstream.executing() == 1).await;
+    t.terminate().await;
+    until_refused(&t.gateway).await;
+    let late = within("the end of a connection", idle.post(QUICK, "after", BODY)).await;
+    assert!(late.is_err(), "an idle connection is closed: {late:?}");
+    t.upstream.open_gate();
+    let (answer, mut busy) = answer.await.unwrap();
+    assert_eq!(answer.unwrap().status, 201);
+    assert!(busy.post(QUICK, "after", BODY).await.is_err(), "it was the last answer");
+    assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
+    assert!(t.upstream.executions("after").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hang_up_signal_changes_nothing() {
+    let mut t = InFlight::new(1).await;
+    let told = |t: &InFlight| t.gateway.errors().matches("SIGHUP").count();
+    t.gateway.hang_up();
+    until("a word about it", || told(&t) == 1).await;
+    assert!(t.gateway.admin("/health/ready").await.starts_with("HTTP/1.1 200 "));
+    t.terminate().await;
+    t.gateway.hang_up();
+    until("a word about it", || told(&t) == 2).await;
+    assert!(!t.gateway.has_ended(), "it waits for what is under way");
+    t.upstream.open_gate();
+    let (_, answer) = within("the answer", t.answers.join_next()).await.unwrap().unwrap();
+    assert_eq!(answer.unwrap().status, 201);
+    assert_eq!(t.gateway.ended().await.code(), Some(0), "{}", t.gateway.errors());
 }
 
 async fn until_refused(gateway: &Gateway) {

@@ -87,6 +87,15 @@ impl AnyStore {
         bounded(self.store.sweep(limit)).await
     }
 
+    pub(crate) async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        bounded(self.store.check_value(name, from, to)).await
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         self.store.limits()
     }
@@ -180,6 +189,12 @@ trait DynStore: Send + Sync {
     fn scan(&self, query: Scan) -> BoxFuture<'_, Result<Page, Fault>>;
     fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<Swept, Fault>>;
     fn hold_clock(&self, held: bool) -> BoxFuture<'_, Result<(), Fault>>;
+    fn check_value<'a>(
+        &'a self,
+        name: &'a str,
+        from: Option<&'a str>,
+        to: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Option<String>, Fault>>;
     fn limits(&self) -> Limits;
 }
 
@@ -217,6 +232,14 @@ impl<S: Store + Watch + Maintain> DynStore for S {
     }
     fn hold_clock(&self, held: bool) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(Maintain::hold_clock(self, held))
+    }
+    fn check_value<'a>(
+        &'a self,
+        name: &'a str,
+        from: Option<&'a str>,
+        to: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Option<String>, Fault>> {
+        Box::pin(Maintain::check_value(self, name, from, to))
     }
     fn limits(&self) -> Limits {
         Maintain::limits(self)

@@ -325,6 +325,15 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
         answer
     }
 
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        self.inner.authority.check_value(name, from, to).await
+    }
+
     fn limits(&self) -> Limits {
         self.inner.authority.limits()
     }

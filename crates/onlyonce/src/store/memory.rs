@@ -35,6 +35,7 @@ struct Inner {
     /// The highest time seen: time does not run backward here.
     now: Option<StoreTime>,
     clock_held: bool,
+    check_values: BTreeMap<String, String>,
 }
 
 impl MemoryStore {
@@ -171,6 +172,23 @@ impl Maintain for MemoryStore {
             inner.now = None;
         }
         Ok(())
+    }
+
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        let (mut inner, _) = self.lock();
+        let kept = inner.check_values.get(name).map(String::as_str);
+        match to {
+            Some(to) if kept == from => {
+                inner.check_values.insert(name.to_owned(), to.to_owned());
+                Ok(Some(to.to_owned()))
+            }
+            _ => Ok(kept.map(str::to_owned)),
+        }
     }
 
     fn limits(&self) -> Limits {

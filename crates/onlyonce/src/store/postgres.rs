@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod check_value;
 mod error;
 mod filling;
 mod house;
@@ -63,6 +64,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::check_value::Checking;
 pub use self::error::OpenError;
 pub use self::filling::Filling;
 use self::job::{Chore, Job, Load, Renewal, Reply, Swapping, Task, demand_fit};
@@ -256,6 +258,16 @@ impl Maintain for PostgresStore {
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
         ask(&self.works.chores, Fault::Unsure, |reply| Chore::HoldClock(held, reply)).await
+    }
+
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        let checking = Checking::new(name, from, to);
+        ask(&self.works.chores, Fault::Unsure, |reply| Chore::CheckValue(checking, reply)).await
     }
 
     fn limits(&self) -> Limits {

@@ -291,6 +291,16 @@ impl Maintain for RedisStore {
         Ok(())
     }
 
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        let ask = self.shared.check_value(name, from, to);
+        reply::check_value(&self.link.call(ask).await?)
+    }
+
     fn limits(&self) -> Limits {
         Limits { body_bytes_max: value::BODY_BYTES_MAX, embedded: false, watches_clock: true }
     }

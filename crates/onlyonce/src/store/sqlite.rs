@@ -36,6 +36,7 @@
 mod batch;
 mod boot;
 mod changes;
+mod check_value;
 mod checkpoint;
 mod columns;
 mod connection;
@@ -74,7 +75,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub use self::error::OpenError;
-use self::job::{Job, Read, Reply, Swapping};
+use self::job::{Checking, Job, Read, Reply, Swapping};
 use self::shared::{Shared, Status};
 use self::threads::Threads;
 use super::{
@@ -275,6 +276,16 @@ impl Maintain for SqliteStore {
 
     async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
         self.submit(|reply| Job::HoldClock(held, reply)).await
+    }
+
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        let checking = Box::new(Checking::new(name, from, to));
+        self.submit(|reply| Job::CheckValue(checking, reply)).await
     }
 
     fn limits(&self) -> Limits {

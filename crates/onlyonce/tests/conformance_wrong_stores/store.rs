@@ -45,6 +45,7 @@ impl Factory for WrongStores {
                 disk.records.retain(|_, record| !matches!(record.state, State::Running { .. }))
             }
             Some(Defect::CrashRevivesDeleted) => disk.records.extend(disk.deleted.clone()),
+            Some(Defect::CrashForgetsCheckValues) => disk.check_values.clear(),
             Some(Defect::CrashTrustsTheClock) => disk.clock_held = false,
             _ => {}
         }
@@ -79,6 +80,7 @@ pub(super) struct Disk {
     absent: HashSet<OperationId>,
     now: Option<StoreTime>,
     pub(super) clock_held: bool,
+    check_values: BTreeMap<String, String>,
 }
 
 impl Disk {
@@ -294,6 +296,35 @@ impl Maintain for Wrong {
             disk.now = None;
         }
         Ok(())
+    }
+
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        let read = self.lock().0.check_values.get(name).cloned();
+        if self.is(Defect::CheckValueChecksThenWrites) {
+            yield_now().await;
+        }
+        let (mut disk, _) = self.lock();
+        let kept = match self.defect {
+            Some(Defect::CheckValueChecksThenWrites) => read,
+            _ => disk.check_values.get(name).cloned(),
+        };
+        let holds = match self.defect {
+            Some(Defect::CheckValueIsReplaced) => from.is_none() || kept.as_deref() == from,
+            Some(Defect::CheckValueNeedsNoGuard) => from.is_some() || kept.as_deref() == from,
+            _ => kept.as_deref() == from,
+        };
+        match to {
+            Some(to) if holds => {
+                disk.check_values.insert(name.to_owned(), to.to_owned());
+                Ok(Some(to.to_owned()))
+            }
+            _ => Ok(kept),
+        }
     }
 
     fn limits(&self) -> Limits {

@@ -227,6 +227,15 @@ impl<S: Maintain> Maintain for Scripted<S> {
         self.run(Call::HoldClock, self.inner.hold_clock(held)).await
     }
 
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        self.inner.check_value(name, from, to).await
+    }
+
     fn limits(&self) -> Limits {
         self.inner.limits()
     }

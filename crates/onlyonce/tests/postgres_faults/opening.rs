@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use onlyonce::store::postgres::{OpenError, PostgresStore};
-use onlyonce::store::{Fault, Store};
+use onlyonce::store::{Fault, Maintain, Store};
 use servers::{Pgbouncer, Postgres};
 
 use crate::lab::{completed, draft, is_away, open, session, until, until_gone, won};
@@ -46,13 +46,32 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 2, oldest = 1";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 3, oldest = 2";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 3, oldest = 2");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 4, oldest = 3");
     let error = refused(&url).await;
-    assert!(matches!(error, OpenError::Newer { found: 3, supported: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 4, supported: 2, .. }), "{error}");
+}
+
+/// Version 1 had no check values. Its nodes go on beside ours.
+// threat C13
+#[tokio::test]
+async fn a_schema_of_the_first_version_is_taken_over() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let running = open(&url).await;
+    won(&running, &draft(1)).await;
+    let older = "DROP TABLE onlyonce.check_value; UPDATE onlyonce.meta SET version = 1, oldest = 1";
+    postgres.sql(&url, older);
+    let (one, two) = tokio::join!(open(&url), open(&url));
+    let kept = one.check_value("secret", None, Some("one")).await.unwrap();
+    assert_eq!(kept.as_deref(), Some("one"));
+    let kept = two.check_value("secret", None, Some("two")).await.unwrap();
+    assert_eq!(kept.as_deref(), Some("one"));
+    assert_eq!(postgres.sql(&url, "SELECT version, oldest FROM onlyonce.meta"), "2|1");
+    completed(&running, &draft(2)).await;
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ pub const TOP: Section = Section {
             "secret",
             "a text, or \"env:NAME\" for what that variable holds",
             "",
-            "keys the ids of operations, so that who reads the store cannot try out keys. A new secret makes every live key a fresh one",
+            "keys the ids of operations: without it nobody can compute an id, or link two deployments by their ids. Keys and answers are stored in clear. With another secret every live key would be a new one, so that `serve` refuses to start (docs/stores.md)",
         ),
         Name::new(
             "sweep",

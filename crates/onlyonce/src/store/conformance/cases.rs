@@ -1,5 +1,6 @@
 //! The table of the cases.
 
+mod check_value;
 mod claim;
 mod crash;
 mod damage;
@@ -147,6 +148,13 @@ suite! {
         every_watcher_wakes: "The future ends after the next write of the record",
         a_watcher_that_gives_up_does_not_silence_others: "The future ends after the next write of the record",
         who_subscribes_then_loads_misses_nothing: "subscribe, then load",
+    }
+    check_value {
+        the_first_check_value_of_a_name_is_kept: "if `from` is kept there (`None`: if nothing is)",
+        a_check_value_is_replaced_by_who_names_it: "if `from` is kept there",
+        a_check_value_is_no_record: "Keeps the text `to` under `name`",
+        of_many_first_check_values_one_is_kept: "in one step",
+        a_check_value_survives_a_crash: "as durably as a record",
     }
     race {
         a_claim_is_won_by_one_of_many_racers: "Inserts the draft if its id is absent",

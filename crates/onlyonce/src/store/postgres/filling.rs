@@ -83,6 +83,26 @@ impl Filling {
         copied.map(drop).map_err(|error| Trouble::from(error).fault())
     }
 
+    /// Takes over the check value of this name, or that there is none.
+    ///
+    /// # Errors
+    /// As every write of a store. It is repeated without harm.
+    pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+        let table = format!("{}.check_value", self.place.schema);
+        let client = &self.link.client;
+        let done = match value {
+            Some(value) => {
+                let sql = format!(
+                    "INSERT INTO {table} (name, value) VALUES ($1, $2)
+                     ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+                );
+                client.execute(&sql, &[&name, &value]).await
+            }
+            None => client.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await,
+        };
+        done.map(drop).map_err(|error| Trouble::from(error).fault())
+    }
+
     /// Everything is there: from now on stores are opened here.
     ///
     /// # Errors

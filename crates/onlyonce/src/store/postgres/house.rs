@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
+use super::check_value::Checking;
 use super::inbox::Inbox;
 use super::job::{Chore, Reply};
 use super::link::{Line, bounded};
@@ -65,6 +66,10 @@ impl Housekeeper {
             Chore::HoldClock(held, reply) => {
                 let told = self.tell(HOLD, &[&held]).await;
                 let _ = reply.send(told.map(drop).map_err(|trouble| trouble.fault()));
+            }
+            Chore::CheckValue(checking, reply) => {
+                let kept = self.check_value(&checking).await;
+                let _ = reply.send(kept.map_err(|trouble| trouble.fault()));
             }
             Chore::MarkMoved(to, reply) => {
                 let marked = self.mark_moved(&to).await;
@@ -124,6 +129,16 @@ impl Housekeeper {
             self.line.hang_up();
         }
         marked
+    }
+
+    async fn check_value(&mut self, checking: &Checking) -> Result<Option<String>, Trouble> {
+        let client = &self.line.ready().await?.client;
+        let kept = bounded(checking.run(client, &self.schema)).await;
+        if kept.is_err() {
+            // Its transaction ends with it.
+            self.line.hang_up();
+        }
+        kept
     }
 
     /// In small pieces, each followed by a pause in proportion, and by whatever else has queued.

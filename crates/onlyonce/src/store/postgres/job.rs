@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::check_value::Checking;
 use super::lanes::Pin;
 use crate::record::{StateKind, Token};
 use crate::scope::OperationId;
@@ -89,6 +90,7 @@ pub(super) enum Chore {
     Scan(Scan, Reply<Page>),
     Sweep(usize, Reply<Swept>),
     HoldClock(bool, Reply<()>),
+    CheckValue(Checking, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
 }
 

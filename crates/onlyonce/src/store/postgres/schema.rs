@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error};
 use super::sql::WALL;
 
 /// The version that this build makes and knows.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// What a schema says of itself.
 #[derive(Debug)]
@@ -91,14 +91,26 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), Error> {
     transaction.batch_execute("SET LOCAL statement_timeout = '60s'").await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
     transaction.execute(lock, &[&schema]).await?;
-    if let Found::Nothing = read(transaction.client(), schema).await? {
+    let found = read(transaction.client(), schema).await?;
+    if let Found::Nothing = found {
         let exists = format!("SELECT EXISTS (SELECT FROM pg_namespace n WHERE {NAMED})");
         if !transaction.client().query_one_scalar(&exists, &[&schema]).await? {
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
         }
         transaction.batch_execute(&first(schema)).await?;
     }
+    if found.needs_migration() {
+        transaction.batch_execute(&second(schema)).await?;
+    }
     transaction.commit().await
+}
+
+/// Version 2: the check values.
+fn second(schema: &str) -> String {
+    format!(
+        "CREATE TABLE {schema}.check_value (name text PRIMARY KEY, value text NOT NULL);
+         UPDATE {schema}.meta SET version = 2, oldest = 1 WHERE one = 1;"
+    )
 }
 
 /// The namespace of a quoted name.
@@ -171,6 +183,6 @@ fn first(schema: &str) -> String {
          CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
          CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
          INSERT INTO {schema}.meta
-           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
+           VALUES (1, 1, 1, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
     )
 }

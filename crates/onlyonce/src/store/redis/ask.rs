@@ -90,6 +90,20 @@ impl Shared {
         self.many(Script::Beat, 0, SLOTS - 1, own)
     }
 
+    pub(super) fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Invocation {
+        let given = |value: Option<&str>| {
+            [text(u8::from(value.is_some())), text(value.unwrap_or_default())]
+        };
+        let ([has_from, from], [has_to, to]) = (given(from), given(to));
+        let args = vec![text(name), has_from, from, has_to, to];
+        Invocation { script: Script::Check, keys: self.names.of_check_values(), args }
+    }
+
     fn many(
         &self,
         script: Script,

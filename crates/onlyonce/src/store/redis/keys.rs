@@ -40,6 +40,11 @@ impl Names {
         vec![self.name(first, NONE)]
     }
 
+    /// What the script about check values is given.
+    pub(super) fn of_check_values(&self) -> Vec<Vec<u8>> {
+        ["check", NONE].map(|name| self.name(0, name)).to_vec()
+    }
+
     /// A completed entry of the filter.
     pub(crate) fn entry(&self, id: OperationId) -> Vec<u8> {
         self.name(slot(id), &format!("f:{}", hex(id)))

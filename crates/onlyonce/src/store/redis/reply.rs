@@ -111,6 +111,18 @@ pub(super) fn heard(value: &Value) -> Result<Heard, Fault> {
     Ok(Heard { now: StoreTime::from_ms(now), clock_held: held != 0, epoch })
 }
 
+/// The check value that is kept, if any is.
+pub(super) fn check_value(value: &Value) -> Result<Option<String>, Fault> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => match String::from_utf8(bytes.clone()) {
+            Ok(kept) => Ok(Some(kept)),
+            Err(error) => Err(Fault::NotDone(StoreError::Unreadable(error.into()))),
+        },
+        _ => Err(Fault::Unsure(not_understood())),
+    }
+}
+
 /// A deletion leaves no record to ask; its name follows from the guard.
 fn deletion(guard: Guard) -> Revision {
     let token = match guard {

@@ -13,13 +13,14 @@ pub(crate) enum Script {
     Sweep,
     Hold,
     Beat,
+    Check,
     Keep,
     Forget,
     Find,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Load,
         Self::Claim,
         Self::Swap,
@@ -28,6 +29,7 @@ impl Script {
         Self::Sweep,
         Self::Hold,
         Self::Beat,
+        Self::Check,
         Self::Keep,
         Self::Forget,
         Self::Find,
@@ -46,6 +48,7 @@ impl Script {
             Self::Sweep => script!("lua/common.lua" "lua/many.lua" "lua/sweep.lua"),
             Self::Hold => script!("lua/common.lua" "lua/many.lua" "lua/hold.lua"),
             Self::Beat => script!("lua/common.lua" "lua/many.lua" "lua/beat.lua"),
+            Self::Check => script!("lua/common.lua" "lua/check.lua"),
             Self::Keep => include_str!("../layered/keep.lua"),
             Self::Forget => include_str!("../layered/forget.lua"),
             Self::Find => include_str!("../layered/find.lua"),

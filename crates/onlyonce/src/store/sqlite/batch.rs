@@ -7,10 +7,11 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 
+use super::check_value;
 use super::connection;
 use super::hash::Keyed;
 use super::interned::Interned;
-use super::job::{Answer, Job, Swapping};
+use super::job::{Answer, Checking, Job, Swapping};
 use super::meta::Meta;
 use super::rows::{self, Damage, Found};
 use super::shared::Shared;
@@ -76,6 +77,7 @@ impl<'a> Batch<'a> {
             Job::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
             Job::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
             Job::HoldClock(held, _) => self.hold_clock(*held).map(|()| Answer::Done),
+            Job::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
             Job::Sweep(..) => Err(Trouble::Alone(Fault::NotDone(StoreError::Busy))),
         }
     }
@@ -158,6 +160,19 @@ impl<'a> Batch<'a> {
             }
         }
         Ok(())
+    }
+
+    fn check_value(&mut self, checking: &Checking) -> Result<Option<String>, Trouble> {
+        let Checking { name, from, to } = checking;
+        let kept = check_value::read(self.db, name)?;
+        match to {
+            Some(to) if kept == *from => {
+                self.begin()?;
+                check_value::write(self.db, name, to)?;
+                Ok(Some(to.clone()))
+            }
+            _ => Ok(kept),
+        }
     }
 
     /// The last thing that is written here.

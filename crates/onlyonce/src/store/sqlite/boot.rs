@@ -37,6 +37,7 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
                 let transaction = db.unchecked_transaction()?;
                 db.execute_batch(schema::META)?;
                 db.execute_batch(schema::ROUTE)?;
+                db.execute_batch(schema::CHECK_VALUE)?;
                 Meta::new(generation).write(db)?;
                 transaction.commit()
             })
@@ -54,7 +55,10 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
 /// failed to make durable is left in the log.
 pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
     let db = connection::writable(path)?;
-    let meta = check(&db, path)?;
+    let (meta, format) = check(&db, path)?;
+    if format < schema::FORMAT {
+        schema::upgrade(&db).map_err(|error| OpenError::engine(path, error))?;
+    }
     let flushed = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
     flushed.map_err(|error| OpenError::engine(path, error))?;
     time.raise(StoreTime::from_ms(meta.highest));
@@ -63,8 +67,8 @@ pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
     Ok(Opened { db, meta, view })
 }
 
-/// Whether the file is ours and whole, as far as its own word goes.
-fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
+/// Whether the file is ours and whole, as far as its own word goes; and its format.
+fn check(db: &Connection, path: &Path) -> Result<(Meta, i64), OpenError> {
     let failed = |error| OpenError::engine(path, error);
     let format: i64 =
         db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -81,11 +85,11 @@ fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
         return Err(OpenError::Moved { path: path.to_owned(), to: to.clone() });
     }
     let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
-    match schema::differs(db, &classes).map_err(failed)? {
+    match schema::differs(db, format, &classes).map_err(failed)? {
         Some(table) => {
             Err(OpenError::damaged(path, format!("{table} is not defined as it should be")))
         }
-        None => Ok(meta),
+        None => Ok((meta, format)),
     }
 }
 

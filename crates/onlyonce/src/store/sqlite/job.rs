@@ -17,6 +17,7 @@ pub(super) enum Job {
     Swap(Box<Swapping>, Reply<Swap>),
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
     HoldClock(bool, Reply<()>),
+    CheckValue(Box<Checking>, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
     /// How many, and what had expired by then.
     Sweep(usize, StoreTime, Reply<Swept>),
@@ -28,6 +29,19 @@ pub(super) struct Swapping {
     pub(super) to: Next,
 }
 
+pub(super) struct Checking {
+    pub(super) name: String,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+}
+
+impl Checking {
+    pub(super) fn new(name: &str, from: Option<&str>, to: Option<&str>) -> Self {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        Self { name: name.to_owned(), from: owned(from), to: owned(to) }
+    }
+}
+
 /// What a job that is done in one batch is answered with, once that batch is committed.
 #[expect(
     clippy::large_enum_variant,
@@ -37,6 +51,7 @@ pub(super) enum Answer {
     Seen(Seen),
     Swap(Swap),
     Beats(Vec<Beat>),
+    CheckValue(Option<String>),
     Done,
 }
 
@@ -47,6 +62,9 @@ impl Job {
             (Self::Claim(_, reply), Ok(Answer::Seen(seen))) => drop(reply.send(Ok(seen))),
             (Self::Swap(_, reply), Ok(Answer::Swap(swap))) => drop(reply.send(Ok(swap))),
             (Self::Renew(_, _, reply), Ok(Answer::Beats(beats))) => drop(reply.send(Ok(beats))),
+            (Self::CheckValue(_, reply), Ok(Answer::CheckValue(kept))) => {
+                drop(reply.send(Ok(kept)));
+            }
             (Self::HoldClock(_, reply) | Self::MarkMoved(_, reply), Ok(Answer::Done)) => {
                 drop(reply.send(Ok(())));
             }
@@ -60,6 +78,7 @@ impl Job {
             Self::Claim(_, reply) => drop(reply.send(Err(fault))),
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
             Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
+            Self::CheckValue(_, reply) => drop(reply.send(Err(fault))),
             Self::HoldClock(_, reply) | Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(fault))),
         }

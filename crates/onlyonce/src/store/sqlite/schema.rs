@@ -9,8 +9,8 @@ use rusqlite::Connection;
 
 /// "ONCE", at offset 68 of the file.
 pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
-/// At offset 60 of the file. 1: the first.
-pub(super) const FORMAT: i64 = 1;
+/// At offset 60 of the file. 1: the first. 2: with check values.
+pub(super) const FORMAT: i64 = 2;
 pub(super) const PAGE_BYTES: i64 = 4_096;
 
 /// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
@@ -34,6 +34,11 @@ pub(super) const ROUTE: &str = "CREATE TABLE route (
     row INTEGER PRIMARY KEY,
     route TEXT NOT NULL
 ) STRICT";
+pub(super) const CHECK_VALUE: &str = "CREATE TABLE check_value (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    crc BLOB NOT NULL CHECK (length(crc) = 4)
+) STRICT, WITHOUT ROWID";
 
 /// The name and the definition of a class's table of records. What the scan at open reads comes first.
 pub(super) fn record(class: u8) -> (String, String) {
@@ -101,10 +106,27 @@ pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
     db.execute_batch(&format!("{record}; {response};"))
 }
 
-/// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
-pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
+/// Adds what a file of an earlier format does not have. A build that knows only that format refuses the file
+/// from then on.
+pub(super) fn upgrade(db: &Connection) -> rusqlite::Result<()> {
+    let transaction = db.unchecked_transaction()?;
+    db.execute_batch(CHECK_VALUE)?;
+    db.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()
+}
+
+/// Whether the file's tables are exactly those of a store of this format with these classes; else the first
+/// that is not.
+pub(super) fn differs(
+    db: &Connection,
+    format: i64,
+    classes: &[u8],
+) -> rusqlite::Result<Option<String>> {
     let mut wanted =
         vec![("meta".to_owned(), META.to_owned()), ("route".to_owned(), ROUTE.to_owned())];
+    if format > 1 {
+        wanted.push(("check_value".to_owned(), CHECK_VALUE.to_owned()));
+    }
     for class in classes {
         wanted.extend([record(*class), response(*class)]);
     }

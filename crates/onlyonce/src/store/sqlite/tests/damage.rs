@@ -289,9 +289,44 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
 #[tokio::test]
 async fn a_newer_format_is_refused() {
     let (_directory, path, clock) = closed(1).await;
-    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 2").unwrap();
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 2, supported: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 3, supported: 2, .. }), "{error}");
+}
+
+/// A file of the first format had no check values.
+#[tokio::test]
+async fn a_file_of_the_first_format_is_taken_over() {
+    let (_directory, path, clock) = closed(1).await;
+    let older = "DROP TABLE check_value; PRAGMA user_version = 1";
+    Connection::open(&path).unwrap().execute_batch(older).unwrap();
+    let store = open(&path, &clock).await.unwrap();
+    assert!(store.load(id(1)).await.unwrap().record.is_some());
+    assert_eq!(store.check_value("secret", None, None).await.unwrap(), None);
+    let kept = store.check_value("secret", None, Some("one")).await.unwrap();
+    assert_eq!(kept.as_deref(), Some("one"));
+    store.close().await;
+    let store = open(&path, &clock).await.unwrap();
+    let kept = store.check_value("secret", None, None).await.unwrap();
+    assert_eq!(kept.as_deref(), Some("one"));
+}
+
+#[tokio::test]
+async fn a_damaged_check_value_is_an_error_and_never_absent() {
+    let (_directory, path, clock) = closed(1).await;
+    let store = open(&path, &clock).await.unwrap();
+    store.check_value("secret", None, Some("one")).await.unwrap();
+    store.check_value("scope", None, Some("two")).await.unwrap();
+    store.close().await;
+    let damage = "UPDATE check_value SET value = 'onf' WHERE name = 'secret'";
+    Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+    let store = open(&path, &clock).await.unwrap();
+    for to in [None, Some("three")] {
+        let fault = store.check_value("secret", None, to).await.unwrap_err();
+        assert!(matches!(fault, Fault::NotDone(StoreError::Unreadable(_))), "{fault:?}");
+    }
+    let kept = store.check_value("scope", None, None).await.unwrap();
+    assert_eq!(kept.as_deref(), Some("two"));
 }
 
 #[tokio::test]

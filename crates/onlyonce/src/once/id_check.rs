@@ -1,0 +1,94 @@
+//! Whether live keys still have the ids that this configuration gives them.
+//!
+//! The store keeps a small text for each thing that ids are made from. A node with another text would find no
+//! record of a key that was used before, and a retry of it would run again.
+
+use super::Settings;
+use crate::hex;
+use crate::scope::SCOPE_VERSION;
+use crate::store::Fault;
+
+/// Something that ids are made from is not what it was when the store was used last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdChange {
+    /// [`SECRET`](Self::SECRET), [`SCOPE_VERSION`](Self::SCOPE_VERSION), or a name that the caller gave.
+    pub name: String,
+    /// The text that the store keeps.
+    pub before: String,
+    /// The text of this configuration.
+    pub now: String,
+}
+
+impl IdChange {
+    /// The name of the secret: 16 hexadecimal digits, or [`NO_SECRET`](Self::NO_SECRET).
+    pub const SECRET: &str = "secret";
+    /// The text of no secret.
+    pub const NO_SECRET: &str = "none";
+    /// The name of the version of the encoding that ids are hashed from.
+    pub const SCOPE_VERSION: &str = "scope version";
+}
+
+impl Settings {
+    /// What gives keys other ids than they have in the store: the secret, the version of the encoding, and
+    /// whatever else the caller names with a text each, such as the scope of its policy.
+    ///
+    /// Without a change it is empty, and the store keeps the texts that it did not know yet. With one the store
+    /// keeps what it has: either do not start, or [accept](Self::accept_id_change) each of them, and every
+    /// live key is forgotten. `onlyonce serve` does not start; [`start`](Self::start) does not look.
+    ///
+    /// Of the secret the store keeps 64 bits of an HMAC. Who reads the store can try out guesses of the secret
+    /// with it, as with any record: 32 random bytes cannot be guessed, a word can.
+    ///
+    /// ```
+    /// # #[cfg(feature = "memory")] {
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// use onlyonce::{Once, scope::Secret, store::memory::MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let settings = |secret: &str| Once::settings(store.clone()).with_secret(Secret::new(secret));
+    /// assert!(settings("one").id_changes(&[]).await?.is_empty());
+    /// let changes = settings("two").id_changes(&[]).await?;
+    /// assert_eq!(changes[0].name, "secret");
+    /// # Ok::<(), onlyonce::store::Fault>(())
+    /// # })?; }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store gives no answer.
+    pub async fn id_changes(&self, others: &[(&str, &str)]) -> Result<Vec<IdChange>, Fault> {
+        let (secret, version) = (self.secret_text(), SCOPE_VERSION.to_string());
+        let own = [(IdChange::SECRET, &*secret), (IdChange::SCOPE_VERSION, &*version)];
+        let mut changes = Vec::new();
+        for (name, now) in own.iter().chain(others) {
+            // After a change nothing is written: the node may be refused.
+            let to = changes.is_empty().then_some(*now);
+            let kept = self.store.check_value(name, None, to).await?;
+            if let Some(before) = kept.filter(|before| before != now) {
+                changes.push(IdChange { name: (*name).into(), before, now: (*now).into() });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Makes the store keep the text of this configuration; false if another node has changed it meanwhile.
+    ///
+    /// # Errors
+    /// If the store gives no answer. It is repeated without harm.
+    pub async fn accept_id_change(&self, change: &IdChange) -> Result<bool, Fault> {
+        let IdChange { name, before, now } = change;
+        let kept = self.store.check_value(name, Some(before), Some(now)).await?;
+        Ok(kept.as_ref() == Some(now))
+    }
+
+    fn secret_text(&self) -> String {
+        match &self.secret {
+            Some(secret) => hex::encode(&secret.derive("the check value")[..SECRET_BYTES]),
+            None => IdChange::NO_SECRET.to_owned(),
+        }
+    }
+}
+
+/// Two secrets never meet by chance in so many, and nobody needs more to tell two apart.
+const SECRET_BYTES: usize = 8;
