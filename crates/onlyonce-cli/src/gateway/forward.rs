@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::headers::{self, Origin};
 use super::sending::Sent;
-use super::upstream::{SendError, Upstream};
+use super::upstream::{SendError, Upstream, Waits};
 use super::wire::Line;
 use crate::config::ForwardKey;
 
@@ -38,11 +38,13 @@ struct Inner {
     upstream: Arc<Upstream>,
     policy: Policy,
     forward_key: ForwardKey,
+    waits: Waits,
 }
 
 impl Forward {
     pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
-        Self(Arc::new(Inner { upstream, policy, forward_key }))
+        let waits = Waits::within(policy.upstream_timeout);
+        Self(Arc::new(Inner { upstream, policy, forward_key, waits }))
     }
 }
 
@@ -66,7 +68,8 @@ impl Service<Request<Body>> for Forward {
 
 impl Inner {
     /// An error means sent and not answered; a proof that nothing was sent is a response that says so. The
-    /// layer bounds the time.
+    /// layer bounds the time of the whole call and takes its end for that of a request that was sent, so
+    /// the upstream's own bound on connecting must be the shorter one: see [`Waits`].
     async fn guarded(
         &self,
         mut request: Request<Body>,
@@ -97,13 +100,13 @@ impl Inner {
                 switch(response, upgrade)
             }
             Ok(response) => for_client(response),
-            Err(_) => problem::upstream_failed(&self.policy),
+            Err(SendError::NotSent(_)) => problem::upstream_unreachable(&self.policy),
+            Err(SendError::Sent(_)) => problem::upstream_failed(&self.policy),
         }
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
-        let is_grpc = is_grpc(request.headers());
-        self.upstream.send(request, is_grpc).await
+        self.upstream.send(request, self.waits).await
     }
 
     /// What the upstream sees of the key.
@@ -123,12 +126,6 @@ impl Inner {
             }
         }
     }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Body> {

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Request, StatusCode};
@@ -13,7 +14,7 @@ use onlyonce::{Finding, Question, Reconciler};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::upstream::Upstream;
+use super::upstream::{Upstream, Waits};
 use crate::config::{PrincipalRule, PrincipalSource, ReconcileRule, Route};
 
 /// The rule of one route, and the service that it asks.
@@ -88,7 +89,7 @@ async fn find(
     bytes_max: usize,
     found: &str,
 ) -> Result<Finding, BoxError> {
-    let (head, body) = upstream.send(request, false).await?.into_parts();
+    let (head, body) = upstream.send(request, Waits::within(Duration::MAX)).await?.into_parts();
     let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
     if head.status == StatusCode::NOT_FOUND {
         return Ok(Finding::Absent);

@@ -12,6 +12,7 @@ mod upstream;
 mod wire;
 
 mod concurrency;
+mod connections;
 mod crash;
 mod expiry;
 mod failures;

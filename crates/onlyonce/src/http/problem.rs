@@ -352,7 +352,7 @@ pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
         StatusCode::SERVICE_UNAVAILABLE,
         "upstream_unreachable",
         "The service behind cannot be reached",
-        "The request never reached it and nothing was executed. Send it again with the same key.",
+        "The request never reached it and nothing was executed. Send it again; if it has a key, with that key.",
         Retry::SameKey,
     );
     let mut response = problem.after(RETRY_AFTER_S).response(policy);
