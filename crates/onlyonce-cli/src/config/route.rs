@@ -1,5 +1,7 @@
 //! One route: which requests it is for, and what holds for them.
 
+use std::time::Duration;
+
 use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
@@ -29,6 +31,8 @@ pub struct Route {
     pub forward_key: ForwardKey,
     /// The service for these requests, if it is another one.
     pub upstream: Option<Upstream>,
+    /// How long a connection may have been idle that takes a request which is not safe to send twice.
+    pub upstream_idle: Duration,
     /// How the upstream is asked; there if and only if the policy's recovery is to reconcile.
     pub reconcile: Option<ReconcileRule>,
     /// Whether it has the preset `payments`: a store that may lose what it said is not for it.
@@ -54,6 +58,7 @@ impl Route {
             anonymous: rules.anonymous,
             forward_key: rules.forward_key,
             upstream: rules.upstream,
+            upstream_idle: rules.upstream_idle,
             is_payments: rules.is_payments,
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })

@@ -107,7 +107,7 @@ fn guard(
         None => Arc::new(Upstream::new(uri)?),
     };
     upstreams.insert(uri.clone(), upstream.clone());
-    let forward = Forward::new(upstream, route.policy.clone(), route.forward_key);
+    let forward = Forward::new(upstream, route);
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
     let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
     let layer = match &route.reconcile {

@@ -18,9 +18,9 @@ use tower_service::Service;
 
 use super::headers::{self, Origin};
 use super::sending::Sent;
-use super::upstream::{SendError, Upstream, Waits};
+use super::upstream::{SendError, Terms, Upstream};
 use super::wire::Line;
-use crate::config::ForwardKey;
+use crate::config::{ForwardKey, Route};
 
 /// The connection of a client, among the extensions of its requests.
 #[derive(Debug)]
@@ -38,13 +38,14 @@ struct Inner {
     upstream: Arc<Upstream>,
     policy: Policy,
     forward_key: ForwardKey,
-    waits: Waits,
+    terms: Terms,
 }
 
 impl Forward {
-    pub(super) fn new(upstream: Arc<Upstream>, policy: Policy, forward_key: ForwardKey) -> Self {
-        let waits = Waits::within(policy.upstream_timeout);
-        Self(Arc::new(Inner { upstream, policy, forward_key, waits }))
+    pub(super) fn new(upstream: Arc<Upstream>, route: &Route) -> Self {
+        let policy = route.policy.clone();
+        let terms = Terms::new(policy.upstream_timeout, route.upstream_idle);
+        Self(Arc::new(Inner { upstream, policy, forward_key: route.forward_key, terms }))
     }
 }
 
@@ -69,7 +70,7 @@ impl Service<Request<Body>> for Forward {
 impl Inner {
     /// An error means sent and not answered; a proof that nothing was sent is a response that says so. The
     /// layer bounds the time of the whole call and takes its end for that of a request that was sent, so
-    /// the upstream's own bound on connecting must be the shorter one: see [`Waits`].
+    /// the upstream's own bound on connecting must be the shorter one: see [`Terms`].
     async fn guarded(
         &self,
         mut request: Request<Body>,
@@ -106,7 +107,7 @@ impl Inner {
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
-        self.upstream.send(request, self.waits).await
+        self.upstream.send(request, self.terms).await
     }
 
     /// What the upstream sees of the key.

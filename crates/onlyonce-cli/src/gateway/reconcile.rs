@@ -14,7 +14,7 @@ use onlyonce::{Finding, Question, Reconciler};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::upstream::{Upstream, Waits};
+use super::upstream::{Terms, Upstream};
 use crate::config::{PrincipalRule, PrincipalSource, ReconcileRule, Route};
 
 /// The rule of one route, and the service that it asks.
@@ -89,7 +89,9 @@ async fn find(
     bytes_max: usize,
     found: &str,
 ) -> Result<Finding, BoxError> {
-    let (head, body) = upstream.send(request, Waits::within(Duration::MAX)).await?.into_parts();
+    // A question is safe: it takes any connection that is there.
+    let terms = Terms::new(Duration::MAX, Duration::ZERO);
+    let (head, body) = upstream.send(request, terms).await?.into_parts();
     let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
     if head.status == StatusCode::NOT_FOUND {
         return Ok(Finding::Absent);

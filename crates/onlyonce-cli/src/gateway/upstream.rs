@@ -1,6 +1,7 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
 mod pool;
+mod shared;
 mod single_flight;
 mod target;
 
@@ -10,14 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{self, HeaderMap};
-use http::{Request, Response, Uri, Version};
+use http::{Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use self::pool::Pool;
+use self::pool::{IDLE_MAX, Pool};
+use self::shared::Shared;
 use self::single_flight::SingleFlight;
 use self::target::{CONNECT_MAX, Connected, Scheme, Target};
 
@@ -26,7 +29,7 @@ pub(super) struct Upstream {
     target: Arc<Target>,
     pool: Pool,
     /// The one HTTP/2 connection.
-    shared: Arc<Mutex<Option<http2::SendRequest<Body>>>>,
+    shared: Arc<Mutex<Option<Arc<Shared>>>>,
     /// The attempt at the next one, for everybody who needs it.
     opening: SingleFlight<Result<Opened, Arc<dyn Error + Send + Sync>>>,
     /// Whether TLS negotiated HTTP/1.1 the last time: then nobody waits for a connection of somebody else.
@@ -41,17 +44,26 @@ impl std::fmt::Debug for Upstream {
     }
 }
 
-/// What a request may wait for before its first byte is sent.
+/// What a request asks of the connection that it is sent on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
-    connect: Duration,
+pub(super) struct Terms {
+    connect_max: Duration,
+    idle_max: Duration,
 }
 
-impl Waits {
-    /// Where an answer may take `answer`: at least half of that is left for the answer itself, and the
+impl Terms {
+    /// Where an answer may take `answer_max`: at least half of that is left for the answer itself, and the
     /// connect is given up well before somebody takes the silence for that of a request that was sent.
-    pub(super) fn within(answer: Duration) -> Self {
-        Self { connect: CONNECT_MAX.min(answer / 2) }
+    ///
+    /// A service may close a connection that has been idle for `idle_max` at the very moment when a request
+    /// is sent on it, and then nobody knows what became of the request. Only a safe request takes an older
+    /// one.
+    pub(super) fn new(answer_max: Duration, idle_max: Duration) -> Self {
+        Self { connect_max: CONNECT_MAX.min(answer_max / 2), idle_max }
+    }
+
+    fn idle_max(&self, method: &Method) -> Duration {
+        if method.is_safe() { IDLE_MAX } else { self.idle_max }
     }
 }
 
@@ -87,14 +99,15 @@ impl Upstream {
     pub(super) async fn send(
         &self,
         mut request: Request<Body>,
-        waits: Waits,
+        terms: Terms,
     ) -> Result<Response<Incoming>, SendError> {
-        let until = Instant::now() + waits.connect;
+        let until = Instant::now() + terms.connect_max;
+        let idle_max = terms.idle_max(request.method());
         let protocol = self.protocol(request.headers());
         for _ in 0..CONNECTIONS_TRIED_MAX {
-            let sent = match self.connection(protocol, until).await? {
+            let sent = match self.connection(protocol, idle_max, until).await? {
                 Connected::Http1(sender) => self.send_http1(sender, request).await,
-                Connected::Http2(sender) => self.send_http2(sender, request).await,
+                Connected::Http2(shared) => self.send_http2(&shared, request).await,
             };
             match sent {
                 Ok(response) => return Ok(response),
@@ -124,37 +137,50 @@ impl Upstream {
         *request.version_mut() = Version::HTTP_11;
         *request.uri_mut() = origin_form(request.uri());
         let response = sender.try_send_request(request).await?;
-        self.pool.keep(sender);
+        self.pool.keep(sender, response.headers());
         Ok(response)
     }
 
     async fn send_http2(
         &self,
-        mut sender: http2::SendRequest<Body>,
+        shared: &Shared,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = self.absolute_form(request.uri());
-        sender.try_send_request(request).await
+        shared.send(request).await
     }
 
-    /// One that is there, else a new one, which has until then.
-    async fn connection(&self, protocol: Protocol, until: Instant) -> Result<Connected, SendError> {
-        if let Some(connection) = self.kept(protocol) {
-            return Ok(connection);
+    /// One that was idle for less than `idle_max`, else a new one, which has until then.
+    async fn connection(
+        &self,
+        protocol: Protocol,
+        idle_max: Duration,
+        until: Instant,
+    ) -> Result<Connected, SendError> {
+        if let Some(connection) = self.kept(protocol, idle_max) {
+            // The runtime looks at its sockets before it comes back here: what the service has closed is
+            // closed here too.
+            yield_now().await;
+            if !connection.is_closed() {
+                return Ok(connection);
+            }
         }
         // Boxed, because the way through TLS would make every request eight kilobytes larger.
         let opened = timeout_at(until, Box::pin(self.open(protocol))).await;
         opened.unwrap_or_else(|elapsed| Err(elapsed.into())).map_err(SendError::NotSent)
     }
 
-    fn kept(&self, protocol: Protocol) -> Option<Connected> {
-        let shared = || lock(&self.shared).clone().filter(|sender| !sender.is_closed());
-        let one = || self.pool.take().map(Connected::Http1);
+    fn kept(&self, protocol: Protocol, idle_max: Duration) -> Option<Connected> {
+        let one = || self.pool.take(idle_max).map(Connected::Http1);
+        let shared = || {
+            let shared = lock(&self.shared).clone();
+            shared.filter(|shared| shared.is_usable(idle_max)).map(Connected::Http2)
+        };
         match protocol {
             Protocol::Http1 => one(),
-            Protocol::Http2 => shared().map(Connected::Http2),
-            Protocol::Negotiated => one().or_else(|| shared().map(Connected::Http2)),
+            Protocol::Http2 => shared(),
+            Protocol::Negotiated => one().or_else(shared),
         }
     }
 
@@ -174,9 +200,9 @@ impl Upstream {
         let (target, shared) = (self.target.clone(), self.shared.clone());
         let opened = self.opening.join(async move {
             match target.connect(true).await {
-                Ok(Connected::Http2(sender)) => {
-                    *lock(&shared) = Some(sender.clone());
-                    Ok(Opened::Http2(sender))
+                Ok(Connected::Http2(made)) => {
+                    *lock(&shared) = Some(made.clone());
+                    Ok(Opened::Http2(made))
                 }
                 Ok(Connected::Http1(sender)) => {
                     Ok(Opened::Http1(Arc::new(Mutex::new(Some(sender)))))
@@ -185,7 +211,7 @@ impl Upstream {
             }
         });
         match opened.await.ok_or("the connect was given up")?? {
-            Opened::Http2(sender) => Ok(Connected::Http2(sender)),
+            Opened::Http2(shared) => Ok(Connected::Http2(shared)),
             Opened::Http1(first_come) => {
                 self.speaks_http1.store(true, Ordering::Relaxed);
                 let sender = lock(&first_come).take();
@@ -200,9 +226,9 @@ impl Upstream {
     /// A connection of one's own, to a service that spoke HTTP/1.1 the last time.
     async fn open_alone(&self) -> Result<Connected, BoxError> {
         let connected = self.target.connect(false).await?;
-        if let Connected::Http2(sender) = &connected {
+        if let Connected::Http2(made) = &connected {
             self.speaks_http1.store(false, Ordering::Relaxed);
-            *lock(&self.shared) = Some(sender.clone());
+            *lock(&self.shared) = Some(made.clone());
         }
         Ok(connected)
     }
@@ -226,7 +252,7 @@ enum Protocol {
 /// What came of an attempt for everybody.
 #[derive(Clone)]
 enum Opened {
-    Http2(http2::SendRequest<Body>),
+    Http2(Arc<Shared>),
     /// Only one can use it; the others make their own.
     Http1(Arc<Mutex<Option<http1::SendRequest<Body>>>>),
 }
@@ -257,3 +283,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// How many connections are tried that close before they take the request.
 const CONNECTIONS_TRIED_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests;

@@ -2,4 +2,5 @@
 //! is used that the upstream may be about to close.
 
 mod connecting;
+mod idle;
 mod peer;

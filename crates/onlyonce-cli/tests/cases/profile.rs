@@ -42,6 +42,7 @@ pub(crate) enum Set {
     Reconcile,
     LeaseMs(u64),
     UpstreamTimeoutMs(u64),
+    UpstreamIdleMs(u64),
     RequestBytesMax(usize),
     ResponseBytesMax(usize),
     ForwardKey(&'static str),
@@ -97,6 +98,7 @@ impl Set {
             Self::Reconcile => RECONCILE.to_owned(),
             Self::LeaseMs(ms) => format!(r#"lease = "{ms}ms""#),
             Self::UpstreamTimeoutMs(ms) => format!(r#"upstream_timeout = "{ms}ms""#),
+            Self::UpstreamIdleMs(ms) => format!(r#"upstream_idle = "{ms}ms""#),
             Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
             Self::ResponseBytesMax(bytes) => format!(r#"response_bytes_max = "{bytes}B""#),
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
@@ -144,7 +146,8 @@ impl Set {
             | Self::ForwardKey(_)
             | Self::StoreDown(_)
             | Self::Store(_)
-            | Self::Filter(_) => {
+            | Self::Filter(_)
+            | Self::UpstreamIdleMs(_) => {
                 panic!("{self:?} is for the gateway alone")
             }
         }

@@ -298,6 +298,12 @@ const RULES: &[Name] = &[
         "the service for these requests, if it is another one",
     ),
     Name::new(
+        "upstream_idle",
+        "a duration of at most 30s, such as \"1s\"",
+        "\"1s\"",
+        "how long a connection to the upstream may have been idle to be used for anything but GET, HEAD, OPTIONS and TRACE; an older one may close just as the request is sent, and its outcome would be unknown. Keep it well below the keep-alive timeout of the upstream; \"0s\" makes a new connection for every such request",
+    ),
+    Name::new(
         "upstream_timeout",
         "a duration, such as \"30s\"",
         "\"30s\"",

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::super::tls;
+use super::shared::Shared;
 use super::single_flight::SingleFlight;
 
 /// Where a service is.
@@ -36,10 +37,19 @@ pub(super) enum Scheme {
     Https,
 }
 
-/// A connection on which nothing was sent yet.
+/// A connection that is ready for a request.
 pub(super) enum Connected {
     Http1(http1::SendRequest<Body>),
-    Http2(http2::SendRequest<Body>),
+    Http2(Arc<Shared>),
+}
+
+impl Connected {
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.is_closed(),
+            Self::Http2(shared) => shared.is_closed(),
+        }
+    }
 }
 
 impl Target {
@@ -114,7 +124,7 @@ where
     Ok(sender)
 }
 
-async fn handshake_http2<T>(stream: T) -> Result<http2::SendRequest<Body>, BoxError>
+async fn handshake_http2<T>(stream: T) -> Result<Arc<Shared>, BoxError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -125,7 +135,7 @@ where
         .max_header_list_size(HEADERS_BYTES_MAX);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+    Ok(Arc::new(Shared::new(sender)))
 }
 
 /// How long a connection may take, from the look-up of its host to the end of its TLS handshake.
