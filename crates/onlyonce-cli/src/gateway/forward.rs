@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{Body, problem};
@@ -18,7 +17,7 @@ use tower_service::Service;
 
 use super::headers::{self, Origin};
 use super::sending::Sent;
-use super::upstream::{SendError, Terms, Upstream};
+use super::upstream::{Answer, SendError, Terms, Upstream};
 use super::wire::Line;
 use crate::config::{ForwardKey, Route};
 
@@ -106,7 +105,7 @@ impl Inner {
         }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, SendError> {
         self.upstream.send(request, self.terms).await
     }
 
@@ -157,7 +156,7 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     Request::from_parts(head, body)
 }
 
-fn for_client(response: Response<Incoming>) -> Response<Body> {
+fn for_client(response: Response<Answer>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     headers::strip_hop_by_hop(&mut head.headers);
     head.headers.append(header::VIA, headers::VIA);
@@ -183,7 +182,7 @@ impl Upgrade {
 }
 
 /// Joins the two connections; from here on their bytes are their own.
-fn switch(mut response: Response<Incoming>, upgrade: Option<Upgrade>) -> Response<Body> {
+fn switch(mut response: Response<Answer>, upgrade: Option<Upgrade>) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
     let Some(Upgrade { protocol, client, line }) = upgrade else {

@@ -1,5 +1,6 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
+mod answer;
 mod pool;
 mod shared;
 mod single_flight;
@@ -12,13 +13,14 @@ use std::time::Duration;
 
 use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, Uri, Version};
-use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
+pub(super) use self::answer::Answer;
 use self::pool::{IDLE_MAX, Pool};
 use self::shared::Shared;
 use self::single_flight::SingleFlight;
@@ -100,14 +102,18 @@ impl Upstream {
         &self,
         mut request: Request<Body>,
         terms: Terms,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<Answer>, SendError> {
         let until = Instant::now() + terms.connect_max;
         let idle_max = terms.idle_max(request.method());
         let protocol = self.protocol(request.headers());
         for _ in 0..CONNECTIONS_TRIED_MAX {
             let sent = match self.connection(protocol, idle_max, until).await? {
                 Connected::Http1(sender) => self.send_http1(sender, request).await,
-                Connected::Http2(shared) => self.send_http2(&shared, request).await,
+                Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
+                    Ok(Ok(stream)) => self.send_http2(&shared, stream, request).await,
+                    Ok(Err(_closed)) => continue,
+                    Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
+                },
             };
             match sent {
                 Ok(response) => return Ok(response),
@@ -133,22 +139,23 @@ impl Upstream {
         &self,
         mut sender: http1::SendRequest<Body>,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_11;
         *request.uri_mut() = origin_form(request.uri());
         let response = sender.try_send_request(request).await?;
         self.pool.keep(sender, response.headers());
-        Ok(response)
+        Ok(response.map(Answer::from))
     }
 
     async fn send_http2(
         &self,
         shared: &Shared,
+        stream: OwnedSemaphorePermit,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = self.absolute_form(request.uri());
-        shared.send(request).await
+        shared.send(stream, request).await
     }
 
     /// One that was idle for less than `idle_max`, else a new one, which has until then.
@@ -263,12 +270,19 @@ fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// HTTP/2 says of some streams that they were not looked at: REFUSED_STREAM.
+/// HTTP/2 says of some requests that they were not and will not be looked at: REFUSED_STREAM, and GOAWAY of
+/// those after the last one that it names.
 fn judged(error: hyper::Error) -> SendError {
-    let reason = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    match reason.and_then(h2::Error::reason) {
-        Some(h2::Reason::REFUSED_STREAM) => SendError::NotSent(error.into()),
-        _ => SendError::Sent(error.into()),
+    let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    // h2 gives the error of a GOAWAY to the requests after the last one only. That holds on a runtime of one
+    // thread; on several, a request that is being handed over just then could get it too.
+    let is_refused = cause.is_some_and(|cause| {
+        let reason = cause.reason();
+        cause.is_remote() && (cause.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM))
+    });
+    match is_refused {
+        true => SendError::NotSent(error.into()),
+        false => SendError::Sent(error.into()),
     }
 }
 

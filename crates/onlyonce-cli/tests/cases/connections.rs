@@ -2,5 +2,6 @@
 //! is used that the upstream may be about to close.
 
 mod connecting;
+mod http2;
 mod idle;
 mod peer;

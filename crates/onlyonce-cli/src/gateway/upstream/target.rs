@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
 use rustls::pki_types::ServerName;
@@ -109,7 +109,7 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     match is_http2 {
-        true => handshake_http2(stream).await.map(Connected::Http2),
+        true => Shared::handshake(stream).await.map(|made| Connected::Http2(Arc::new(made))),
         false => handshake_http1(stream).await.map(Connected::Http1),
     }
 }
@@ -124,21 +124,5 @@ where
     Ok(sender)
 }
 
-async fn handshake_http2<T>(stream: T) -> Result<Arc<Shared>, BoxError>
-where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE)
-        .max_header_list_size(HEADERS_BYTES_MAX);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(Arc::new(Shared::new(sender)))
-}
-
 /// How long a connection may take, from the look-up of its host to the end of its TLS handshake.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
-const HEADERS_BYTES_MAX: u32 = 64 * 1024;

@@ -1,10 +1,16 @@
 //! Upstreams whose connections do as the test says, and which count what they execute.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Response;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -126,6 +132,71 @@ pub(super) async fn silent() -> (SocketAddr, JoinSet<()>) {
         }
     });
     (address, server)
+}
+
+/// An HTTP/2 service. It ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Multiplexed {
+    pub(super) address: SocketAddr,
+    counts: Arc<Counts>,
+    _server: JoinSet<()>,
+}
+
+/// How many requests a [`Multiplexed`] takes at once on a connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Streams {
+    Any,
+    One,
+    /// And does not answer it.
+    OneThatHangs,
+}
+
+impl Multiplexed {
+    pub(super) async fn start(streams: Streams) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let counts = Arc::<Counts>::default();
+        let mut server = JoinSet::new();
+        server.spawn(serve_http2(listener, counts.clone(), streams));
+        Self { address, counts, _server: server }
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn executions(&self) -> usize {
+        self.counts.executions.load(Ordering::Relaxed)
+    }
+}
+
+async fn serve_http2(listener: TcpListener, counts: Arc<Counts>, streams: Streams) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        counts.connections.fetch_add(1, Ordering::Relaxed);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.max_concurrent_streams((streams != Streams::Any).then_some(1));
+        let counts = counts.clone();
+        let service = service_fn(move |_| execute(counts.clone(), streams));
+        connections.spawn(async move {
+            // The gateway may leave at any time.
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn execute(
+    counts: Arc<Counts>,
+    streams: Streams,
+) -> Result<Response<http_body_util::Full<Bytes>>, Infallible> {
+    counts.executions.fetch_add(1, Ordering::Relaxed);
+    if streams == Streams::OneThatHangs {
+        std::future::pending::<()>().await;
+    }
+    let mut response = Response::new(http_body_util::Full::from("done"));
+    *response.status_mut() = http::StatusCode::CREATED;
+    Ok(response)
 }
 
 /// A connection to the loopback address that is not there by then hangs.
