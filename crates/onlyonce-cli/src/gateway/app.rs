@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::{self, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
 use onlyonce::store::BoxError;
@@ -15,6 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::forward::Forward;
+use super::headers;
 use super::principal::identify;
 use super::reconcile::Asker;
 use super::upstream::Upstream;
@@ -52,8 +53,11 @@ impl App {
 
     pub(super) async fn answer(
         self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
+        if request.version() == Version::HTTP_2 {
+            headers::join_cookie_crumbs(request.headers_mut());
+        }
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
             && let Some(response) = self.well_known(&request).await

@@ -13,6 +13,7 @@ mod wire;
 
 mod concurrency;
 mod connections;
+mod cookies;
 mod crash;
 mod expiry;
 mod failures;

@@ -46,6 +46,7 @@ pub(crate) enum Set {
     RequestBytesMax(usize),
     ResponseBytesMax(usize),
     ForwardKey(&'static str),
+    Principal(&'static str),
     StoreDown(&'static str),
     /// Of the process, not of the policy.
     Store(String),
@@ -102,6 +103,7 @@ impl Set {
             Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
             Self::ResponseBytesMax(bytes) => format!(r#"response_bytes_max = "{bytes}B""#),
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
+            Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
@@ -144,6 +146,7 @@ impl Set {
             }
             Self::Recovery(_)
             | Self::ForwardKey(_)
+            | Self::Principal(_)
             | Self::StoreDown(_)
             | Self::Store(_)
             | Self::Filter(_)
