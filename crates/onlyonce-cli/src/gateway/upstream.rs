@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{self, HeaderMap};
+use http::uri::{InvalidUri, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
@@ -29,6 +30,8 @@ use self::target::{CONNECT_MAX, Connected, Scheme, Target};
 /// One service, and the connections of one thread to it.
 pub(super) struct Upstream {
     target: Arc<Target>,
+    /// What goes before the path of every request: empty, or a path without a slash at its end.
+    prefix: String,
     pool: Pool,
     /// The one HTTP/2 connection.
     shared: Arc<Mutex<Option<Arc<Shared>>>>,
@@ -84,6 +87,7 @@ impl Upstream {
     pub(super) fn new(uri: &Uri) -> Result<Self, BoxError> {
         Ok(Self {
             target: Arc::new(Target::new(uri)?),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
             pool: Pool::default(),
             shared: Arc::default(),
             opening: SingleFlight::default(),
@@ -106,11 +110,12 @@ impl Upstream {
         let until = Instant::now() + terms.connect_max;
         let idle_max = terms.idle_max(request.method());
         let protocol = self.protocol(request.headers());
+        let path = self.path(request.uri()).map_err(|error| SendError::NotSent(error.into()))?;
         for _ in 0..CONNECTIONS_TRIED_MAX {
             let sent = match self.connection(protocol, idle_max, until).await? {
-                Connected::Http1(sender) => self.send_http1(sender, request).await,
+                Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
                 Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
-                    Ok(Ok(stream)) => self.send_http2(&shared, stream, request).await,
+                    Ok(Ok(stream)) => self.send_http2(&shared, stream, &path, request).await,
                     Ok(Err(_closed)) => continue,
                     Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
                 },
@@ -138,10 +143,11 @@ impl Upstream {
     async fn send_http1(
         &self,
         mut sender: http1::SendRequest<Body>,
+        path: &PathAndQuery,
         mut request: Request<Body>,
     ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = origin_form(request.uri());
+        *request.uri_mut() = Uri::from(path.clone());
         let response = sender.try_send_request(request).await?;
         self.pool.keep(sender, response.headers());
         Ok(response.map(Answer::from))
@@ -151,10 +157,11 @@ impl Upstream {
         &self,
         shared: &Shared,
         stream: OwnedSemaphorePermit,
+        path: &PathAndQuery,
         mut request: Request<Body>,
     ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.absolute_form(request.uri());
+        *request.uri_mut() = self.absolute_form(path);
         shared.send(stream, request).await
     }
 
@@ -240,11 +247,19 @@ impl Upstream {
         Ok(connected)
     }
 
-    fn absolute_form(&self, uri: &Uri) -> Uri {
+    /// The path that the service sees: that of the client, under the prefix.
+    fn path(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
+        match uri.path_and_query() {
+            Some(path) if self.prefix.is_empty() || path == "*" => Ok(path.clone()),
+            Some(path) => format!("{}{path}", self.prefix).parse(),
+            None => format!("{}/", self.prefix).parse(),
+        }
+    }
+
+    fn absolute_form(&self, path: &PathAndQuery) -> Uri {
         let scheme = if self.target.scheme == Scheme::Https { "https" } else { "http" };
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let absolute = format!("{scheme}://{}{path}", self.target.authority).parse();
-        absolute.unwrap_or_else(|_| origin_form(uri))
+        absolute.unwrap_or_else(|_| Uri::from(path.clone()))
     }
 }
 
@@ -284,11 +299,6 @@ fn judged(error: hyper::Error) -> SendError {
         true => SendError::NotSent(error.into()),
         false => SendError::Sent(error.into()),
     }
-}
-
-fn origin_form(uri: &Uri) -> Uri {
-    let path = uri.path_and_query().cloned();
-    path.map_or_else(|| Uri::from_static("/"), Uri::from)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -19,6 +19,7 @@ mod expiry;
 mod failures;
 mod fingerprint;
 mod hygiene;
+mod prefix;
 mod replay;
 mod scope;
 mod stores;

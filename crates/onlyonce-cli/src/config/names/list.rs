@@ -14,7 +14,7 @@ pub const TOP: Section = Section {
         ),
         Name::new(
             "upstream",
-            "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+            "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), with a path prefix or without one",
             "",
             "the service behind the gateway; here, in `[policy]`, in a route or by `--upstream`",
         ),
@@ -293,7 +293,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "upstream",
-        "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+        "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), with a path prefix or without one",
         "\"\"",
         "the service for these requests, if it is another one",
     ),
