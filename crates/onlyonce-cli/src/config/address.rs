@@ -6,13 +6,14 @@ use std::str::FromStr;
 use http::Uri;
 use http::uri::Authority;
 
-/// The service behind the gateway: a scheme and an authority, and no path.
+/// The service behind the gateway: a scheme, an authority, and a path prefix where it has one.
 ///
 /// ```
 /// use onlyonce_cli::config::Upstream;
 ///
-/// let upstream: Upstream = "h2c://127.0.0.1:9000".parse()?;
+/// let upstream: Upstream = "h2c://127.0.0.1:9000/api/".parse()?;
 /// assert_eq!((upstream.scheme(), upstream.authority().as_str()), ("h2c", "127.0.0.1:9000"));
+/// assert_eq!(upstream.prefix(), "/api");
 /// # Ok::<(), onlyonce_cli::config::UpstreamError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,12 @@ impl Upstream {
         self.0.authority().expect("one without an authority is not parsed")
     }
 
-    /// The whole address, with the path `/`.
+    /// What goes before the path of every request: empty, or a path without a slash at its end.
+    pub fn prefix(&self) -> &str {
+        self.0.path().trim_end_matches('/')
+    }
+
+    /// The whole address, as it was given.
     pub fn uri(&self) -> &Uri {
         &self.0
     }
@@ -39,27 +45,25 @@ impl FromStr for Upstream {
     type Err = UpstreamError;
 
     fn from_str(text: &str) -> Result<Self, UpstreamError> {
+        // A `Uri` drops its fragment without a word.
+        if text.contains(['?', '#']) {
+            return Err(UpstreamError::Query);
+        }
         let uri: Uri = text.parse().map_err(|_| UpstreamError::Address)?;
         match (uri.scheme_str(), uri.authority()) {
-            (Some("http" | "h2c" | "https"), Some(authority)) => check(&uri, authority)?,
-            _ => return Err(UpstreamError::Address),
+            (_, Some(authority)) if authority.host().is_empty() => Err(UpstreamError::Address),
+            (_, Some(authority)) if authority.as_str().contains('@') => {
+                Err(UpstreamError::Credentials)
+            }
+            (Some("http" | "h2c" | "https"), Some(_)) => Ok(Self(uri)),
+            _ => Err(UpstreamError::Address),
         }
-        Ok(Self(uri))
-    }
-}
-
-fn check(uri: &Uri, authority: &Authority) -> Result<(), UpstreamError> {
-    match uri.path_and_query().map_or("/", |path| path.as_str()) {
-        _ if authority.host().is_empty() => Err(UpstreamError::Address),
-        _ if authority.as_str().contains('@') => Err(UpstreamError::Credentials),
-        "/" => Ok(()),
-        _ => Err(UpstreamError::Path),
     }
 }
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme(), self.authority())
+        write!(f, "{}://{}{}", self.scheme(), self.authority(), self.prefix())
     }
 }
 
@@ -68,11 +72,13 @@ impl fmt::Display for Upstream {
 #[non_exhaustive]
 pub enum UpstreamError {
     /// Give a scheme and a host.
-    #[error("an upstream is http://HOST:PORT, h2c://HOST:PORT or https://HOST:PORT")]
+    #[error(
+        "an upstream is http://HOST:PORT, h2c://HOST:PORT or https://HOST:PORT, and may have a path"
+    )]
     Address,
-    /// Take the path away.
-    #[error("an upstream has no path, because requests keep their own")]
-    Path,
+    /// Take what follows the `?` or the `#` away.
+    #[error("an upstream has no query and no fragment, because requests keep their own")]
+    Query,
     /// Take the part before the `@` away.
     #[error("an upstream has no credentials, because requests keep their own")]
     Credentials,
@@ -83,11 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upstream_is_a_scheme_and_an_authority() {
-        for text in ["http://127.0.0.1:9000", "h2c://[::1]:50051", "https://api.internal"] {
+    fn an_upstream_is_a_scheme_an_authority_and_a_prefix() {
+        for text in [
+            "http://127.0.0.1:9000",
+            "h2c://[::1]:50051",
+            "https://api.internal",
+            "http://127.0.0.1:9000/api",
+            "https://api.internal/v1/a%2Fb",
+        ] {
             assert_eq!(text.parse::<Upstream>().unwrap().to_string(), text);
         }
-        assert!("http://api/".parse::<Upstream>().is_ok());
+        for (text, prefix) in [("http://api/", ""), ("http://api/v1/", "/v1"), ("http://a//", "")] {
+            assert_eq!(text.parse::<Upstream>().unwrap().prefix(), prefix, "{text}");
+        }
     }
 
     #[test]
@@ -99,8 +113,9 @@ mod tests {
             ("ftp://host", UpstreamError::Address),
             ("http://", UpstreamError::Address),
             ("http://:80", UpstreamError::Address),
-            ("http://host/api", UpstreamError::Path),
-            ("http://host?x", UpstreamError::Path),
+            ("http://host?x", UpstreamError::Query),
+            ("http://host/api?x", UpstreamError::Query),
+            ("http://host/api#x", UpstreamError::Query),
             ("http://me:pw@host", UpstreamError::Credentials),
         ];
         for (text, error) in cases {

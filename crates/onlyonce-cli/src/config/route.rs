@@ -1,5 +1,7 @@
 //! One route: which requests it is for, and what holds for them.
 
+use std::time::Duration;
+
 use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
@@ -33,6 +35,8 @@ pub struct Route {
     pub upstream: Option<Upstream>,
     /// The origins whose pages may read the gateway's own answers.
     pub cors: Vec<CorsOrigin>,
+    /// How long a connection may have been idle that takes a request which is not safe to send twice.
+    pub upstream_idle: Duration,
     /// How the upstream is asked; there if and only if the policy's recovery is to reconcile.
     pub reconcile: Option<ReconcileRule>,
     /// Whether it has the preset `payments`: a store that may lose what it said is not for it.
@@ -59,6 +63,7 @@ impl Route {
             forward_key: rules.forward_key,
             cors: rules.cors,
             upstream: rules.upstream,
+            upstream_idle: rules.upstream_idle,
             is_payments: rules.is_payments,
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })

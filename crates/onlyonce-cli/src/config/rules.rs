@@ -33,6 +33,7 @@ pub(super) struct Rules {
     pub(super) forward_key: ForwardKey,
     pub(super) upstream: Option<Upstream>,
     pub(super) cors: Vec<CorsOrigin>,
+    pub(super) upstream_idle: Duration,
     pub(super) is_payments: bool,
     pub(super) said: Said,
 }
@@ -51,6 +52,7 @@ impl Default for Rules {
             forward_key: ForwardKey::Verbatim,
             upstream: None,
             cors: Vec::new(),
+            upstream_idle: Duration::from_secs(1),
             is_payments: false,
             said: Said::default(),
         }
@@ -119,6 +121,7 @@ impl Rules {
             "forward_key" => self.forward_key = field.one_of(&FORWARD_KEY)?,
             "upstream" => self.upstream = upstream(field)?,
             "cors" => self.cors = field.all(Field::parsed)?,
+            "upstream_idle" => self.upstream_idle = upstream_idle(field)?,
             "keep" => keep(field)?,
             _ if name.starts_with("key") => set_key(&mut self.policy, field)?,
             _ => set_policy(&mut self.policy, field)?,
@@ -214,6 +217,17 @@ fn upstream(field: Field<'_>) -> Result<Option<Upstream>, Remark> {
         _ => field.parsed().map(Some),
     }
 }
+
+fn upstream_idle(field: Field<'_>) -> Result<Duration, Remark> {
+    match field.duration()? {
+        idle if idle > UPSTREAM_IDLE_MAX => {
+            Err(field.wrong("an idle connection is closed after 30s; make it \"30s\" or less"))
+        }
+        idle => Ok(idle),
+    }
+}
+
+const UPSTREAM_IDLE_MAX: Duration = Duration::from_secs(30);
 
 fn keep(field: Field<'_>) -> Result<(), Remark> {
     match field.text()? {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
 use onlyonce::policy::Mode;
@@ -18,6 +18,7 @@ use tower_service::Service;
 use super::ambiguity::{self, Judged};
 use super::cors::Cors;
 use super::forward::Forward;
+use super::headers;
 use super::principal::identify;
 use super::reconcile::Asker;
 use super::upstream::Upstream;
@@ -58,8 +59,11 @@ impl App {
 
     pub(super) async fn answer(
         self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
+        if request.version() == Version::HTTP_2 {
+            headers::join_cookie_crumbs(request.headers_mut());
+        }
         if request.method() == Method::CONNECT {
             return Ok(problem::method_not_allowed(&Policy::default()));
         }

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{Body, UntilClose, problem};
@@ -19,7 +19,7 @@ use tower_service::Service;
 use super::forwarded_key::ForwardedKey;
 use super::headers::{self, Origin};
 use super::sending::Sent;
-use super::upstream::{SendError, Upstream};
+use super::upstream::{Answer, SendError, Terms, Upstream};
 use super::wire::Line;
 use crate::config::Route;
 
@@ -39,12 +39,14 @@ struct Inner {
     upstream: Arc<Upstream>,
     policy: Policy,
     key: ForwardedKey,
+    terms: Terms,
 }
 
 impl Forward {
     pub(super) fn new(upstream: Arc<Upstream>, route: &Route) -> Self {
         let (policy, key) = (route.policy.clone(), ForwardedKey::of(route));
-        Self(Arc::new(Inner { upstream, policy, key }))
+        let terms = Terms::new(policy.upstream_timeout, route.upstream_idle);
+        Self(Arc::new(Inner { upstream, policy, key, terms }))
     }
 }
 
@@ -68,7 +70,8 @@ impl Service<Request<Body>> for Forward {
 
 impl Inner {
     /// An error means sent and not answered; a proof that nothing was sent is a response that says so. The
-    /// layer bounds the time.
+    /// layer bounds the time of the whole call and takes its end for that of a request that was sent, so
+    /// the upstream's own bound on connecting must be the shorter one: see [`Terms`].
     async fn guarded(
         &self,
         mut request: Request<Body>,
@@ -106,20 +109,14 @@ impl Inner {
                 None => problem::upstream_failed(&self.policy),
             },
             Ok(response) => for_client(response),
-            Err(_) => problem::upstream_failed(&self.policy),
+            Err(SendError::NotSent(_)) => problem::upstream_unreachable(&self.policy),
+            Err(SendError::Sent(_)) => problem::upstream_failed(&self.policy),
         }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, SendError> {
-        let is_grpc = is_grpc(request.headers());
-        self.upstream.send(request, is_grpc).await
+    async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, SendError> {
+        self.upstream.send(request, self.terms).await
     }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Body> {
@@ -150,7 +147,7 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     Request::from_parts(head, body)
 }
 
-fn for_client(response: Response<Incoming>) -> Response<Body> {
+fn for_client(response: Response<Answer>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if is_until_close(&head, &body) {
         head.extensions.insert(UntilClose);
@@ -162,7 +159,7 @@ fn for_client(response: Response<Incoming>) -> Response<Body> {
 }
 
 /// Whether only the end of the connection ends the body, as hyper reads it: RFC 9112 section 6.3.
-fn is_until_close(head: &http::response::Parts, body: &Incoming) -> bool {
+fn is_until_close(head: &http::response::Parts, body: &Answer) -> bool {
     let coding = head.headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
     let is_framed = match coding.map(|coding| coding.as_bytes().rsplit(|byte| *byte == b',')) {
         Some(mut codings) => {
@@ -197,7 +194,7 @@ impl Upgrade {
 }
 
 /// Joins the two connections; from here on their bytes are their own.
-fn switch(mut response: Response<Incoming>, upgrade: Upgrade) -> Response<Body> {
+fn switch(mut response: Response<Answer>, upgrade: Upgrade) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
     let Upgrade { protocol, client, line } = upgrade;

@@ -23,6 +23,19 @@ pub(super) fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = H
     names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
 }
 
+/// Makes one line of the cookies of an HTTP/2 request, which may come in crumbs: RFC 9113 section 8.2.3. Two
+/// lines are two lists of cookies to HTTP/1.1, and most servers read only one of them.
+pub(super) fn join_cookie_crumbs(headers: &mut HeaderMap) {
+    let Entry::Occupied(mut crumbs) = headers.entry(header::COOKIE) else {
+        return;
+    };
+    let lines: Vec<&[u8]> = crumbs.iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1 {
+        let whole = HeaderValue::from_bytes(&lines.join(&b"; "[..]));
+        crumbs.insert(whole.expect("header values joined by semicolons are one"));
+    }
+}
+
 /// The address of a peer, as the two headers spell it: made once for a connection.
 #[derive(Debug)]
 pub(super) struct Origin {

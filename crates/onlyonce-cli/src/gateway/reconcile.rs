@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Request, StatusCode};
@@ -15,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::forwarded_key::ForwardedKey;
 use super::principal::CREDENTIALS;
-use super::upstream::Upstream;
+use super::upstream::{Terms, Upstream};
 use crate::config::{Match, PrincipalRule, PrincipalSource, ReconcileRule, Route};
 
 /// The rule of one route, and the service that it asks.
@@ -98,7 +99,9 @@ async fn find(
     bytes_max: usize,
     found: &str,
 ) -> Result<Finding, BoxError> {
-    let (head, body) = upstream.send(request, false).await?.into_parts();
+    // A question is safe: it takes any connection that is there.
+    let terms = Terms::new(Duration::MAX, Duration::ZERO);
+    let (head, body) = upstream.send(request, terms).await?.into_parts();
     let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
     if head.status == StatusCode::NOT_FOUND {
         return Ok(Finding::Absent);

@@ -1,45 +1,75 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
-use std::sync::{Mutex, PoisonError};
+mod answer;
+mod pool;
+mod shared;
+mod single_flight;
+mod target;
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{Request, Response, Uri, Version};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http::header::{self, HeaderMap};
+use http::uri::{InvalidUri, PathAndQuery};
+use http::{Method, Request, Response, Uri, Version};
+use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsConnector;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
 
-use super::tls;
+pub(super) use self::answer::Answer;
+use self::pool::{IDLE_MAX, Pool};
+use self::shared::Shared;
+use self::single_flight::SingleFlight;
+use self::target::{CONNECT_MAX, Connected, Scheme, Target};
 
 /// One service, and the connections of one thread to it.
 pub(super) struct Upstream {
-    scheme: Scheme,
-    host: String,
-    port: u16,
-    authority: String,
-    tls: Option<TlsConnector>,
-    /// In the order in which they were used last.
-    kept: Mutex<Vec<(http1::SendRequest<Body>, Instant)>>,
-    shared: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
+    target: Arc<Target>,
+    /// What goes before the path of every request: empty, or a path without a slash at its end.
+    prefix: String,
+    pool: Pool,
+    /// The one HTTP/2 connection.
+    shared: Arc<Mutex<Option<Arc<Shared>>>>,
+    /// The attempt at the next one, for everybody who needs it.
+    opening: SingleFlight<Result<Opened, Arc<dyn Error + Send + Sync>>>,
+    /// Whether TLS negotiated HTTP/1.1 the last time: then nobody waits for a connection of somebody else.
+    speaks_http1: AtomicBool,
 }
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Upstream").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("Upstream")
+            .field("authority", &self.target.authority)
+            .finish_non_exhaustive()
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
-    Http,
-    H2c,
-    Https,
+/// What a request asks of the connection that it is sent on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    connect_max: Duration,
+    idle_max: Duration,
+}
+
+impl Terms {
+    /// Where an answer may take `answer_max`: at least half of that is left for the answer itself, and the
+    /// connect is given up well before somebody takes the silence for that of a request that was sent.
+    ///
+    /// A service may close a connection that has been idle for `idle_max` at the very moment when a request
+    /// is sent on it, and then nobody knows what became of the request. Only a safe request takes an older
+    /// one.
+    pub(super) fn new(answer_max: Duration, idle_max: Duration) -> Self {
+        Self { connect_max: CONNECT_MAX.min(answer_max / 2), idle_max }
+    }
+
+    fn idle_max(&self, method: &Method) -> Duration {
+        if method.is_safe() { IDLE_MAX } else { self.idle_max }
+    }
 }
 
 /// Why there is no answer.
@@ -55,27 +85,19 @@ pub(super) enum SendError {
 
 impl Upstream {
     pub(super) fn new(uri: &Uri) -> Result<Self, BoxError> {
-        let (scheme, default_port) = match uri.scheme_str() {
-            Some("http") => (Scheme::Http, 80),
-            Some("h2c") => (Scheme::H2c, 80),
-            Some("https") => (Scheme::Https, 443),
-            _ => return Err(format!("{uri} is not an http, h2c or https address").into()),
-        };
-        let authority = uri.authority().ok_or_else(|| format!("{uri} names no host"))?;
         Ok(Self {
-            scheme,
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(default_port),
-            authority: authority.to_string(),
-            tls: (scheme == Scheme::Https).then(tls::connector).transpose()?,
-            kept: Mutex::default(),
-            shared: tokio::sync::Mutex::new(None),
+            target: Arc::new(Target::new(uri)?),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+            pool: Pool::default(),
+            shared: Arc::default(),
+            opening: SingleFlight::default(),
+            speaks_http1: AtomicBool::new(false),
         })
     }
 
     /// Its host and port, as they were given.
     pub(super) fn authority(&self) -> &str {
-        &self.authority
+        &self.target.authority
     }
 
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
@@ -83,12 +105,20 @@ impl Upstream {
     pub(super) async fn send(
         &self,
         mut request: Request<Body>,
-        is_grpc: bool,
-    ) -> Result<Response<Incoming>, SendError> {
+        terms: Terms,
+    ) -> Result<Response<Answer>, SendError> {
+        let until = Instant::now() + terms.connect_max;
+        let idle_max = terms.idle_max(request.method());
+        let protocol = self.protocol(request.headers());
+        let path = self.path(request.uri()).map_err(|error| SendError::NotSent(error.into()))?;
         for _ in 0..CONNECTIONS_TRIED_MAX {
-            let sent = match self.connection(is_grpc).await? {
-                Connection::One(sender) => self.send_on_one(sender, request).await,
-                Connection::Shared(sender) => self.send_on_shared(sender, request).await,
+            let sent = match self.connection(protocol, idle_max, until).await? {
+                Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
+                Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
+                    Ok(Ok(stream)) => self.send_http2(&shared, stream, &path, request).await,
+                    Ok(Err(_closed)) => continue,
+                    Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
+                },
             };
             match sent {
                 Ok(response) => return Ok(response),
@@ -101,179 +131,182 @@ impl Upstream {
         Err(SendError::NotSent("every connection closed before it took the request".into()))
     }
 
-    async fn send_on_one(
+    fn protocol(&self, headers: &HeaderMap) -> Protocol {
+        match self.target.scheme {
+            Scheme::Https => Protocol::Negotiated,
+            Scheme::H2c => Protocol::Http2,
+            Scheme::Http if is_grpc(headers) => Protocol::Http2,
+            Scheme::Http => Protocol::Http1,
+        }
+    }
+
+    async fn send_http1(
         &self,
         mut sender: http1::SendRequest<Body>,
+        path: &PathAndQuery,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = origin_form(request.uri());
+        *request.uri_mut() = Uri::from(path.clone());
         let response = sender.try_send_request(request).await?;
-        self.keep(sender);
-        Ok(response)
+        self.pool.keep(sender, response.headers());
+        Ok(response.map(Answer::from))
     }
 
-    async fn send_on_shared(
+    async fn send_http2(
         &self,
-        mut sender: http2::SendRequest<Body>,
+        shared: &Shared,
+        stream: OwnedSemaphorePermit,
+        path: &PathAndQuery,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.absolute_form(request.uri());
-        sender.try_send_request(request).await
+        *request.uri_mut() = self.absolute_form(path);
+        shared.send(stream, request).await
     }
 
-    async fn connection(&self, is_grpc: bool) -> Result<Connection, SendError> {
-        let is_shared = self.scheme == Scheme::H2c || (is_grpc && self.scheme == Scheme::Http);
-        if !is_shared && let Some(sender) = self.ready() {
-            return Ok(Connection::One(sender));
+    /// One that was idle for less than `idle_max`, else a new one, which has until then.
+    async fn connection(
+        &self,
+        protocol: Protocol,
+        idle_max: Duration,
+        until: Instant,
+    ) -> Result<Connected, SendError> {
+        if let Some(connection) = self.kept(protocol, idle_max) {
+            // The runtime looks at its sockets before it comes back here: what the service has closed is
+            // closed here too.
+            yield_now().await;
+            if !connection.is_closed() {
+                return Ok(connection);
+            }
         }
         // Boxed, because the way through TLS would make every request eight kilobytes larger.
-        Box::pin(self.open(is_shared)).await
+        let opened = timeout_at(until, Box::pin(self.open(protocol))).await;
+        opened.unwrap_or_else(|elapsed| Err(elapsed.into())).map_err(SendError::NotSent)
     }
 
-    async fn open(&self, is_shared: bool) -> Result<Connection, SendError> {
-        if is_shared {
-            return self.shared().await.map(Connection::Shared);
-        }
-        if self.scheme == Scheme::Https {
-            return self.connect_tls().await;
-        }
-        let stream = self.connect().await?;
-        handshake_one(stream).await.map(Connection::One)
-    }
-
-    /// The one HTTP/2 connection, made anew if it is gone.
-    async fn shared(&self) -> Result<http2::SendRequest<Body>, SendError> {
-        let mut shared = self.shared.lock().await;
-        if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(sender.clone());
-        }
-        let sender = handshake_shared(self.connect().await?).await?;
-        *shared = Some(sender.clone());
-        Ok(sender)
-    }
-
-    async fn connect_tls(&self) -> Result<Connection, SendError> {
-        let mut shared = self.shared.lock().await;
-        if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(Connection::Shared(sender.clone()));
-        }
-        let connector = self.tls.as_ref().ok_or_else(|| not_sent("no TLS for this upstream"))?;
-        let name = ServerName::try_from(self.host.clone()).map_err(not_sent)?;
-        let stream = self.connect().await?;
-        let handshake = timeout(CONNECT_WAIT, connector.connect(name, stream)).await;
-        let stream = handshake.map_err(not_sent)?.map_err(not_sent)?;
-        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-            let sender = handshake_shared(stream).await?;
-            *shared = Some(sender.clone());
-            return Ok(Connection::Shared(sender));
-        }
-        drop(shared);
-        handshake_one(stream).await.map(Connection::One)
-    }
-
-    async fn connect(&self) -> Result<TcpStream, SendError> {
-        let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let stream =
-            timeout(CONNECT_WAIT, connecting).await.map_err(not_sent)?.map_err(not_sent)?;
-        stream.set_nodelay(true).map_err(not_sent)?;
-        Ok(stream)
-    }
-
-    /// Keeps a connection whose answer may still be on its way: it is ready once that was read to its end.
-    /// One that is not kept closes then.
-    fn keep(&self, sender: http1::SendRequest<Body>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= KEPT_MAX {
-            kept.retain(|(sender, _)| !sender.is_closed());
-        }
-        if kept.len() < KEPT_MAX {
-            kept.push((sender, Instant::now()));
+    fn kept(&self, protocol: Protocol, idle_max: Duration) -> Option<Connected> {
+        let one = || self.pool.take(idle_max).map(Connected::Http1);
+        let shared = || {
+            let shared = lock(&self.shared).clone();
+            shared.filter(|shared| shared.is_usable(idle_max)).map(Connected::Http2)
+        };
+        match protocol {
+            Protocol::Http1 => one(),
+            Protocol::Http2 => shared(),
+            Protocol::Negotiated => one().or_else(shared),
         }
     }
 
-    /// A connection that is likely still open: of those that are ready, the one that was used last.
-    fn ready(&self) -> Option<http1::SendRequest<Body>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        while kept.pop_if(|(sender, _)| sender.is_closed()).is_some() {}
-        let at = kept.iter().rposition(|(sender, _)| sender.is_ready())?;
-        let (sender, used_at) = kept.remove(at);
-        if used_at.elapsed() < IDLE_WAIT {
-            return Some(sender);
+    async fn open(&self, protocol: Protocol) -> Result<Connected, BoxError> {
+        match protocol {
+            Protocol::Http1 => self.target.connect(false).await,
+            Protocol::Negotiated if self.speaks_http1.load(Ordering::Relaxed) => {
+                self.open_alone().await
+            }
+            Protocol::Http2 | Protocol::Negotiated => self.open_together().await,
         }
-        // Those before it were used even earlier.
-        kept.retain(|(sender, _)| !sender.is_ready());
-        None
     }
 
-    fn absolute_form(&self, uri: &Uri) -> Uri {
-        let scheme = if self.scheme == Scheme::Https { "https" } else { "http" };
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let absolute = format!("{scheme}://{}{path}", self.authority).parse();
-        absolute.unwrap_or_else(|_| origin_form(uri))
+    /// One attempt for all who need a connection now: HTTP/2 needs no second one, and a service that is
+    /// slow to take it makes everybody wait once, not one after the other.
+    async fn open_together(&self) -> Result<Connected, BoxError> {
+        let (target, shared) = (self.target.clone(), self.shared.clone());
+        let opened = self.opening.join(async move {
+            match target.connect(true).await {
+                Ok(Connected::Http2(made)) => {
+                    *lock(&shared) = Some(made.clone());
+                    Ok(Opened::Http2(made))
+                }
+                Ok(Connected::Http1(sender)) => {
+                    Ok(Opened::Http1(Arc::new(Mutex::new(Some(sender)))))
+                }
+                Err(error) => Err(error.into()),
+            }
+        });
+        match opened.await.ok_or("the connect was given up")?? {
+            Opened::Http2(shared) => Ok(Connected::Http2(shared)),
+            Opened::Http1(first_come) => {
+                self.speaks_http1.store(true, Ordering::Relaxed);
+                let sender = lock(&first_come).take();
+                match sender {
+                    Some(sender) => Ok(Connected::Http1(sender)),
+                    None => self.open_alone().await,
+                }
+            }
+        }
+    }
+
+    /// A connection of one's own, to a service that spoke HTTP/1.1 the last time.
+    async fn open_alone(&self) -> Result<Connected, BoxError> {
+        let connected = self.target.connect(false).await?;
+        if let Connected::Http2(made) = &connected {
+            self.speaks_http1.store(false, Ordering::Relaxed);
+            *lock(&self.shared) = Some(made.clone());
+        }
+        Ok(connected)
+    }
+
+    /// The path that the service sees: that of the client, under the prefix.
+    fn path(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
+        match uri.path_and_query() {
+            Some(path) if self.prefix.is_empty() || path == "*" => Ok(path.clone()),
+            Some(path) => format!("{}{path}", self.prefix).parse(),
+            None => format!("{}/", self.prefix).parse(),
+        }
+    }
+
+    fn absolute_form(&self, path: &PathAndQuery) -> Uri {
+        let scheme = if self.target.scheme == Scheme::Https { "https" } else { "http" };
+        let absolute = format!("{scheme}://{}{path}", self.target.authority).parse();
+        absolute.unwrap_or_else(|_| Uri::from(path.clone()))
     }
 }
 
-enum Connection {
-    One(http1::SendRequest<Body>),
-    Shared(http2::SendRequest<Body>),
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    Http1,
+    Http2,
+    /// By TLS.
+    Negotiated,
 }
 
-async fn handshake_one<T>(stream: T) -> Result<http1::SendRequest<Body>, SendError>
-where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let shaken =
-        http1::Builder::new().max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(not_sent)?;
-    // How it ends is told by the requests on it.
-    tokio::spawn(async move { drop(connection.with_upgrades().await) });
-    Ok(sender)
+/// What came of an attempt for everybody.
+#[derive(Clone)]
+enum Opened {
+    Http2(Arc<Shared>),
+    /// Only one can use it; the others make their own.
+    Http1(Arc<Mutex<Option<http1::SendRequest<Body>>>>),
 }
 
-async fn handshake_shared<T>(stream: T) -> Result<http2::SendRequest<Body>, SendError>
-where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE)
-        .max_header_list_size(HEADERS_BYTES_MAX);
-    let shaken = timeout(CONNECT_WAIT, builder.handshake(TokioIo::new(stream))).await;
-    let (sender, connection) = shaken.map_err(not_sent)?.map_err(not_sent)?;
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// HTTP/2 says of some streams that they were not looked at: REFUSED_STREAM.
+/// HTTP/2 says of some requests that they were not and will not be looked at: REFUSED_STREAM, and GOAWAY of
+/// those after the last one that it names.
 fn judged(error: hyper::Error) -> SendError {
-    use std::error::Error as _;
-    let reason = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    match reason.and_then(h2::Error::reason) {
-        Some(h2::Reason::REFUSED_STREAM) => SendError::NotSent(error.into()),
-        _ => SendError::Sent(error.into()),
+    let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    // h2 gives the error of a GOAWAY to the requests after the last one only. That holds on a runtime of one
+    // thread; on several, a request that is being handed over just then could get it too.
+    let is_refused = cause.is_some_and(|cause| {
+        let reason = cause.reason();
+        cause.is_remote() && (cause.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM))
+    });
+    match is_refused {
+        true => SendError::NotSent(error.into()),
+        false => SendError::Sent(error.into()),
     }
 }
 
-fn not_sent(error: impl Into<BoxError>) -> SendError {
-    SendError::NotSent(error.into())
-}
-
-fn origin_form(uri: &Uri) -> Uri {
-    let path = uri.path_and_query().cloned();
-    path.map_or_else(|| Uri::from_static("/"), Uri::from)
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many connections are tried that close before they take the request.
 const CONNECTIONS_TRIED_MAX: usize = 3;
-/// How long a connection may take, DNS and TLS included.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How long a connection is kept without use, and how many are kept.
-const IDLE_WAIT: Duration = Duration::from_secs(30);
-const KEPT_MAX: usize = 512;
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How much is read ahead of what is asked for on one connection.
-const READ_BYTES_MAX: usize = 64 * 1024;
-const HEADERS_BYTES_MAX: u32 = 64 * 1024;
+
+#[cfg(test)]
+mod tests;

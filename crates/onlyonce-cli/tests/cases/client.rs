@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
@@ -182,25 +183,37 @@ impl Connection {
     }
 }
 
-/// Sends `ask` over HTTP/2 with prior knowledge.
+/// Sends `ask` over HTTP/2 with prior knowledge, on a connection of its own.
 pub(crate) async fn send_http2(address: SocketAddr, ask: &Ask) -> Answer {
-    within("an answer over HTTP/2", async {
-        let stream = TcpStream::connect(address).await.unwrap();
-        let handshake =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.unwrap();
-        let driver = tokio::spawn(connection);
+    Http2::open(address).await.send(ask.clone()).await
+}
+
+/// One HTTP/2 connection of the client. It ends when all of its clones are dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Http2(SendRequest<Full<Bytes>>);
+
+impl Http2 {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = within("a connection", TcpStream::connect(address)).await;
+        let io = TokioIo::new(stream.expect("the subject listens"));
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+        let (sender, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    pub(crate) async fn send(mut self, ask: Ask) -> Answer {
         let mut request = Request::builder().method(ask.method.as_str());
         request = request.uri(format!("http://{HOST}{}", ask.target));
         for (name, value) in ask.lines.iter().filter(|(name, _)| name != "Host") {
             request = request.header(name, value.as_slice());
         }
-        let body = Full::new(Bytes::from(ask.body.clone()));
-        let response = sender.send_request(request.body(body).unwrap()).await.unwrap();
+        let body = Full::new(Bytes::from(ask.body));
+        let sending = self.0.send_request(request.body(body).unwrap());
+        let response = within("an answer over HTTP/2", sending).await.unwrap();
         let (head, body) = response.into_parts();
-        let collected = body.collect().await.unwrap();
+        let collected = within("its body", body.collect()).await.unwrap();
         let trailers = collected.trailers().cloned().unwrap_or_default();
-        driver.abort();
         Answer {
             status: head.status.as_u16(),
             headers: head.headers,
@@ -208,8 +221,7 @@ pub(crate) async fn send_http2(address: SocketAddr, ask: &Ask) -> Answer {
             trailers,
             early: Vec::new(),
         }
-    })
-    .await
+    }
 }
 
 /// Ports do not count, so that a restart changes nothing.

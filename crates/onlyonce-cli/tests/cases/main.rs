@@ -12,6 +12,8 @@ mod upstream;
 mod wire;
 
 mod concurrency;
+mod connections;
+mod cookies;
 mod cors;
 mod crash;
 mod credentials;
@@ -20,6 +22,7 @@ mod expiry;
 mod failures;
 mod fingerprint;
 mod hygiene;
+mod prefix;
 mod recoveries;
 mod replay;
 mod scope;

@@ -42,9 +42,11 @@ pub(crate) enum Set {
     Reconcile,
     LeaseMs(u64),
     UpstreamTimeoutMs(u64),
+    UpstreamIdleMs(u64),
     RequestBytesMax(usize),
     ResponseBytesMax(usize),
     ForwardKey(&'static str),
+    Principal(&'static str),
     StoreDown(&'static str),
     /// Of the process, not of the policy.
     Store(String),
@@ -99,9 +101,11 @@ impl Set {
             Self::Reconcile => RECONCILE.to_owned(),
             Self::LeaseMs(ms) => format!(r#"lease = "{ms}ms""#),
             Self::UpstreamTimeoutMs(ms) => format!(r#"upstream_timeout = "{ms}ms""#),
+            Self::UpstreamIdleMs(ms) => format!(r#"upstream_idle = "{ms}ms""#),
             Self::RequestBytesMax(bytes) => format!(r#"request_bytes_max = "{bytes}B""#),
             Self::ResponseBytesMax(bytes) => format!(r#"response_bytes_max = "{bytes}B""#),
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
+            Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
@@ -145,9 +149,11 @@ impl Set {
             }
             Self::Recovery(_)
             | Self::ForwardKey(_)
+            | Self::Principal(_)
             | Self::StoreDown(_)
             | Self::Store(_)
             | Self::Filter(_)
+            | Self::UpstreamIdleMs(_)
             | Self::Toml(_) => {
                 panic!("{self:?} is for the gateway alone")
             }

@@ -22,7 +22,7 @@ use self::asker::Asker;
 use self::forward::{caller, forward};
 use self::process::Process;
 use crate::answer::Answer;
-use crate::client::{Ask, Connection, send_http2};
+use crate::client::{Ask, Connection, Http2, send_http2};
 use crate::profile::{self, Profile};
 use crate::upstream::Upstream;
 use crate::within;
@@ -92,6 +92,10 @@ impl Subject {
 
     pub(crate) async fn connect(&self) -> Connection {
         Connection::open(self.address()).await
+    }
+
+    pub(crate) async fn http2(&self) -> Http2 {
+        Http2::open(self.address()).await
     }
 
     pub(crate) async fn send_http2(&self, ask: &Ask) -> Answer {

@@ -20,6 +20,7 @@ mod heavy_migrate;
 mod heavy_rolling;
 mod refused_store;
 mod secured;
+mod secured_upstream;
 mod stop;
 
 use std::time::Duration;

@@ -45,7 +45,7 @@ fn sweep(store: &str, trusted: &str) -> Output {
 }
 
 /// Readable by the unprivileged user that servers run as.
-fn make_certificate(folder: &Path) {
+pub(crate) fn make_certificate(folder: &Path) {
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| path(folder, name));
     let made = Command::new("openssl")
         .args([
@@ -75,6 +75,6 @@ fn make_certificate(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn path(folder: &Path, name: &str) -> String {
+pub(crate) fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }

@@ -14,7 +14,7 @@ pub const TOP: Section = Section {
         ),
         Name::new(
             "upstream",
-            "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+            "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), with a path prefix or without one",
             "",
             "the service behind the gateway; here, in `[policy]`, in a route or by `--upstream`",
         ),
@@ -293,9 +293,15 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "upstream",
-        "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), without a path",
+        "an address such as \"http://127.0.0.1:9000\" (or h2c://, https://), with a path prefix or without one",
         "\"\"",
         "the service for these requests, if it is another one",
+    ),
+    Name::new(
+        "upstream_idle",
+        "a duration of at most 30s, such as \"1s\"",
+        "\"1s\"",
+        "how long a connection to the upstream may have been idle to be used for anything but GET, HEAD, OPTIONS and TRACE; an older one may close just as the request is sent, and its outcome would be unknown. Keep it well below the keep-alive timeout of the upstream; \"0s\" makes a new connection for every such request",
     ),
     Name::new(
         "upstream_timeout",
