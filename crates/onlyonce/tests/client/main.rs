@@ -5,6 +5,7 @@ mod environment;
 mod server;
 
 mod attempts;
+mod given_key;
 mod journal;
 mod layers;
 mod questions;
