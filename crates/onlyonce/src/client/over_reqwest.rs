@@ -50,7 +50,7 @@ pub struct OnceMiddleware {
 }
 
 impl OnceMiddleware {
-    /// Retries so.
+    /// With this retry policy.
     pub fn new(retries: Retries) -> Self {
         Self { retries }
     }

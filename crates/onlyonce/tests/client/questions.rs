@@ -29,7 +29,7 @@ async fn nothing_is_sent_again_after_the_window_that_the_server_tells() {
     let end = asking(&time).post(&server.url()).send().await.unwrap();
     let Outcome::Unknown { stop, .. } = &end else { panic!("{end:?}") };
     assert_eq!(*stop, Stop::Window);
-    assert!(end.advice().contains("reconcile"), "{}", end.advice());
+    assert!(end.advice().contains("Reconcile"), "{}", end.advice());
     let lines: Vec<_> = server.received().into_iter().map(|one| one.line).collect();
     assert_eq!(lines[1], "GET /.well-known/idempotency HTTP/1.1");
     assert!(
@@ -72,4 +72,19 @@ async fn a_server_that_tells_nothing_is_asked_once() {
     time.pass(Duration::from_secs(10));
     assert_eq!(client.post(&server.url()).send().await.unwrap().name(), "fresh");
     assert_eq!(server.left(), 0);
+}
+
+// R158, R161; threat J6
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_looked_up() {
+    for (status, expected) in [(201, "done"), (402, "rejected"), (500, "unknown")] {
+        let time = TestTime::default();
+        let state = format!("{{\"state\":\"completed\",\"status\":{status}}}");
+        let routes = json("{\"routes\":[{\"match\":\"*\",\"ttl\":3600}]}");
+        let script = [Act::ResetBefore, routes, answer(402), json(&state)];
+        let server = Server::start(&time, script).await;
+        let end = asking(&time).post(&server.url()).send().await.unwrap();
+        assert_eq!(end.name(), expected, "{status} on record");
+        assert_eq!(server.left(), 0);
+    }
 }
