@@ -157,6 +157,7 @@ impl Send {
         let body = self.body().map_err(|message| exit::usage(&message))?;
         let key = self.given_key().map_err(|message| exit::usage(&message))?;
         let mut request = self.client(voice).await?.request(method, &url).body(body);
+        let has_unknown_past = key.is_some() && self.journal.is_none();
         if let Some(key) = key {
             request = request.with_key(key);
         }
@@ -166,7 +167,9 @@ impl Send {
         let key = request.key().clone();
         voice.say(&format!("key {}", key.as_str()));
         let end = request.send().await;
-        Ok(Report::of(&key, &end).print(self.format, voice))
+        let report = Report::of(&key, &end);
+        let report = if has_unknown_past { report.with_unknown_past() } else { report };
+        Ok(report.print(self.format, voice))
     }
 
     async fn resume(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {

@@ -56,6 +56,22 @@ fn a_held_unknown_ends_early_and_says_who_must_act() {
     assert!(!said.stderr.contains("retrying"), "{}", said.stderr);
 }
 
+// Without a journal an earlier run with the same key is not known, and its outcome not either.
+#[test]
+fn a_refusal_of_a_key_that_may_be_older_says_what_it_does_not_know() {
+    let refused = answer(404, &[], "");
+    let ask = |more: &[&str], act: &str| {
+        let said = send(&[&["POST", &scripted(&[act]), "--json", "1"], more].concat());
+        assert_eq!(said.code, 1, "{}", said.stderr);
+        said.stderr.contains("Earlier runs")
+    };
+    assert!(ask(&["--key", "order-1"], &refused));
+    assert!(ask(&["--derive", "order", "--derive", "1"], &refused));
+    assert!(!ask(&[], &refused), "a random key has no earlier runs");
+    let replayed = answer(404, &["idempotent-replayed: true"], "");
+    assert!(!ask(&["--key", "order-1"], &replayed), "a replay speaks for all");
+}
+
 #[test]
 fn retries_are_told_in_plain_words() {
     let said = after(&[LOSE, &answer(201, &["idempotent-replayed: true"], "paid\n")]);

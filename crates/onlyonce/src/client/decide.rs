@@ -194,9 +194,9 @@ pub(crate) fn is_past_window(
 
 /// How often a server is asked that says that it is not done; the deadline usually comes first.
 const QUESTIONS_MAX: u32 = 1000;
-/// How often a server is asked that does not know the outcome itself: the first caller's retry may make it
-/// find out, but then it waits for an operator.
-const HELD_MAX: u32 = 3;
+/// How often a server is asked that does not know the outcome itself: the retry of the first caller may make
+/// it find out, but after that only an operator does.
+const HELD_MAX: u32 = 2;
 const DOUBLINGS_MAX: u32 = 20;
 const CLOCK_SLACK_MS: i64 = 60_000;
 

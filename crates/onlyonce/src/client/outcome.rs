@@ -22,9 +22,9 @@ pub enum Outcome {
         /// The status that it was answered with: 2xx, or 303 whose result could not be read.
         original_status: StatusCode,
     },
-    /// Definite: the service refused it, and no attempt did anything. Fix the request and send it with a new
-    /// key. What other requests with the same key did is not part of this outcome: see
-    /// [`advice`](Outcome::advice).
+    /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
+    /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
+    /// request with the same key) are not part of this outcome: see [`advice`](Outcome::advice).
     Rejected {
         /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
@@ -98,7 +98,7 @@ fn rejected_advice(answer: &Answer, is_elsewhere: bool) -> &'static str {
             "This request was not executed: its key belongs to another request, which may have been executed. If this one is a different operation, send it with a new key."
         }
         () if needs_credentials(answer.status) && !answer.is_replay() => {
-            "The request was not executed. Fix the credentials and send it again with the same key."
+            "No attempt of this run was executed. Fix the credentials and send the request again with the same key."
         }
         () => "The service refused the request. Fix the request and send it with a new key.",
     }
@@ -188,7 +188,7 @@ pub enum Stop {
     NotFollowed,
     /// The last attempt was refused, which says nothing of the earlier ones.
     Refused,
-    /// The service was asked several times and still does not know the outcome.
+    /// The service was asked twice and does not know the outcome.
     Held,
     /// The request cannot be sent again: its body was not kept.
     Body,
@@ -206,13 +206,13 @@ impl fmt::Display for Stop {
             Self::Redirects => "there were too many redirects",
             Self::NotFollowed => "a redirect was not followed",
             Self::Refused => "the last attempt was refused, which says nothing of the earlier ones",
-            Self::Held => "it was asked several times",
+            Self::Held => "it was asked twice",
             Self::Body => "the body was not kept in the journal",
         })
     }
 }
 
-/// Why an operation has no outcome. Nothing was executed in any of these cases.
+/// Why an operation has no outcome. No attempt was executed in any of these cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -243,7 +243,7 @@ impl SendError {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NotThrough { .. } => {
-                "The request was not executed. Send it again later with the same key."
+                "No attempt of this run was executed. Send the request again later with the same key."
             }
             Self::Request(_) => "Nothing was sent. Fix the request.",
             #[cfg(feature = "client-journal")]

@@ -74,7 +74,7 @@ impl Retries {
 
     /// How often an operation is sent, at most. Default: 4. Not counted are the first attempt that was
     /// proved never to have been sent, and answers that say that the operation is still running (asked again
-    /// until the deadline) or that the server does not know its outcome (asked three times).
+    /// until the deadline) or that the server does not know its outcome (asked twice).
     #[must_use]
     pub fn with_attempts(mut self, attempts_max: u32) -> Self {
         self.settings.attempts_max = attempts_max;

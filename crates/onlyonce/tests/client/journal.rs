@@ -245,7 +245,10 @@ async fn entries_show_where_a_request_goes_and_nothing_secret() {
         let folder = folder.path().join(if seal.is_some() { "sealed" } else { "plain" });
         std::fs::create_dir(&folder).unwrap();
         let journal = open(&folder).await;
-        let journal = seal.map_or(journal.clone(), |seal| journal.sealed(seal));
+        let journal = match seal {
+            Some(seal) => journal.sealed(seal),
+            None => journal,
+        };
         let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
         let url = "http://127.0.0.1:1/charges?token=secret";
         once.post(url).body("secret").send().await.unwrap_err();

@@ -29,6 +29,7 @@ pub(super) struct Report {
     status: Option<u16>,
     answer: Option<Answer>,
     code: u8,
+    has_unknown_past: bool,
 }
 
 impl Report {
@@ -65,6 +66,7 @@ impl Report {
             status,
             answer: outcome.answer().cloned(),
             code,
+            has_unknown_past: false,
         }
     }
 
@@ -85,7 +87,22 @@ impl Report {
             status: last.as_ref().map(|answer| answer.status.as_u16()),
             answer: last,
             code,
+            has_unknown_past: false,
         }
+    }
+
+    /// For a key that an earlier run may have sent, of which nothing was written down.
+    pub(super) fn with_unknown_past(self) -> Self {
+        let is_replay = self.answer.as_ref().is_some_and(Answer::is_replay);
+        Self { has_unknown_past: self.code == REFUSED && !is_replay, ..self }
+    }
+
+    fn advice(&self) -> String {
+        let past = match self.has_unknown_past {
+            true => " Earlier runs with this key are not known here; --journal remembers them.",
+            false => "",
+        };
+        format!("{}{past}", self.advice)
     }
 
     /// Data on stdout, everything else on stderr.
@@ -104,8 +121,12 @@ impl Report {
 
     fn tell(&self, voice: &Voice) {
         let why = self.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
-        let name = self.outcome.replace('_', " ");
-        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice));
+        let name = match self.outcome {
+            "not_through" => "did not get through",
+            "not_sent" => "not sent",
+            name => name,
+        };
+        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice()));
     }
 
     fn json(&self) -> Value {
@@ -114,7 +135,7 @@ impl Report {
             "outcome": self.outcome,
             "status": self.status,
             "why": self.why,
-            "advice": self.advice,
+            "advice": self.advice(),
             "exit": self.code,
             "body": self.answer.as_ref().map(|answer| answer.text()),
         })

@@ -105,11 +105,11 @@ fn a_server_that_is_not_done_is_asked_until_the_deadline() {
 
 // threat J3
 #[test]
-fn a_server_that_does_not_know_is_asked_three_times() {
+fn a_server_that_does_not_know_is_asked_twice() {
     let held = again(Some(Doubt::HeldUnknown));
-    assert!(matches!(after(&[held; 2], &moment()), Next::Wait(_)));
+    assert!(matches!(after(&[held; 1], &moment()), Next::Wait(_)));
     let end = End::Unknown(Doubt::HeldUnknown, Stop::Held);
-    assert_eq!(after(&[held; 3], &moment()), Next::End(end));
+    assert_eq!(after(&[held; 2], &moment()), Next::End(end));
 }
 
 // R158; threat J5
