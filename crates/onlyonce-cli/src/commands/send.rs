@@ -73,7 +73,7 @@ pub struct Send {
     /// Output on stdout: the body of the answer (or a table), or JSON
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print nothing on stderr if the exit code is 0
+    /// Print nothing on stderr if the exit code is 0, not even a random key: use --derive, --key or --journal
     #[arg(short, long)]
     quiet: bool,
 }

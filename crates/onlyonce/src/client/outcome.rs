@@ -112,6 +112,9 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
         (_, Stop::Closed) => {
             "The request may have been executed, and asking again will not tell. Reconcile: check at the service whether it was executed, and do not send it again before that."
         }
+        (_, Stop::KeyReused) => {
+            "An earlier attempt may have been executed, although the key belongs to another request by now. Reconcile: check at the service whether this request was executed, and do not send it again before that."
+        }
         (_, Stop::NotFollowed) => {
             "The request may have been executed, so the redirect was not followed. Check at the service whether it was executed. Send it again only to the same URL with the same key, never with a new one."
         }
@@ -188,6 +191,9 @@ pub enum Stop {
     NotFollowed,
     /// The last attempt was refused, which says nothing of the earlier ones.
     Refused,
+    /// The service says that the key belongs to another request, which says nothing certain of an earlier
+    /// attempt of this one. Reconcile.
+    KeyReused,
     /// The service was asked twice and does not know the outcome.
     Held,
     /// The request cannot be sent again: its body was not kept.
@@ -206,6 +212,7 @@ impl fmt::Display for Stop {
             Self::Redirects => "there were too many redirects",
             Self::NotFollowed => "a redirect was not followed",
             Self::Refused => "the last attempt was refused, which says nothing of the earlier ones",
+            Self::KeyReused => "the key belongs to another request",
             Self::Held => "it was asked twice",
             Self::Body => "the body was not kept in the journal",
         })

@@ -36,7 +36,7 @@ impl Run<'_> {
     pub(crate) async fn perform<T: Transport>(
         &self,
         transport: &mut T,
-        operation: Operation,
+        mut operation: Operation,
         mut course: Course,
     ) -> Result<Outcome, SendError> {
         let mut sending = operation.clone();
@@ -46,6 +46,10 @@ impl Run<'_> {
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
                     (sending, course) = followed;
+                    // Questions about it go where it was last sent, not where its result is read.
+                    if sending.key.is_some() {
+                        operation = sending.clone();
+                    }
                     continue;
                 }
                 Some(Err(end)) => return self.end(transport, operation, course, heard, end).await,

@@ -129,8 +129,7 @@ pub(crate) fn is_unsupported(status: StatusCode) -> bool {
 fn refusal(answer: &Answer, problem: &Problem) -> Refusal {
     match problem.code.as_str() {
         _ if answer.is_replay() => Refusal::OfRecord,
-        // Another request holds the key, so sending this one again would only be refused again.
-        KEY_REUSED => Refusal::OfAttempt(Stop::Closed),
+        KEY_REUSED => Refusal::OfAttempt(Stop::KeyReused),
         KEY_EXPIRED => Refusal::OfAttempt(Stop::Window),
         _ => Refusal::OfAttempt(Stop::Refused),
     }

@@ -1,7 +1,8 @@
 //! The client as a tower layer, for hyper and tonic: the inner service sends one attempt, this layer retries it.
 //!
 //! 1. A request whose method is POST or PATCH, or that carries a key, is an operation. Its key is the one in
-//!    its header, else the [`Key`] among its extensions, else a new one. All others pass once.
+//!    its header, else the [`Key`] among its extensions, else a new one; two that differ are an error. All
+//!    others pass once.
 //! 2. Request and answer are read whole, within bounds, because each attempt sends the same bytes. Wrap calls
 //!    that stream with something else.
 //! 3. The answer has a [`Told`] among its extensions. Where there is no answer at all the error is a
@@ -176,6 +177,11 @@ pub(crate) fn key(
     let lines = headers.get_all(&retries.settings.key_header);
     let sent =
         Key::from_field_lines(lines.iter().map(|line| line.as_bytes()), &KeyRules::default())?;
+    if let (Some(sent), Some(made)) = (&sent, &made)
+        && sent != made
+    {
+        return Err(KeyError::Disagreement);
+    }
     let is_operation = method == Method::POST || method == Method::PATCH;
     Ok(sent.or(made).or_else(|| is_operation.then(Key::random)))
 }

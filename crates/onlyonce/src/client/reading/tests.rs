@@ -94,7 +94,7 @@ fn the_retry_member_of_a_problem_decides_before_the_status() {
     }
     let closed = Meaning::Closed(Doubt::HeldUnknown);
     assert_eq!(problem(502, "idempotency_outcome_unknown", "never"), closed);
-    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::Closed));
+    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::KeyReused));
     assert_eq!(problem(422, "idempotency_key_reused", "new-key"), reused);
     assert_eq!(problem(409, "idempotency_key_reused", "new-key"), reused);
     let expired = Meaning::Refused(Refusal::OfAttempt(Stop::Window));
@@ -139,7 +139,7 @@ fn stripes_key_in_use_is_in_progress() {
     let body = "{\"error\":{\"code\":\"idempotency_key_in_use\"}}";
     assert_eq!(meaning((409, &[json], body)), again(Some(Doubt::InProgress)));
     let mismatch = "{\"error\":{\"type\":\"idempotency_error\"}}";
-    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::Closed));
+    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::KeyReused));
     assert_eq!(meaning((400, &[json], mismatch)), reused);
     // A word of a stranger is not one of ours.
     let overloaded = "{\"error\":{\"code\":\"overloaded\"}}";
