@@ -31,6 +31,79 @@ async fn a_double_click_with_the_network_cut_in_between_pays_once() {
     told.unwrap();
 }
 
+// R149, R162; threat J6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_after_a_lost_answer_keeps_the_key() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let browser = Browser::open(&driver).await;
+    let told = tokio::spawn(refused_in_doubt(browser.clone(), demo.gateway, cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn refused_in_doubt(browser: Browser, gateway: SocketAddr, cable: Cable) {
+    browser.go(&format!("http://{}/", cable.address)).await;
+    let pay = "document.getElementById('button').click()";
+
+    // Without a doubt a refusal is the end of the operation.
+    cable.refuse("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}");
+    browser.run(pay).await;
+    browser.until_outcome("Refused").await;
+
+    // The bank charges, the answer is lost, and then a proxy on the way refuses, in one way after the other.
+    cable.carry_on();
+    cable.lose_answers.store(true, Ordering::SeqCst);
+    browser.run(pay).await;
+    browser.until_outcome("No answer").await;
+    for refusal in [
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\n<h1></h1>",
+        "HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: /charges?moved\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    ] {
+        cable.refuse(refusal);
+        browser.run("document.getElementById('outcome').textContent = ''").await;
+        browser.run(pay).await;
+        browser.until_outcome("same key").await;
+    }
+
+    cable.lose_answers.store(false, Ordering::SeqCst);
+    cable.carry_on();
+    browser.run(pay).await;
+    let again = "if (outcome.textContent.includes('Not known')) button.click()";
+    browser.until(&format!("(() => {{ {again}; return {REPLAYED} }})()")).await;
+    assert_eq!(charges_of(gateway, "you").await, 1);
+}
+
+// R150: without HTTPS a browser has no `crypto.randomUUID`, but for its own machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_pays_over_plain_http_from_another_host() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let browser = Browser::open(&driver).await;
+    let told = tokio::spawn(insecure(browser.clone(), cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn insecure(browser: Browser, cable: Cable) {
+    browser.go(&format!("http://shop.test:{}/", cable.address.port())).await;
+    assert_eq!(browser.run("return isSecureContext").await, false);
+    browser.run("document.getElementById('button').click()").await;
+    browser.until_outcome("Paid: ch_").await;
+    let keys = cable.keys.lock().unwrap().clone();
+    assert!(keys.iter().all(|key| key.len() >= 32), "{keys:?}");
+}
+
 async fn double_click(browser: Browser, gateway: SocketAddr, cable: Cable) {
     browser.go(&format!("http://{}/", cable.address)).await;
 
@@ -86,12 +159,17 @@ async fn ask(method: http::Method, url: &str, body: Option<Value>) -> Value {
 struct Demo {
     gateway: SocketAddr,
     process: Child,
+    /// One demo at a time: two that start at the same moment would share the usual port.
+    _alone: std::fs::File,
     /// Kept open: a process whose output nobody reads any more dies of it.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Demo {
     fn start() -> Self {
+        let alone = concat!(env!("CARGO_TARGET_TMPDIR"), "/demo.lock");
+        let alone = std::fs::File::create(alone).unwrap();
+        alone.lock().unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
             .arg("demo")
             .stdin(Stdio::null())
@@ -101,7 +179,8 @@ impl Demo {
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let running = line_with(&mut stdout, "Still running");
         let address = running.split("http://").nth(1).unwrap().split(',').next().unwrap();
-        Self { gateway: address.parse().unwrap(), process, _stdout: stdout }
+        let gateway = address.parse().unwrap();
+        Self { gateway, process, _alone: alone, _stdout: stdout }
     }
 }
 
@@ -124,22 +203,41 @@ type Keys = Arc<Mutex<HashSet<String>>>;
 struct Cable {
     address: SocketAddr,
     lose_answers: Arc<AtomicBool>,
+    /// What every connection is answered with, instead of being carried.
+    refusal: Refusal,
     /// The keys of all charges that went through.
     keys: Keys,
 }
+
+type Refusal = Arc<Mutex<Option<&'static str>>>;
 
 impl Cable {
     async fn lay(gateway: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (lose_answers, keys) = (Arc::<AtomicBool>::default(), Keys::default());
-        let cable = Self { address, lose_answers: lose_answers.clone(), keys: keys.clone() };
+        let refusal = Refusal::default();
+        let cable = Self {
+            address,
+            lose_answers: lose_answers.clone(),
+            refusal: refusal.clone(),
+            keys: keys.clone(),
+        };
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, gateway, lose_answers.clone(), keys.clone()));
+                let (lose_answers, refusal) = (lose_answers.clone(), refusal.clone());
+                tokio::spawn(carry(near, gateway, lose_answers, refusal, keys.clone()));
             }
         });
         cable
+    }
+
+    fn refuse(&self, answer: &'static str) {
+        *self.refusal.lock().unwrap() = Some(answer);
+    }
+
+    fn carry_on(&self) {
+        *self.refusal.lock().unwrap() = None;
     }
 }
 
@@ -148,6 +246,7 @@ async fn carry(
     mut near: TcpStream,
     gateway: SocketAddr,
     lose_answers: Arc<AtomicBool>,
+    refusal: Refusal,
     keys: Keys,
 ) {
     let mut far = TcpStream::connect(gateway).await.unwrap();
@@ -156,6 +255,12 @@ async fn carry(
         tokio::select! {
             read = near.read(&mut up) => {
                 let Ok(length @ 1..) = read else { return };
+                let refusal = *refusal.lock().unwrap();
+                if let Some(refusal) = refusal {
+                    let _ = near.write_all(refusal.as_bytes()).await;
+                    let _ = near.shutdown().await;
+                    return;
+                }
                 keys.lock().unwrap().extend(key(&up[..length]));
                 far.write_all(&up[..length]).await.unwrap();
             }
@@ -230,6 +335,8 @@ impl Browser {
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--no-proxy-server",
+            // A name that no browser trusts as it trusts its own machine.
+            "--host-resolver-rules=MAP shop.test 127.0.0.1",
         ];
         let options = json!({ "args": arguments });
         let wanted =

@@ -1,4 +1,4 @@
-//! A checkout that charges once, whatever becomes of the network and of this process.
+//! A checkout that charges once, even if the network fails or this process is killed.
 //!
 //! Start `onlyonce demo`, then run it with the URL of its gateway, as often as you like:
 //!
@@ -20,11 +20,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let once = Client::new().with_journal(journal);
 
     // What an earlier run of this program left open is finished first, with the same keys.
-    for (_, end) in once.resume().await?.operations {
-        println!("left open by an earlier run: {}", end.map_or("not through", |end| end.name()));
+    for (key, end) in once.resume().await?.operations {
+        let outcome = end.map_or("did not get through", |end| end.name());
+        println!("left open by an earlier run: {}: {outcome}", key.as_str());
     }
 
-    // The key names the order, not the payload: the same order is the same charge, for ever.
+    // The key names the order, not the payload: the same order is the same charge.
     let charge = once
         .post(&format!("{service}/charges"))
         .with_key(Key::derive(["shop", "acme", "order", &order]))
@@ -32,8 +33,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match charge.send().await? {
         Outcome::Fresh(answer) => println!("charged now: {}", answer.text().trim()),
         Outcome::Replayed(answer) => println!("was charged before: {}", answer.text().trim()),
-        Outcome::Done { .. } => println!("was charged; the receipt is no longer kept"),
-        Outcome::Rejected { answer, .. } => println!("not charged: {}", answer.status),
+        Outcome::Done { .. } => println!("was charged; the receipt was not kept"),
+        ref refused @ Outcome::Rejected { ref answer, .. } => {
+            println!("not charged: {}. {}", answer.status, refused.advice());
+        }
         unknown @ Outcome::Unknown { .. } => println!("{}", unknown.advice()),
     }
     Ok(())

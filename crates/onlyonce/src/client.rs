@@ -1,18 +1,20 @@
 //! The client: one key per operation, retried to a known outcome.
 //!
 //! 1. The key belongs to the request, not to the client, and is made once, before the first byte. Every
-//!    attempt sends the same key and the same bytes. No key is ever replaced by another.
-//! 2. Sent again are: requests that could not connect, timed out or were cut short; 409 in progress, 425, 429,
+//!    attempt sends the same key and the same bytes. A key that the caller gives, in a header too, is never
+//!    replaced by another.
+//! 2. Retried are: requests that could not connect, timed out or were cut short; 409 in progress, 425, 429,
 //!    500, 502, 503, 504; what a problem document's `retry` or `Stripe-Should-Retry` says. Never a refusal,
 //!    never a replay.
 //! 3. Waits are drawn at random up to a bound that doubles, on top of what `Retry-After` asks for. A budget
-//!    that all operations of a client share ends the retries when too much fails.
-//! 4. It ends: after so many attempts, at the deadline, and always before the server forgets the key.
-//! 5. What became of the operation is one of five [outcomes](Outcome). *Unknown* is one of them, and is never
-//!    called anything else.
+//!    that all operations of a client share ends the retries when too many requests fail.
+//! 4. Retries end after a number of attempts, at the deadline, and always before the server forgets the key.
+//! 5. What became of the operation is one of five [outcomes](Outcome), *unknown* among them. Once an attempt
+//!    may have been executed, no later refusal or redirect makes the operation definite: only an answer from
+//!    the server's record of the key does, or a success.
 //!
-//! The key is only worth something where the server honours it: a server that ignores `Idempotency-Key` runs
-//! a retry again. Onlyonce in front of it, or Stripe's rules, are what this client is made for.
+//! The key protects only where the server honours it: a server that ignores `Idempotency-Key` executes a retry
+//! again. Put Onlyonce in front of it, or call a service that follows Stripe's rules.
 //!
 //! ```no_run
 //! # async fn checkout() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +30,7 @@
 //!     Outcome::Fresh(answer) | Outcome::Replayed(answer) => println!("paid: {}", answer.text()),
 //!     Outcome::Done { .. } => println!("paid; look up the receipt"),
 //!     Outcome::Rejected { answer, .. } => println!("refused: {}", answer.status),
-//!     Outcome::Unknown { doubt, .. } => println!("not known, because {doubt}: ask again, same key"),
+//!     Outcome::Unknown { doubt, .. } => println!("not known ({doubt}): send it again, same key"),
 //! }
 //! # Ok(())
 //! # }
@@ -89,7 +91,8 @@ pub use self::tower::{AnswerBody, NoAnswer, OperationLayer, Operations, Told};
 pub use self::transport::{Failure, Reach, Transport};
 pub use self::wire::Wire;
 
-/// Sends operations. It holds connections and what its operations share, and no key. Clone it freely.
+/// Sends operations. It holds connections and the settings that its operations share, and no key. Clones share
+/// both.
 #[derive(Clone)]
 pub struct Client<T = Wire> {
     transport: T,
@@ -100,7 +103,7 @@ pub struct Client<T = Wire> {
 }
 
 impl Client {
-    /// With connections of its own.
+    /// A client with connections of its own.
     pub fn new() -> Self {
         Self::over(Wire::new())
     }
@@ -113,7 +116,7 @@ impl Default for Client {
 }
 
 impl<T: Transport + Clone> Client<T> {
-    /// Over a transport of yours.
+    /// A client that sends through your own transport.
     pub fn over(transport: T) -> Self {
         Self {
             transport,
@@ -124,14 +127,15 @@ impl<T: Transport + Clone> Client<T> {
         }
     }
 
-    /// Retries so.
+    /// Sets the retry policy.
     #[must_use]
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sends this header with every request that is made from now on.
+    /// Sends this header with every request that is made from now on. A key is refused here: it belongs to one
+    /// request.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
@@ -167,7 +171,7 @@ impl<T: Transport + Clone> Client<T> {
         run.perform(&mut self.transport.clone(), operation, self.course()).await
     }
 
-    /// Written down before the first byte, and struck out when it is settled.
+    /// Sends an operation that is in the journal from before its first byte until it is settled.
     #[cfg(feature = "client-journal")]
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
         let mut transport = self.transport.clone();
@@ -182,7 +186,7 @@ impl<T: Transport + Clone> Client<T> {
             true => run.without_sending(&mut transport, &operation, &course, Stop::Window).await,
             false => run.perform(&mut transport, operation, course).await,
         };
-        // The outcome is known. An entry that cannot be struck out is asked about again, and no more.
+        // The outcome is known. An entry that cannot be deleted is only asked about again by a resume.
         drop(entry.note_end(&end).await);
         end
     }
@@ -191,7 +195,7 @@ impl<T: Transport + Clone> Client<T> {
         Run { retries: &self.retries, diary, asks: true, is_resumed }
     }
 
-    /// One that begins now.
+    /// The course of an operation that begins now.
     fn course(&self) -> Course {
         let environment = &self.retries.environment;
         let ends_at = environment.boot().saturating_add(self.retries.settings.deadline);

@@ -1,118 +1,150 @@
 //! `onlyonce send`: one operation, retried to a known outcome.
 
+mod key;
+mod list;
 mod report;
+mod voice;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
-use onlyonce::client::{Budget, Client, Event, Journal, Retries};
-use onlyonce::key::{Key, KeyRules};
+use onlyonce::client::{Budget, Client, Journal, Retries};
+use onlyonce::key::Key;
 
 use self::report::{Format, Report};
-use super::exit;
+use self::voice::Voice;
+use super::{demand_file, exit};
 use crate::config::units;
 
-/// Send one operation, and retry it with one key until its outcome is known.
+/// Send one request, and retry it with the same key until its outcome is known
 ///
-/// Prints each attempt on stderr and the answer's body on stdout. Run it again with the same --key or
-/// --derive, and a service that honours Idempotency-Key does nothing twice.
+/// Attempts are printed on stderr, the body of the answer on stdout. Run the command again with the same key
+/// (--key, --derive or -H 'Idempotency-Key: ...'), and a service that honours Idempotency-Key executes the
+/// request once.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub struct Send {
-    /// METHOD URL, or URL alone for POST
-    #[arg(value_name = "METHOD] [URL", num_args = 1..=2, required_unless_present_any = ["resume", "forget"], conflicts_with_all = ["resume", "forget"])]
-    target: Vec<String>,
-    /// The body as JSON; @FILE reads it from a file, @- from stdin
-    #[arg(long, value_name = "BODY", conflicts_with = "data")]
+    /// HTTP method; may be left out, then it is POST
+    #[arg(value_name = "METHOD", conflicts_with_all = JOURNAL_COMMANDS)]
+    method: Option<String>,
+    /// Where the request is sent: http://... or https://...
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// JSON body; @FILE reads it from a file, @- from stdin
+    #[arg(long, value_name = "BODY", conflicts_with = "data", conflicts_with_all = JOURNAL_COMMANDS)]
     json: Option<String>,
-    /// The body as it is, sent as a form unless a Content-Type is given; @FILE and @- as above
-    #[arg(short, long, value_name = "BODY")]
+    /// Body as it is, sent as a form unless -H gives a Content-Type; @FILE and @- as for --json
+    #[arg(short, long, value_name = "BODY", conflicts_with_all = JOURNAL_COMMANDS)]
     data: Option<String>,
-    /// A header, 'Name: value'; may be repeated
+    /// Header, 'Name: value'; may be repeated. 'Idempotency-Key: KEY' is the same as --key KEY
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
-    /// The operation's key [default: a new one, which is printed]
-    #[arg(long, value_name = "KEY", conflicts_with = "derive")]
+    /// Idempotency key of the request [default: a new random key, which is printed]
+    #[arg(long, value_name = "KEY", conflicts_with = "derive", conflicts_with_all = JOURNAL_COMMANDS)]
     key: Option<String>,
-    /// Make the key from what the operation is in your business, part by part: --derive invoice --derive 17
-    #[arg(long, value_name = "PART")]
+    /// Make the key from identifiers of your business, one part each: --derive invoice --derive 17
+    #[arg(long, value_name = "PART", conflicts_with_all = JOURNAL_COMMANDS)]
     derive: Vec<String>,
-    /// Write the operation to this file before it is sent, and strike it out when it is settled
+    /// Write the request to this file before it is sent, and remove it when its outcome is known
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Finish all that is open in the journal, with the same keys
-    #[arg(long, requires = "journal")]
+    /// Finish all requests that are open in the journal, each with its own key
+    #[arg(long, requires = "journal", conflicts_with_all = ["list", "forget"])]
     resume: bool,
-    /// Strike an operation out of the journal: you know what became of it
-    #[arg(long, value_name = "KEY", requires = "journal", conflicts_with = "resume")]
+    /// List the requests that are open in the journal, without headers and bodies
+    #[arg(long, requires = "journal", conflicts_with = "forget")]
+    list: bool,
+    /// Remove a request from the journal, because you know what became of it
+    #[arg(long, value_name = "KEY", requires = "journal")]
     forget: Option<String>,
-    /// How long all attempts may take together
+    /// Time limit for all attempts together, such as 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     deadline: Duration,
-    /// How long one attempt may take
+    /// Time limit for one attempt, such as 500ms or 30s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     attempt_timeout: Duration,
-    /// How often it is sent; asking about an operation that is still at work does not count
+    /// Number of attempts; asking about a request that is still running does not count
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_attempts: u32,
-    /// How the outcome is told on stdout: the body alone, or a summary as JSON
+    /// Output on stdout: the body of the answer (or a table), or JSON
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print nothing on stderr if the exit code is 0, not even a random key: use --derive, --key or --journal
+    #[arg(short, long)]
+    quiet: bool,
 }
+
+/// What is done with the journal alone.
+const JOURNAL_COMMANDS: [&str; 3] = ["resume", "list", "forget"];
+
+const USAGE: &str = "\
+onlyonce send [OPTIONS] [METHOD] URL
+       onlyonce send [OPTIONS] --resume --journal FILE
+       onlyonce send --list --journal FILE
+       onlyonce send --forget KEY --journal FILE";
 
 const EXAMPLES: &str = "\
 Examples:
   onlyonce send POST http://127.0.0.1:8080/charges --json '{\"customer\":\"you\",\"amount\":100}'
   onlyonce send POST http://127.0.0.1:8080/charges --json @charge.json --derive invoice --derive 17
   onlyonce send POST http://127.0.0.1:8080/charges --json @charge.json --journal pay.journal
-  onlyonce send --resume --journal pay.journal
+  onlyonce send --resume --journal pay.journal --quiet
+
+States of --list:
+  not executed       no attempt was executed; --resume sends it
+  in doubt           it may have been executed; --resume asks again with the same key
+  needs reconciling  it may have been executed, and asking again does not tell: check at the service
+                     whether it was executed, then use --forget
 
 Exit codes:
-  0  it happened: an answer below 400, fresh or replayed
-  1  a definite refusal: nothing happened
+  0  executed: a 2xx answer, fresh or replayed
+  1  refused by the service
   2  the command line must be changed; nothing was sent
-  3  it never got through: nothing happened, send it again with the same key
-  4  unknown: it may have happened; send it again with the same key, never with a new one";
+  3  did not get through: not executed, send it again with the same key
+  4  unknown: it may have been executed; send it again with the same key, never with a new one";
 
 impl Send {
-    /// Sends, resumes or forgets.
+    /// Sends, resumes, lists or forgets.
     pub fn run(self) -> ExitCode {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(self.act()),
+        match super::block_on(self.act()) {
+            Ok(code) => code,
             Err(error) => exit::trouble(&format!("cannot start: {error}")),
         }
     }
 
     async fn act(self) -> ExitCode {
-        let client = match self.client().await {
-            Ok(client) => client,
-            Err(code) => return code,
+        let voice = Voice::new(self.quiet);
+        let code = match (&self.forget, self.list, self.resume) {
+            (Some(key), ..) => self.forget(key).await,
+            (None, true, _) => self.list(&voice).await,
+            (None, false, true) => self.resume(&voice).await,
+            (None, false, false) => self.send(&voice).await,
         };
-        match (&self.forget, self.resume) {
-            (Some(key), _) => self.forget(key).await,
-            (None, true) => self.resume(&client).await,
-            (None, false) => self.send(&client).await,
-        }
+        let code = code.unwrap_or_else(|code| code);
+        voice.end(code);
+        code
     }
 
-    async fn client(&self) -> Result<Client, ExitCode> {
+    async fn client(&self, voice: &Voice) -> Result<Client, ExitCode> {
+        let voice = voice.clone();
         let retries = Retries::new()
             .with_deadline(self.deadline)
             .with_attempt_timeout(self.attempt_timeout)
             .with_attempts(self.max_attempts)
-            .with_observer(tell);
+            .with_observer(move |event| voice.tell(event));
         // One process for one operation: there is no other traffic that could pay for its retries.
         let tokens = 2.0 * f64::from(self.max_attempts) + 2.0;
         let budget = Budget::with(tokens.max(20.0), 0.1, RESUMED_TOKENS_PER_S);
         let mut client = Client::new().with_retries(retries.with_budget(Arc::new(budget)));
         for header in &self.headers {
             let (name, value) = parsed_header(header).map_err(|message| exit::usage(&message))?;
-            client = client.with_header(name, value);
+            if name != key::HEADER {
+                client = client.with_header(name, value);
+            }
         }
         match &self.journal {
             Some(path) => Ok(client.with_journal(open(path).await?)),
@@ -120,12 +152,12 @@ impl Send {
         }
     }
 
-    async fn send(&self, client: &Client) -> ExitCode {
-        let (method, url, body, key) = match self.operation() {
-            Ok(operation) => operation,
-            Err(message) => return exit::usage(&message),
-        };
-        let mut request = client.request(method, &url).body(body);
+    async fn send(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {
+        let (method, url) = self.target().map_err(|message| exit::usage(&message))?;
+        let body = self.body().map_err(|message| exit::usage(&message))?;
+        let key = self.given_key().map_err(|message| exit::usage(&message))?;
+        let mut request = self.client(voice).await?.request(method, &url).body(body);
+        let has_unknown_past = key.is_some() && self.journal.is_none();
         if let Some(key) = key {
             request = request.with_key(key);
         }
@@ -133,57 +165,72 @@ impl Send {
             request = request.header(http::header::CONTENT_TYPE, media_type);
         }
         let key = request.key().clone();
-        eprintln!("onlyonce: key {}", key.as_str());
+        voice.say(&format!("key {}", key.as_str()));
         let end = request.send().await;
-        Report::of(&key, &end).print(self.format)
+        let report = Report::of(&key, &end);
+        let report = if has_unknown_past { report.with_unknown_past() } else { report };
+        Ok(report.print(self.format, voice))
     }
 
-    async fn resume(&self, client: &Client) -> ExitCode {
-        let resumed = match client.resume().await {
-            Ok(resumed) => resumed,
-            Err(error) => return exit::trouble(&error.to_string()),
-        };
+    async fn resume(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {
+        if self.given_key().map_err(|message| exit::usage(&message))?.is_some() {
+            let message = "--resume uses the keys of the journal; leave -H 'Idempotency-Key' out";
+            return Err(exit::usage(message));
+        }
+        voice.name_keys();
+        let resumed = self.client(voice).await?.resume().await;
+        let resumed = resumed.map_err(|error| exit::trouble(&error.to_string()))?;
         if resumed.operations.is_empty() && resumed.left == 0 {
-            eprintln!("onlyonce: nothing is open");
+            voice.say("nothing is open in the journal");
         }
         let reports: Vec<_> =
             resumed.operations.iter().map(|(key, end)| Report::of(key, end)).collect();
-        report::print_all(&reports, resumed.left, self.format)
+        Ok(report::print_all(&reports, resumed.left, self.format, voice))
     }
 
-    async fn forget(&self, key: &str) -> ExitCode {
-        let Some(path) = &self.journal else { return exit::usage("--forget needs --journal FILE") };
-        let key = match Key::from_text(key, &KeyRules::default()) {
-            Ok(key) => key,
-            Err(error) => return exit::usage(&format!("--forget: {error}")),
-        };
-        let journal = match open(path).await {
-            Ok(journal) => journal,
-            Err(code) => return code,
-        };
-        match journal.forget(&key).await {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => exit::bad_news("no such key is open in the journal"),
-            Err(error) => exit::trouble(&error.to_string()),
+    async fn list(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {
+        let entries = self.existing_journal().await?.entries().await;
+        let entries = entries.map_err(|error| exit::trouble(&error.to_string()))?;
+        if entries.is_empty() {
+            voice.say("nothing is open in the journal");
+        }
+        list::print(&entries, self.format);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn forget(&self, key: &str) -> Result<ExitCode, ExitCode> {
+        let key = key::parsed("--forget", key).map_err(|message| exit::usage(&message))?;
+        match self.existing_journal().await?.forget(&key).await {
+            Ok(true) => Ok(ExitCode::SUCCESS),
+            Ok(false) => Err(exit::bad_news("the journal has no request with this key")),
+            Err(error) => Err(exit::trouble(&error.to_string())),
         }
     }
 
-    fn operation(&self) -> Result<(Method, String, Bytes, Option<Key>), String> {
-        let (method, url) = match &self.target[..] {
-            [url] => (Method::POST, url.clone()),
-            [method, url] => {
-                let method = method.to_ascii_uppercase();
-                let parsed = Method::from_bytes(method.as_bytes());
-                (parsed.map_err(|_| format!("`{method}` is no method"))?, url.clone())
-            }
-            _ => return Err("say METHOD and URL".to_owned()),
+    /// A journal that is not there is an error: an empty one in its place would look as if all were well.
+    async fn existing_journal(&self) -> Result<Journal, ExitCode> {
+        let Some(path) = &self.journal else { return Err(exit::usage("--journal is missing")) };
+        demand_file(path).map_err(|message| exit::usage(&message))?;
+        open(path).await
+    }
+
+    fn target(&self) -> Result<(Method, String), String> {
+        let (method, url) = match (&self.method, &self.url) {
+            (Some(method), Some(url)) => (method.to_ascii_uppercase(), url.clone()),
+            (Some(url), None) => ("POST".to_owned(), url.clone()),
+            _ => return Err("the URL is missing: onlyonce send [METHOD] URL".to_owned()),
         };
+        let parsed = Method::from_bytes(method.as_bytes());
+        let parsed = parsed.map_err(|_| format!("`{method}` is not an HTTP method"))?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            return Err(format!(
-                "`{url}` must begin with http:// or https://; say METHOD, then URL"
-            ));
+            return Err(format!("the URL must begin with http:// or https://, but is `{url}`"));
         }
-        Ok((method, url, self.body()?, self.key()?))
+        Ok((parsed, url))
+    }
+
+    /// The key that was given, in whichever way; all ways must agree.
+    fn given_key(&self) -> Result<Option<Key>, String> {
+        key::agreed(self.key.as_deref(), &self.derive, &self.headers)
     }
 
     fn body(&self) -> Result<Bytes, String> {
@@ -194,17 +241,6 @@ impl Send {
             checked.map_err(|error| format!("--json is not JSON: {error}"))?;
         }
         Ok(body)
-    }
-
-    fn key(&self) -> Result<Option<Key>, String> {
-        match &self.key {
-            Some(key) => {
-                let key = Key::from_text(key, &KeyRules::default());
-                key.map(Some).map_err(|error| format!("--key: {error}"))
-            }
-            None if self.derive.is_empty() => Ok(None),
-            None => Ok(Some(Key::derive(&self.derive))),
-        }
     }
 
     /// What the body is, unless a header says so.
@@ -219,7 +255,7 @@ impl Send {
     }
 }
 
-async fn open(path: &std::path::Path) -> Result<Journal, ExitCode> {
+async fn open(path: &Path) -> Result<Journal, ExitCode> {
     let journal = Journal::open(path).await;
     journal.map_err(|error| exit::trouble(&format!("{}: {error}", path.display())))
 }
@@ -237,6 +273,7 @@ fn read(text: &str) -> Result<Bytes, String> {
     read.map(Bytes::from).map_err(|error| format!("cannot read {text}: {error}"))
 }
 
+/// Name and value of `Name: value`.
 fn parsed_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = text.split_once(':').and_then(|(name, value)| {
         let mut value = HeaderValue::from_str(value.trim()).ok()?;
@@ -249,27 +286,8 @@ fn parsed_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = units::duration(text).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("it must be longer than zero".to_owned()) } else { Ok(duration) }
 }
 
-/// Attempts as they happen.
-fn tell(event: &Event<'_>) {
-    match event {
-        Event::Answered { number, answer } => {
-            let replayed = if answer.is_replay() { ", replayed" } else { "" };
-            eprintln!("onlyonce: attempt {number}: {}{replayed}", answer.status);
-        }
-        Event::Failed { number, failure } => {
-            let causes = report::causes(failure.source.as_ref());
-            eprintln!("onlyonce: attempt {number}: {failure}: {causes}");
-        }
-        Event::Waiting { wait } => {
-            eprintln!("onlyonce: the same again in {:.1} s", wait.as_secs_f64());
-        }
-        Event::Redirected { to } => eprintln!("onlyonce: redirected to {to}"),
-        _ => {}
-    }
-}
-
-/// What `--resume` may do a second, in tokens: about ten operations.
+/// Budget that `--resume` gets back per second: enough for about ten operations.
 const RESUMED_TOKENS_PER_S: f64 = 20.0;

@@ -1,8 +1,8 @@
 //! A service that counts executions, the gateway before it, and `send`.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -108,4 +108,46 @@ impl Drop for Gateway {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
+}
+
+/// A service that does what it is told, request by request: a whole answer, or `LOSE` for none at all.
+pub(crate) fn scripted(acts: &[&str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/charges", listener.local_addr().unwrap());
+    let acts: Vec<_> = acts.iter().map(|act| (*act).to_owned()).collect();
+    std::thread::spawn(move || {
+        for act in acts {
+            let mut stream = next_operation(&listener);
+            if act != LOSE {
+                stream.write_all(act.as_bytes()).unwrap();
+            }
+        }
+    });
+    url
+}
+
+/// The connection of the next operation. A question about the service itself is answered with 404.
+fn next_operation(listener: &TcpListener) -> TcpStream {
+    loop {
+        let (mut stream, _) = listener.accept().unwrap();
+        // Requests fit into one read: they are small, and sent in one piece.
+        let mut request = [0; 64 * 1024];
+        let length = stream.read(&mut request).unwrap();
+        if !request[..length].starts_with(b"GET /.well-known/") {
+            return stream;
+        }
+        stream.write_all(answer(404, &[], "").as_bytes()).unwrap();
+    }
+}
+
+/// The request is read, and the connection closed without an answer.
+pub(crate) const LOSE: &str = "";
+
+/// An answer with these header lines, for one connection each.
+pub(crate) fn answer(status: u16, lines: &[&str], body: &str) -> String {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} Test\r\n{lines}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
 }

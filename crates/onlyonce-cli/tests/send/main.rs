@@ -5,4 +5,7 @@
 mod lab;
 
 mod heavy_kill;
+mod journal;
+mod keys;
+mod messages;
 mod usage;

@@ -49,7 +49,7 @@ fn errors_say_what_to_change_and_send_nothing() {
         (&[], "METHOD"),
         (&["POST"], "must begin with http://"),
         (&["POST", "shop.test/charges"], "must begin with http://"),
-        (&["PO ST", "http://127.0.0.1:1/"], "no method"),
+        (&["PO ST", "http://127.0.0.1:1/"], "not an HTTP method"),
         (&["POST", "http://127.0.0.1:1/", "--json", "{"], "not JSON"),
         (&["POST", "http://127.0.0.1:1/", "--json", "@/no/such/file"], "cannot read"),
         (&["POST", "http://127.0.0.1:1/", "--json", "1", "--data", "2"], "cannot be used with"),
@@ -75,6 +75,14 @@ fn the_help_has_examples_and_the_exit_codes() {
         ["Examples:", "Exit codes:", "--derive", "--journal", "--resume", "never with a new one"]
     {
         assert!(help.stdout.contains(told), "{told}");
+    }
+    assert!(
+        help.stdout.contains("Usage: onlyonce send [OPTIONS] [METHOD] URL\n"),
+        "{}",
+        help.stdout
+    );
+    for garbled in ["METHOD]...", "[METHOD] [URL]...", "Mend", "same again"] {
+        assert!(!help.stdout.contains(garbled), "{garbled}: {}", help.stdout);
     }
 }
 

@@ -24,7 +24,7 @@ impl Answer {
         Self { status, headers: HeaderMap::new(), body: Bytes::new(), trailers: None }
     }
 
-    /// Whether the server says that it comes from its record of an earlier attempt.
+    /// Whether the server says that this answer is from its record of an earlier attempt.
     pub fn is_replay(&self) -> bool {
         REPLAY_HEADERS.iter().any(|name| self.header(name) == Some("true"))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A bucket of tokens. A failed attempt takes one, a success gives back a tenth, and while no more than
 /// half of them are left nothing is retried: each operation still has its first attempt.
 ///
-/// A client that has no traffic gets a token a second back, so that it is not stuck for ever.
+/// A client without traffic gets one token back each second, so that it does not stay blocked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +47,7 @@ impl Budget {
         Self { tokens_max, per_success, per_second, bucket: Mutex::new(bucket) }
     }
 
-    /// One that never refuses a retry: for tests that show what the others are for.
+    /// A budget that never refuses a retry, for tests.
     pub fn unlimited() -> Self {
         Self::with(f64::INFINITY, 0.0, 0.0)
     }
@@ -57,13 +57,13 @@ impl Budget {
         self.is_above_half(self.bucket(now).tokens)
     }
 
-    /// An attempt failed in a way that more load may make worse.
+    /// Notes a failed attempt of the kind that more load makes worse.
     pub fn note_failure(&self, now: Duration) {
         let mut bucket = self.bucket(now);
         bucket.tokens = (bucket.tokens - 1.0).max(0.0);
     }
 
-    /// An operation of the usual traffic succeeded.
+    /// Notes a success of the usual traffic. A resumed operation does not count.
     pub fn note_success(&self, now: Duration) {
         let mut bucket = self.bucket(now);
         bucket.tokens = (bucket.tokens + self.per_success).min(self.tokens_max);

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
-use super::reading::{Again, Meaning};
+use super::reading::{Again, Meaning, Refusal};
 use super::retries::Settings;
 use crate::clock::StoreTime;
 
@@ -23,6 +23,8 @@ pub(crate) struct Course {
     pub(crate) attempts: u32,
     /// How often in a row the server said that it is not done.
     pub(crate) questions: u32,
+    /// How often the server said that it does not know the outcome itself.
+    pub(crate) held: u32,
     pub(crate) redirects: u32,
     /// The one attempt that is free, because it was proved never to have been sent.
     pub(crate) free_is_used: bool,
@@ -43,6 +45,7 @@ impl Course {
             sends: 0,
             attempts: 0,
             questions: 0,
+            held: 0,
             redirects: 0,
             free_is_used: false,
             doubt: None,
@@ -59,10 +62,12 @@ impl Course {
         };
         let is_free = again.is_unsent && !self.free_is_used;
         let is_counted = !is_free && !again.is_question();
+        let is_held = again.doubt == Some(Doubt::HeldUnknown);
         Self {
             sends,
             attempts: self.attempts.saturating_add(is_counted.into()),
             questions: self.questions.saturating_add(again.is_question().into()),
+            held: self.held.saturating_add(is_held.into()),
             free_is_used: self.free_is_used || is_free,
             doubt: again.doubt.or(self.doubt),
             ..self
@@ -105,10 +110,8 @@ pub(crate) fn decide(meaning: &Meaning, course: &Course, settings: &Settings, at
     let end = match (meaning, course.doubt) {
         (Meaning::Success, _) => End::Success,
         (Meaning::Done(status), _) => End::Done(*status),
-        (Meaning::Refused { speaks_for_all: false }, Some(doubt)) => {
-            End::Unknown(doubt, Stop::Told)
-        }
-        (Meaning::Refused { .. }, _) => End::Rejected,
+        (Meaning::Refused(Refusal::OfAttempt(stop)), Some(doubt)) => End::Unknown(doubt, *stop),
+        (Meaning::Refused(_), _) => End::Rejected,
         (Meaning::Closed(doubt), _) => End::Unknown(*doubt, Stop::Closed),
         (Meaning::Again(again), _) => match next_wait(again, course, settings, at) {
             Ok(wait) => return Next::Wait(wait),
@@ -140,6 +143,7 @@ fn next_wait(
     let sent_at = at.wall.plus(wait);
     match () {
         () if is_used_up => Err(Stop::Attempts),
+        () if course.held >= HELD_MAX => Err(Stop::Held),
         () if !at.budget_allows => Err(Stop::Budget),
         () if at.boot.saturating_add(wait) >= course.ends_at => Err(Stop::Deadline),
         () if is_past_window(course.first_sent, sent_at, at.window, settings) => Err(Stop::Window),
@@ -190,6 +194,9 @@ pub(crate) fn is_past_window(
 
 /// How often a server is asked that says that it is not done; the deadline usually comes first.
 const QUESTIONS_MAX: u32 = 1000;
+/// How often a server is asked that does not know the outcome itself: the retry of the first caller may make
+/// it find out, but after that only an operator does.
+const HELD_MAX: u32 = 2;
 const DOUBLINGS_MAX: u32 = 20;
 const CLOCK_SLACK_MS: i64 = 60_000;
 

@@ -1,4 +1,4 @@
-//! What a client does while it does it, for whoever watches.
+//! Events of a client while it sends, for logs and progress.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::transport::Failure;
 use crate::key::Key;
 
-/// Something that happened on the way to an outcome. It shows the key only to whoever asks for it.
+/// Something that happened on the way to an outcome. `Debug` does not show the key.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -24,19 +24,19 @@ pub enum Event<'a> {
         /// The answer.
         answer: &'a Answer,
     },
-    /// An attempt had no whole answer.
+    /// An attempt had no complete answer.
     Failed {
         /// Its number.
         number: u32,
         /// Why.
         failure: &'a Failure,
     },
-    /// It is sent again after this wait, with the same key.
+    /// The operation is retried after this wait, with the same key.
     Waiting {
         /// How long.
         wait: Duration,
     },
-    /// It is sent on, or read, elsewhere in the same origin.
+    /// A redirect within the same origin is followed.
     Redirected {
         /// Where.
         to: &'a http::Uri,

@@ -3,9 +3,9 @@
 use http::{HeaderName, StatusCode};
 
 use super::answer::Answer;
-use super::outcome::Doubt;
+use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
-use super::reading::{Again, Meaning};
+use super::reading::{Again, Meaning, Refusal};
 use crate::clock::StoreTime;
 
 /// `None` for an answer that is not gRPC's.
@@ -20,13 +20,13 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
         // Without a status it is cut short.
         None => again(Some(Doubt::NoAnswer)),
         Some(OK) => Meaning::Success,
-        Some(code) if answer.is_replay() => terminal(code),
+        Some(code) if answer.is_replay() => terminal(code, Refusal::OfRecord),
         Some(RESOURCE_EXHAUSTED) => again(None),
         Some(ABORTED) => again(Some(Doubt::InProgress)),
         Some(UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => {
             again(Some(Doubt::ServerError))
         }
-        Some(code) => terminal(code),
+        Some(code) => terminal(code, Refusal::OfAttempt(Stop::Refused)),
     })
 }
 
@@ -37,15 +37,12 @@ fn status(answer: &Answer) -> Option<u32> {
     found.next()?.to_str().ok()?.parse().ok()
 }
 
-fn terminal(code: u32) -> Meaning {
+fn terminal(code: u32, refusal: Refusal) -> Meaning {
     match code {
-        PERMISSION_DENIED | UNAUTHENTICATED | RESOURCE_EXHAUSTED => {
-            Meaning::Refused { speaks_for_all: false }
-        }
         CANCELLED | UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE | DATA_LOSS => {
             Meaning::Closed(Doubt::ServerError)
         }
-        _ => Meaning::Refused { speaks_for_all: true },
+        _ => Meaning::Refused(refusal),
     }
 }
 
@@ -54,10 +51,8 @@ const OK: u32 = 0;
 const CANCELLED: u32 = 1;
 const UNKNOWN: u32 = 2;
 const DEADLINE_EXCEEDED: u32 = 4;
-const PERMISSION_DENIED: u32 = 7;
 const RESOURCE_EXHAUSTED: u32 = 8;
 const ABORTED: u32 = 10;
 const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 const DATA_LOSS: u32 = 15;
-const UNAUTHENTICATED: u32 = 16;

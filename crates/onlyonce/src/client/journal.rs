@@ -1,37 +1,41 @@
 //! The journal: an operation is written down, durably, before its first byte is sent.
 //!
 //! 1. An entry has the key, the request and the number of attempts. It is on the disk before the first
-//!    attempt begins (SQLite, `synchronous = FULL`), and goes when the operation is settled.
-//! 2. After a crash [`Client::resume`](super::Client::resume) finishes what is open, with the same keys.
-//! 3. An outcome that stays unknown keeps its entry, until it is known or you [`forget`](Journal::forget) it.
-//! 4. The file is for its owner only. It has URLs, headers (credentials too) and bodies, unless they are
+//!    attempt begins (SQLite, `synchronous = FULL`), and is deleted when the operation is settled.
+//! 2. An entry counts as sent from the moment it is written. What a later process hears about it settles it
+//!    only if it speaks for that first attempt too: see [`Outcome::Unknown`](super::Outcome::Unknown).
+//! 3. After a crash [`Client::resume`](super::Client::resume) finishes the open operations, with the same keys.
+//! 4. An outcome that stays unknown keeps its entry, until it is known or you [`forget`](Journal::forget) it.
+//! 5. The file is for its owner only. It has URLs, headers (credentials too) and bodies, unless they are
 //!    [sealed](Journal::sealed) or the bodies are [left out](Journal::without_bodies).
 //!
-//! Several processes may use one journal. Two that resume at the same time would only ask twice with the
-//! same keys; the second is refused all the same.
+//! Several processes may use one journal. Only one may resume at a time; a second is refused.
 
 mod codec;
+mod entry;
 mod error;
 mod file;
+mod row;
 mod seal;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
 use super::decide::Course;
 use super::operation::Operation;
-use super::outcome::{Doubt, Outcome, SendError, Stop};
 use crate::clock::StoreTime;
 use crate::key::{Key, KeyRules};
 
+pub(crate) use self::entry::Entry;
 pub use self::error::JournalError;
+use self::row::{COLUMNS, Row, find, insert};
 use self::seal::Seal;
 
-/// A file of operations that have not ended.
+/// A file with the operations whose outcome is not known yet.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -40,8 +44,9 @@ pub struct Journal {
     keeps_bodies: bool,
 }
 
-/// An operation that has not ended.
+/// An operation whose outcome is not known yet.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Open {
     /// Its key.
     pub key: Key,
@@ -49,12 +54,24 @@ pub struct Open {
     pub first_sent: StoreTime,
     /// How often it was sent, at most.
     pub attempts: u32,
-    /// Whether only a person can settle it: the server will not tell, or may have forgotten the key.
+    /// Whether it may have been executed. False only where every attempt was proved to have done nothing.
+    pub is_in_doubt: bool,
+    /// Whether only a person can settle it: the service will not tell, or may have forgotten the key.
     pub needs_reconciling: bool,
+    /// Method and URL, without the query: `POST https://pay.example/charges`. `None` where the entry is
+    /// sealed with a key that this journal was not given.
+    pub target: Option<String>,
+}
+
+impl Open {
+    /// When it was first sent, as RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`.
+    pub fn first_sent_utc(&self) -> String {
+        super::time::rfc3339(self.first_sent)
+    }
 }
 
 impl Journal {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, JournalError> {
         let path = path.as_ref().to_owned();
         blocking(move || {
@@ -72,7 +89,7 @@ impl Journal {
         self
     }
 
-    /// Leaves the bodies out. What is open after a crash can then not be sent again by
+    /// Leaves the bodies out. An operation that is open after a crash can then not be sent again by
     /// [`Client::resume`](super::Client::resume), only looked up; send it yourself with its key.
     #[must_use]
     pub fn without_bodies(mut self) -> Self {
@@ -80,27 +97,25 @@ impl Journal {
         self
     }
 
-    /// The operations that have not ended, the oldest first.
+    /// The operations whose outcome is not known yet, the oldest first.
     pub async fn entries(&self) -> Result<Vec<Open>, JournalError> {
-        self.with(|connection| {
-            let mut rows = connection.prepare(
-                "SELECT key, first_sent_ms, attempts, needs_reconciling FROM entry ORDER BY first_sent_ms, key",
-            )?;
-            let rows = rows.query_map([], |row| {
-                Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })?;
+        let seal = self.seal.clone();
+        self.with(move |connection| {
+            let sql = format!("SELECT key, {COLUMNS} FROM entry ORDER BY first_sent_ms, key");
+            let mut rows = connection.prepare(&sql)?;
+            let rows =
+                rows.query_map([], |row| Ok((row.get::<_, String>(0)?, Row::read(row, 1)?)))?;
             let mut entries = Vec::new();
             for row in rows {
-                let (key, first_sent_ms, attempts, needs_reconciling) = row?;
-                let first_sent = StoreTime::from_ms(first_sent_ms);
-                entries.push(Open { key: key_of(&key)?, first_sent, attempts, needs_reconciling });
+                let (key, row) = row?;
+                entries.push(row.open(key_of(&key)?, seal.as_deref()));
             }
             Ok(entries)
         })
         .await
     }
 
-    /// Removes an entry by hand: you know what became of it. True if it was there.
+    /// Removes an entry by hand, because you know what became of the operation. True if it was there.
     pub async fn forget(&self, key: &Key) -> Result<bool, JournalError> {
         let key = key.as_str().to_owned();
         self.with(move |connection| {
@@ -122,19 +137,21 @@ impl Journal {
             Some(seal) => seal.close(key.as_str(), &request)?,
             None => request,
         };
+        // It counts as sent from here on: the first byte follows without another write.
         let row = Row {
             digest: self.digest(operation),
             first_sent_ms: course.first_sent.as_ms(),
-            attempts: 0,
-            has_doubt: false,
+            attempts: 1,
+            has_doubt: true,
             needs_reconciling: false,
             has_body: self.keeps_bodies || operation.body.is_empty(),
             request,
         };
         let text = key.as_str().to_owned();
         let found = self.with(move |connection| insert(connection, &text, &row)).await?;
+        let attempts = found.as_ref().map_or(1, |row| row.attempts);
         let course = found.map_or(course, |row| row.continued(course));
-        Ok((Entry { journal: self.clone(), key }, course))
+        Ok((Entry::new(self.clone(), key, attempts), course))
     }
 
     /// The operation of an entry, and how far it came. `None` if it was settled meanwhile.
@@ -143,12 +160,9 @@ impl Journal {
         let Some(row) = self.with(move |connection| find(connection, &text)).await? else {
             return Ok(None);
         };
-        let request = match &self.seal {
-            Some(seal) => seal.open(key.as_str(), &row.request)?,
-            None => row.request.clone(),
-        };
+        let request = row.unsealed(key, self.seal.as_deref())?;
         let operation = codec::decode(key.clone(), &request)?;
-        let entry = Entry { journal: self.clone(), key: key.clone() };
+        let entry = Entry::new(self.clone(), key.clone(), row.attempts);
         Ok(Some(Loaded { entry, operation, row }))
     }
 
@@ -193,7 +207,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// From where it goes on. An entry of a process that died may have been sent.
+    /// Where it goes on. An entry of a process that died may have been sent.
     pub(super) fn continued(&self, course: Course) -> Course {
         self.row.continued(course)
     }
@@ -207,108 +221,9 @@ impl Loaded {
     }
 }
 
-/// The entry of an operation that is on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    journal: Journal,
-    key: Key,
-}
-
-impl Entry {
-    /// Before attempt `number`. The first is part of the entry from the start.
-    pub(crate) async fn note_attempt(&self, number: u32) {
-        if number <= 1 {
-            return;
-        }
-        let key = self.key.as_str().to_owned();
-        let noted = self.journal.with(move |connection| {
-            let sql = "UPDATE entry SET attempts = MAX(attempts, ?2), has_doubt = 1 WHERE key = ?1";
-            Ok(connection.execute(sql, (key, number))?)
-        });
-        // What matters is in the entry already: an entry that was begun counts as sent.
-        drop(noted.await);
-    }
-
-    /// After the last attempt: settled it goes, else it stays for later.
-    pub(super) async fn note_end(
-        &self,
-        end: &Result<Outcome, SendError>,
-    ) -> Result<(), JournalError> {
-        let key = self.key.as_str().to_owned();
-        let sql = match end {
-            Ok(Outcome::Unknown { stop: Stop::Closed | Stop::Window, .. }) => {
-                "UPDATE entry SET needs_reconciling = 1 WHERE key = ?1"
-            }
-            Ok(Outcome::Unknown { .. }) => "UPDATE entry SET has_doubt = 1 WHERE key = ?1",
-            Err(SendError::NotThrough { .. }) => "UPDATE entry SET has_doubt = 0 WHERE key = ?1",
-            _ => "DELETE FROM entry WHERE key = ?1",
-        };
-        self.journal.with(move |connection| Ok(connection.execute(sql, [key])?)).await.map(drop)
-    }
-}
-
-struct Row {
-    digest: Vec<u8>,
-    first_sent_ms: i64,
-    attempts: u32,
-    has_doubt: bool,
-    needs_reconciling: bool,
-    has_body: bool,
-    request: Vec<u8>,
-}
-
-impl Row {
-    fn continued(&self, course: Course) -> Course {
-        Course {
-            first_sent: StoreTime::from_ms(self.first_sent_ms).min(course.first_sent),
-            sends: self.attempts,
-            doubt: self.has_doubt.then_some(Doubt::NoAnswer),
-            ..course
-        }
-    }
-}
-
-/// Inserts the row, or returns the one that is there with the same request. A row that is inserted counts
-/// as one that may be sent: the first byte follows it without another write.
-fn insert(connection: &mut Connection, key: &str, row: &Row) -> Result<Option<Row>, JournalError> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let found = find(&transaction, key)?;
-    match found {
-        Some(found) if found.digest == row.digest => return Ok(Some(found)),
-        Some(_) => return Err(JournalError::Reused),
-        None => {}
-    }
-    transaction.execute(
-        "INSERT INTO entry (key, digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, request)
-         VALUES (?1, ?2, ?3, 1, 1, 0, ?4, ?5)",
-        (key, &row.digest, row.first_sent_ms, row.has_body, &row.request),
-    )?;
-    transaction.commit()?;
-    Ok(None)
-}
-
-fn find(connection: &Connection, key: &str) -> Result<Option<Row>, JournalError> {
-    let sql =
-        "SELECT digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, request
-               FROM entry WHERE key = ?1";
-    let row = connection.query_row(sql, [key], |row| {
-        Ok(Row {
-            digest: row.get(0)?,
-            first_sent_ms: row.get(1)?,
-            attempts: row.get(2)?,
-            has_doubt: row.get(3)?,
-            needs_reconciling: row.get(4)?,
-            has_body: row.get(5)?,
-            request: row.get(6)?,
-        })
-    });
-    Ok(row.optional()?)
-}
-
 fn key_of(text: &str) -> Result<Key, JournalError> {
     let key = Key::from_text(text, &KeyRules::default());
-    key.map_err(|_| JournalError::Damaged("a key in it is none"))
+    key.map_err(|_| JournalError::Damaged("a key in it is not valid"))
 }
 
 async fn blocking<R: Send + 'static>(

@@ -20,7 +20,7 @@ impl Key {
     }
 
     /// A new key for a new operation: a UUID of version 7, which begins with the time by `clock` and so
-    /// sorts by it. It tells whoever sees the key when it was made.
+    /// sorts by it. Everyone who sees the key can read when it was made.
     pub fn time_ordered(clock: &dyn Clock) -> Self {
         let mut bytes = random_bytes();
         let ms = clock.wall().as_ms().max(0).to_be_bytes();

@@ -61,6 +61,21 @@ impl Operation {
         Self { key: None, method: Method::GET, uri: to, headers, body: Bytes::new() }
     }
 
+    /// Puts these headers in the place of those with the same name. What makes the request another one stays:
+    /// the key, and what describes the body.
+    #[cfg(feature = "client-journal")]
+    pub(crate) fn replace_headers(&mut self, headers: &HeaderMap, key_header: &HeaderName) {
+        for name in headers.keys() {
+            if name == key_header || CONTENT_HEADERS.contains(name) {
+                continue;
+            }
+            self.headers.remove(name);
+            for value in headers.get_all(name) {
+                self.headers.append(name.clone(), value.clone());
+            }
+        }
+    }
+
     /// A question about it, which is not it: with its key and its credentials, without its body.
     pub(crate) fn question(&self, settings: &Settings, uri: Uri) -> Request<Bytes> {
         let question = self.clone().result_at(uri);

@@ -5,35 +5,42 @@ use std::fmt;
 use http::StatusCode;
 
 use super::answer::Answer;
+use super::reading::{is_key_reused, needs_credentials};
 use super::transport::Failure;
 use crate::key::Key;
 
 /// What became of an operation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It happened now, and this is its answer (below 400).
+    /// It was executed now, and this is its answer (2xx).
     Fresh(Answer),
-    /// It happened at an earlier attempt, and this is the answer of then (below 400).
+    /// It was executed at an earlier attempt, and this is the answer of then (2xx).
     Replayed(Answer),
-    /// It happened, and its answer is no longer to be had. Look at what it made; do not send it again.
+    /// It was executed, and its answer is no longer there. Check the result at the service; do not send it
+    /// again.
     Done {
-        /// The status that it was answered with.
+        /// The status that it was answered with: 2xx, or 303 whose result could not be read.
         original_status: StatusCode,
     },
-    /// Definite: nothing happened. Mend the request; a mended request is a new operation with a new key.
+    /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
+    /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
+    /// request with the same key) are not part of this outcome: see [`advice`](Outcome::advice).
     Rejected {
-        /// The refusal.
+        /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
-        /// The other origin that the server pointed to, if that is why: it was not followed.
+        /// The other origin that the service redirects to, if that is why: it was not followed.
         elsewhere: Option<String>,
     },
-    /// Indefinite: it may have happened. Keep the key.
+    /// Indefinite: it may have been executed. Keep the key.
+    ///
+    /// Once an attempt may have been executed, only an answer from the service's record of the key ends in
+    /// anything else: a replay, word that the answer was not kept, or a fresh success.
     Unknown {
         /// The operation's key. Never make another one for it.
         key: Key,
         /// Why it is not known.
         doubt: Doubt,
-        /// Why it was not asked again.
+        /// Why it was not sent again.
         stop: Stop,
         /// The last answer, if there was one.
         last: Option<Answer>,
@@ -68,58 +75,96 @@ impl Outcome {
         }
     }
 
-    /// What to do next, in a sentence.
+    /// What is known, and what to do next.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::Fresh(_) | Self::Replayed(_) => "It happened, once.",
-            Self::Done { .. } => "It happened; look at what it made, and do not send it again.",
-            Self::Rejected { elsewhere: Some(_), .. } => {
-                "Nothing happened: the service points to another origin, which was not followed. If you trust it, send there."
+            Self::Fresh(_) => "The request was executed.",
+            Self::Replayed(_) => "The request was executed before; this is the answer from then.",
+            Self::Done { .. } => {
+                "The request was executed, and its answer was not kept. Check the result at the service; do not send the request again."
             }
-            Self::Rejected { .. } => {
-                "Nothing happened. Mend the request; then it is a new operation with a new key."
-            }
+            Self::Rejected { answer, elsewhere } => rejected_advice(answer, elsewhere.is_some()),
             Self::Unknown { doubt, stop, .. } => unknown_advice(*doubt, *stop),
         }
+    }
+}
+
+fn rejected_advice(answer: &Answer, is_elsewhere: bool) -> &'static str {
+    match () {
+        () if is_elsewhere => {
+            "The request was not executed: the service redirects to another origin, which was not followed. If you trust that origin, send the request there."
+        }
+        () if is_key_reused(answer) => {
+            "This request was not executed: its key belongs to another request, which may have been executed. If this one is a different operation, send it with a new key."
+        }
+        () if needs_credentials(answer.status) && !answer.is_replay() => {
+            "No attempt of this run was executed. Fix the credentials and send the request again with the same key."
+        }
+        () => "The service refused the request. Fix the request and send it with a new key.",
     }
 }
 
 fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
     match (doubt, stop) {
         (_, Stop::Window) => {
-            "It may have happened, and the service may have forgotten the key: reconcile, do not send it again."
+            "The request may have been executed, and the service may have forgotten the key. Reconcile: check at the service whether it was executed, and do not send it again before that."
         }
         (_, Stop::Closed) => {
-            "It may have happened, and asking again will not tell: reconcile, do not send it again."
+            "The request may have been executed, and asking again will not tell. Reconcile: check at the service whether it was executed, and do not send it again before that."
+        }
+        (_, Stop::KeyReused) => {
+            "An earlier attempt may have been executed, although the key belongs to another request by now. Reconcile: check at the service whether this request was executed, and do not send it again before that."
+        }
+        (_, Stop::NotFollowed) => {
+            "The request may have been executed, so the redirect was not followed. Check at the service whether it was executed. Send it again only to the same URL with the same key, never with a new one."
+        }
+        (Doubt::HeldUnknown, _) => {
+            "The request may have been executed: the service itself does not know. An operator of the service must resolve it; after that, send it again with the same key, never with a new one."
+        }
+        (_, Stop::Refused) => {
+            "An earlier attempt may have been executed; the refusal of the last one does not say. Fix the cause of the refusal and send the request again with the same key, never with a new one."
         }
         (Doubt::InProgress, _) => {
-            "It is still at work. Send it again later with the same key, never with a new one."
+            "The request is still running. Send it again later with the same key, never with a new one."
         }
-        _ => "It may have happened. Send it again later with the same key, never with a new one.",
+        _ => {
+            "The request may have been executed. Send it again later with the same key, never with a new one."
+        }
     }
 }
 
-/// Why it is not known whether an operation happened.
+/// Why it is not known whether an operation was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// It is still at work, or so the server says.
+    /// The service says that it is still running.
     InProgress,
-    /// The server itself does not know.
+    /// The service itself does not know the outcome, and waits for an operator.
     HeldUnknown,
-    /// It was sent and no whole answer came: reset, cut short, timed out.
+    /// It was sent and no complete answer came: reset, cut short, timed out.
     NoAnswer,
-    /// A 5xx that does not say how far it came.
+    /// A 5xx that does not say whether the request was executed.
     ServerError,
+    /// A redirect that does not say whether the request was executed: to a login page, or to its result.
+    Redirected,
+    /// The service says that it was executed, but neither its answer nor its status.
+    AnswerNotKept,
+    /// An earlier run sent it, or was about to, and its outcome is not in the journal.
+    EarlierRun,
 }
 
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::InProgress => "it is still at work",
-            Self::HeldUnknown => "the server does not know its outcome",
-            Self::NoAnswer => "it was sent and no whole answer came",
-            Self::ServerError => "the server failed and does not say how far it came",
+            Self::InProgress => "it is still running",
+            Self::HeldUnknown => "the service does not know the outcome",
+            Self::NoAnswer => "it was sent and no complete answer came",
+            Self::ServerError => "the service failed and does not say whether it was executed",
+            Self::Redirected => {
+                "the service answered with a redirect, which does not say whether it was executed"
+            }
+            Self::AnswerNotKept => "the service no longer has the answer",
+            Self::EarlierRun => "an earlier run may have sent it",
         })
     }
 }
@@ -130,18 +175,27 @@ impl fmt::Display for Doubt {
 pub enum Stop {
     /// All attempts were used.
     Attempts,
-    /// The deadline is over, or would be before the next attempt.
+    /// The deadline has passed, or would have before the next attempt.
     Deadline,
-    /// Too much fails at the moment: the client's budget for retries is used up.
+    /// Too many requests fail at the moment: the client's budget for retries is used up.
     Budget,
-    /// The server may have forgotten the key: another attempt could be a second execution. Reconcile.
+    /// The service may have forgotten the key: another attempt could be a second execution. Reconcile.
     Window,
-    /// The server said not to come again.
+    /// The service said not to retry.
     Told,
-    /// The answer is final, and tells nothing. Reconcile.
+    /// The answer is final and does not tell. Reconcile.
     Closed,
     /// Too many redirects.
     Redirects,
+    /// A redirect was not followed, because the request may have been executed before it.
+    NotFollowed,
+    /// The last attempt was refused, which says nothing of the earlier ones.
+    Refused,
+    /// The service says that the key belongs to another request, which says nothing certain of an earlier
+    /// attempt of this one. Reconcile.
+    KeyReused,
+    /// The service was asked twice and does not know the outcome.
+    Held,
     /// The request cannot be sent again: its body was not kept.
     Body,
 }
@@ -150,23 +204,27 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Attempts => "all attempts were used",
-            Self::Deadline => "the deadline is over",
-            Self::Budget => "too much fails at the moment, so nothing is retried",
-            Self::Window => "the server may have forgotten the key by now",
-            Self::Told => "the server said not to come again",
-            Self::Closed => "the answer is final",
+            Self::Deadline => "there is no time for another attempt before the deadline",
+            Self::Budget => "too many requests fail at the moment, so nothing is retried",
+            Self::Window => "the service may have forgotten the key by now",
+            Self::Told => "the service said not to retry",
+            Self::Closed => "asking again will not tell",
             Self::Redirects => "there were too many redirects",
-            Self::Body => "its body was not kept",
+            Self::NotFollowed => "a redirect was not followed",
+            Self::Refused => "the last attempt was refused, which says nothing of the earlier ones",
+            Self::KeyReused => "the key belongs to another request",
+            Self::Held => "it was asked twice",
+            Self::Body => "the body was not kept in the journal",
         })
     }
 }
 
-/// Why an operation has no outcome. Nothing happened in either case.
+/// Why an operation has no outcome. No attempt was executed in any of these cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Definite: nothing happened, and the server may yet take it. Send it again later, with the same key.
-    #[error("the operation never got through: {stop}")]
+    /// Definite: nothing was executed, and the service may yet take it. Send it again later with the same key.
+    #[error("the request did not get through: {stop}")]
     NotThrough {
         /// The operation's key.
         key: Key,
@@ -178,23 +236,25 @@ pub enum SendError {
         #[source]
         source: Option<Failure>,
     },
-    /// The request itself is wrong, and was not sent. Mend it.
+    /// The request itself is wrong, and was not sent. Fix it.
     #[error("the request cannot be sent: {0}")]
     Request(String),
-    /// The journal could not be written, and so nothing was sent. Mend the journal, then send again.
+    /// The journal could not be written, and so nothing was sent. Fix the journal, then send it again.
     #[cfg(feature = "client-journal")]
-    #[error("the operation could not be written to the journal, so it was not sent")]
+    #[error("the request could not be written to the journal, so it was not sent")]
     Journal(#[from] super::journal::JournalError),
 }
 
 impl SendError {
-    /// What to do next, in a sentence.
+    /// What is known, and what to do next.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::NotThrough { .. } => "Nothing happened. Send it again later, with the same key.",
-            Self::Request(_) => "Nothing was sent. Mend the request.",
+            Self::NotThrough { .. } => {
+                "No attempt of this run was executed. Send the request again later with the same key."
+            }
+            Self::Request(_) => "Nothing was sent. Fix the request.",
             #[cfg(feature = "client-journal")]
-            Self::Journal(_) => "Nothing was sent. Mend the journal, then send again.",
+            Self::Journal(_) => "Nothing was sent. Fix the journal, then send the request again.",
         }
     }
 }

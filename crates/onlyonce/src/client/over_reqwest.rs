@@ -42,7 +42,7 @@ impl Transport for reqwest::Client {
 }
 
 /// Makes one operation of each POST and PATCH, and of whatever carries a key: its key is the one in its
-/// header, else the [`Key`] among its extensions, else a new one. A body that streams cannot be sent twice
+/// header, else the [`Key`] among its extensions, else a new one; two that differ are an error. A body that streams cannot be sent twice
 /// and passes once. The response has a [`Told`](super::Told) among its extensions.
 #[derive(Clone, Debug)]
 pub struct OnceMiddleware {
@@ -50,7 +50,7 @@ pub struct OnceMiddleware {
 }
 
 impl OnceMiddleware {
-    /// Retries so.
+    /// With this retry policy.
     pub fn new(retries: Retries) -> Self {
         Self { retries }
     }

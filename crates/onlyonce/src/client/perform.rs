@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::answer::Answer;
 use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
@@ -34,7 +36,7 @@ impl Run<'_> {
     pub(crate) async fn perform<T: Transport>(
         &self,
         transport: &mut T,
-        operation: Operation,
+        mut operation: Operation,
         mut course: Course,
     ) -> Result<Outcome, SendError> {
         let mut sending = operation.clone();
@@ -44,9 +46,13 @@ impl Run<'_> {
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
                     (sending, course) = followed;
+                    // Questions about it go where it was last sent, not where its result is read.
+                    if sending.key.is_some() {
+                        operation = sending.clone();
+                    }
                     continue;
                 }
-                Some(Err(end)) => return concluded(end, heard, &operation, &course),
+                Some(Err(end)) => return self.end(transport, operation, course, heard, end).await,
                 None => {}
             }
             let meaning = reading::read(&heard, self.retries.environment.wall());
@@ -134,17 +140,21 @@ impl Run<'_> {
         course: &Course,
     ) -> Option<Result<(Operation, Course), End>> {
         let answer = heard.as_ref().ok()?;
+        let redirect = redirect::read(answer, &sending.uri)?;
+        if let Some(end) = redirect::unfollowed(&redirect, answer.is_replay(), course) {
+            return Some(Err(end));
+        }
         let redirects = course.redirects + 1;
         let sends = course.sends + 1;
         let is_replay = course.is_replay || answer.is_replay();
         let course = Course { redirects, sends, is_replay, ..*course };
-        let (next, course) = match redirect::read(answer, &sending.uri)? {
-            Redirect::Elsewhere(_) => return Some(Err(elsewhere(&course))),
-            Redirect::Moved(to) => (sending.clone().moved(to), course),
+        let (next, course) = match redirect {
             Redirect::SeeOther(to) => {
                 let course = Course { done: Some(answer.status), ..course };
                 (sending.clone().result_at(to), course)
             }
+            Redirect::Moved(to) => (sending.clone().moved(to), course),
+            Redirect::Elsewhere | Redirect::Unclear => return None,
         };
         if redirects > REDIRECTS_MAX {
             return Some(Err(course
@@ -155,7 +165,7 @@ impl Run<'_> {
         Some(Ok((next, course)))
     }
 
-    /// What the attempt does to the budget. Whoever is told to ask later did not fail.
+    /// What the attempt does to the budget. An answer that says to ask again later is no failure.
     fn pay(&self, meaning: &Meaning) {
         let now = self.retries.environment.boot();
         match meaning {
@@ -202,8 +212,16 @@ impl Run<'_> {
         heard: Heard,
         end: End,
     ) -> Result<Outcome, SendError> {
-        let may_ask = self.asks && matches!(end, End::Unknown(_, Stop::Attempts | Stop::Window));
-        if may_ask
+        let may_tell = match end {
+            // No attempt is in doubt but the redirect itself, which is what the server has on record.
+            End::Unknown(Doubt::Redirected, _) => false,
+            End::Unknown(_, stop) => {
+                matches!(stop, Stop::Attempts | Stop::Window | Stop::Refused | Stop::NotFollowed)
+            }
+            _ => false,
+        };
+        if self.asks
+            && may_tell
             && let Some(State::Completed(status)) =
                 well_known::look_up(self.retries, transport, &operation).await
         {
@@ -226,7 +244,7 @@ fn concluded(
             true => Outcome::Replayed(answer),
             false => Outcome::Fresh(answer),
         }),
-        (End::Done(original_status), _) => Ok(Outcome::Done { original_status }),
+        (End::Done(status), heard) => Ok(on_record(status, heard, key())),
         (End::Rejected, Ok(answer)) => Ok(rejected(answer)),
         (End::Rejected, Err(failure)) => Err(SendError::Request(failure.source.to_string())),
         (End::Unknown(doubt, stop), heard) => {
@@ -246,13 +264,21 @@ fn concluded(
     }
 }
 
-/// The operation was not taken here, and is not sent to another origin.
-fn elsewhere(course: &Course) -> End {
-    match (course.done, course.doubt) {
-        (Some(status), _) => End::Done(status),
-        (None, Some(doubt)) => End::Unknown(doubt, Stop::Redirects),
-        (None, None) => End::Rejected,
-    }
+/// What it means that the server has this status on record and no longer the answer.
+fn on_record(status: StatusCode, heard: Heard, key: Key) -> Outcome {
+    let last = heard.ok();
+    let doubt = match status {
+        _ if status.is_success() => return Outcome::Done { original_status: status },
+        StatusCode::SEE_OTHER => return Outcome::Done { original_status: status },
+        _ if status.is_client_error() || reading::is_unsupported(status) => {
+            let same = last.filter(|answer| answer.status == status);
+            let answer = same.unwrap_or_else(|| Answer::new(status));
+            return Outcome::Rejected { answer, elsewhere: None };
+        }
+        _ if status.is_redirection() => Doubt::Redirected,
+        _ => Doubt::ServerError,
+    };
+    Outcome::Unknown { key, doubt, stop: Stop::Closed, last }
 }
 
 fn rejected(answer: Answer) -> Outcome {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::grpc;
-use super::outcome::Doubt;
+use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
 use super::transport::{Failure, Reach};
 use crate::clock::StoreTime;
@@ -18,15 +18,21 @@ pub(crate) enum Meaning {
     /// It happened, and its answer is not to be had; this was its status.
     Done(StatusCode),
     /// This attempt did nothing.
-    Refused {
-        /// Whether that also holds for every attempt before: false where the server may have refused
-        /// before it looked at its record of the key.
-        speaks_for_all: bool,
-    },
+    Refused(Refusal),
     /// Whether it happened is not known, and asking again would not tell.
     Closed(Doubt),
     /// Send again, with the same key.
     Again(Again),
+}
+
+/// Which attempts a refusal speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// All of them: the refusal is what the server has on record for the key.
+    OfRecord,
+    /// This one only. If an earlier attempt may have been executed, the operation ends as unknown, and this
+    /// is why it is not sent again.
+    OfAttempt(Stop),
 }
 
 /// Why and when to send again.
@@ -60,9 +66,10 @@ fn of_failure(failure: &Failure) -> Meaning {
     match failure.reach {
         Reach::NotSent => again(None, true),
         Reach::MaybeSent => again(Some(Doubt::NoAnswer), false),
-        Reach::TooLarge(status) if status.as_u16() < 400 => Meaning::Done(status),
+        Reach::TooLarge(status) if status.is_success() => Meaning::Done(status),
+        Reach::TooLarge(status) if status.is_redirection() => Meaning::Closed(Doubt::Redirected),
         Reach::TooLarge(_) => Meaning::Closed(Doubt::ServerError),
-        Reach::Unusable => Meaning::Refused { speaks_for_all: false },
+        Reach::Unusable => Meaning::Refused(Refusal::OfAttempt(Stop::Refused)),
     }
 }
 
@@ -72,18 +79,21 @@ fn of_answer(answer: &Answer, now: StoreTime) -> Meaning {
     }
     let status = answer.status;
     let problem = Problem::of(answer);
-    if status.as_u16() < 400 {
-        return Meaning::Success;
-    }
-    if let (StatusCode::GONE, Some(original)) = (status, problem.original_status) {
-        return Meaning::Done(original);
+    match (status, problem.original_status) {
+        _ if status.is_success() => return Meaning::Success,
+        _ if status.is_redirection() => return Meaning::Closed(Doubt::Redirected),
+        (StatusCode::GONE, Some(original)) => return Meaning::Done(original),
+        (StatusCode::GONE, None) if problem.code == RESPONSE_UNAVAILABLE => {
+            return Meaning::Closed(Doubt::AnswerNotKept);
+        }
+        _ => {}
     }
     // A replay never changes, so nothing that it says can make a retry useful.
     if answer.is_replay() {
-        return terminal(status, &problem);
+        return terminal(answer, &problem);
     }
     let wants_retry = match problem.retry.or_else(|| should_retry(answer)) {
-        Some(wants_retry) => wants_retry,
+        Some(wants_retry) => wants_retry && !needs_credentials(status),
         None => is_retried(status),
     };
     match wants_retry {
@@ -92,29 +102,54 @@ fn of_answer(answer: &Answer, now: StoreTime) -> Meaning {
             pause: Pause::of(answer, now),
             is_unsent: false,
         }),
-        false => terminal(status, &problem),
+        false => terminal(answer, &problem),
     }
 }
 
 /// What an answer means that is not followed by another attempt.
-fn terminal(status: StatusCode, problem: &Problem) -> Meaning {
-    match status.as_u16() {
+fn terminal(answer: &Answer, problem: &Problem) -> Meaning {
+    let status = answer.status;
+    let is_refusal =
+        status.is_client_error() || is_unsupported(status) || problem.code == DEADLINE_EXCEEDED;
+    match is_refusal {
         _ if problem.is_unknown() => Meaning::Closed(Doubt::HeldUnknown),
-        _ if problem.code == DEADLINE_EXCEEDED => Meaning::Refused { speaks_for_all: true },
-        // Not implemented; not in this version of HTTP: before anything could happen.
-        501 | 505 => Meaning::Refused { speaks_for_all: true },
-        500.. => Meaning::Closed(Doubt::ServerError),
-        _ => Meaning::Refused { speaks_for_all: !is_before_record(status) },
+        true => Meaning::Refused(refusal(answer, problem)),
+        false => Meaning::Closed(Doubt::ServerError),
     }
+}
+
+/// Not implemented, or not in this version of HTTP: said before anything could happen.
+pub(crate) fn is_unsupported(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 501 | 505)
+}
+
+/// Only an answer that *is* the record speaks for attempts other than its own. A code that says what the
+/// server did not find in its record proves nothing: a copy may still be on its way, the key may be
+/// forgotten, and a request may have been read differently then.
+fn refusal(answer: &Answer, problem: &Problem) -> Refusal {
+    match problem.code.as_str() {
+        _ if answer.is_replay() => Refusal::OfRecord,
+        KEY_REUSED => Refusal::OfAttempt(Stop::KeyReused),
+        KEY_EXPIRED => Refusal::OfAttempt(Stop::Window),
+        _ => Refusal::OfAttempt(Stop::Refused),
+    }
+}
+
+/// Whether the server says that the key belongs to another request.
+pub(crate) fn is_key_reused(answer: &Answer) -> bool {
+    Problem::of(answer).code == KEY_REUSED
+}
+
+/// Whether sending again is of no use before the credentials are others.
+pub(crate) fn needs_credentials(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 401 | 403 | 407)
 }
 
 /// Whether this answer leaves open that the operation happened.
 fn doubt(answer: &Answer, problem: &Problem) -> Option<Doubt> {
     match answer.status.as_u16() {
         _ if problem.is_unknown() => Some(Doubt::HeldUnknown),
-        _ if problem.code == IN_PROGRESS || problem.stripe_code == KEY_IN_USE => {
-            Some(Doubt::InProgress)
-        }
+        _ if problem.code == IN_PROGRESS => Some(Doubt::InProgress),
         _ if NOT_EXECUTED.contains(&problem.code.as_str()) => None,
         409 => Some(Doubt::InProgress),
         // A proxy that sends no Retry-After may have sent the request on.
@@ -132,16 +167,11 @@ fn is_retried(status: StatusCode) -> bool {
     matches!(status.as_u16(), 409 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Statuses that are given before the record of the key is looked at, and that are never stored.
-fn is_before_record(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 401 | 403 | 407 | 408 | 413 | 421 | 425 | 429)
-}
-
 /// What a problem document (RFC 9457), or an error of Stripe's, says.
 #[derive(Debug, Default)]
 struct Problem {
+    /// One of ours, whichever shape it came in.
     code: String,
-    stripe_code: String,
     /// True for the same key, false for a new one or never.
     retry: Option<bool>,
     original_status: Option<StatusCode>,
@@ -156,12 +186,11 @@ impl Problem {
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if !media_type.starts_with("application/problem+json") {
-            return Self { stripe_code: text(&document["error"]["code"]), ..Self::default() };
+            return Self { code: stripe_code(&document["error"]), ..Self::default() };
         }
         let original = document["original_status"].as_u64().and_then(|code| code.try_into().ok());
         Self {
             code: text(&document["code"]),
-            stripe_code: String::new(),
             retry: match document["retry"].as_str() {
                 Some("same-key") => Some(true),
                 Some("new-key" | "never") => Some(false),
@@ -176,13 +205,26 @@ impl Problem {
     }
 }
 
+/// The code of an error in Stripe's shape: Stripe's own two, or one of ours, which name themselves.
+fn stripe_code(error: &Value) -> String {
+    let text = |name| error[name].as_str().unwrap_or_default();
+    match (text("type"), text("code")) {
+        ("idempotency_error", _) => KEY_REUSED.to_owned(),
+        (_, "idempotency_key_in_use") => IN_PROGRESS.to_owned(),
+        (_, code) if code.starts_with("idempotency_") => code.to_owned(),
+        _ => String::new(),
+    }
+}
+
 const OUTCOME_UNKNOWN: &str = "idempotency_outcome_unknown";
 const IN_PROGRESS: &str = "idempotency_in_progress";
+const KEY_REUSED: &str = "idempotency_key_reused";
+const KEY_EXPIRED: &str = "idempotency_key_expired";
+const RESPONSE_UNAVAILABLE: &str = "idempotency_response_unavailable";
 const DEADLINE_EXCEEDED: &str = "idempotency_deadline_exceeded";
 /// Codes with which a server of ours says that the request did nothing, whatever the status.
 const NOT_EXECUTED: [&str; 4] =
     ["idempotency_store_unavailable", "overloaded", "upstream_unreachable", "velocity_exceeded"];
-const KEY_IN_USE: &str = "idempotency_key_in_use";
 const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
 #[cfg(test)]

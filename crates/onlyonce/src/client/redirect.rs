@@ -1,9 +1,12 @@
-//! Redirects: followed within the origin only, and with the key only where the operation itself moved.
+//! Redirects: followed within the origin only, with the key only where the operation itself moved, and not at
+//! all after an attempt that may have been executed: elsewhere the same key is another operation.
 
 use http::header::LOCATION;
 use http::{StatusCode, Uri};
 
 use super::answer::Answer;
+use super::decide::{Course, End};
+use super::outcome::{Doubt, Stop};
 
 /// Where an answer points.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,24 +15,48 @@ pub(crate) enum Redirect {
     Moved(Uri),
     /// 303: it happened, and its result is to be read there, without the key.
     SeeOther(Uri),
-    /// 307, 308 to another origin: not followed, for whoever is there would get key, body and credentials.
-    Elsewhere(String),
+    /// 307, 308 to another origin: not followed, because that origin would get key, body and credentials.
+    Elsewhere,
+    /// Every other 3xx. Some services redirect to a login page and did nothing; others have executed the
+    /// request and redirect to its result. The answer does not say which.
+    Unclear,
 }
 
-/// The redirect that an answer asks for; 301 and 302 are answers like any other, because clients differ
-/// on whether they repeat a POST.
+/// The redirect that an answer is, if it is one.
 pub(crate) fn read(answer: &Answer, from: &Uri) -> Option<Redirect> {
-    let location = answer.header(&LOCATION)?;
-    let to = resolve(from, location);
-    match (answer.status, to) {
-        (StatusCode::SEE_OTHER, Some(to)) => Some(Redirect::SeeOther(to)),
+    if !answer.status.is_redirection() {
+        return None;
+    }
+    let location = answer.header(&LOCATION);
+    let to = location.and_then(|location| resolve(from, location));
+    Some(match (answer.status, to) {
+        (StatusCode::SEE_OTHER, Some(to)) => Redirect::SeeOther(to),
         (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, Some(to)) => {
-            Some(Redirect::Moved(to))
+            Redirect::Moved(to)
         }
-        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, None) => {
-            Some(Redirect::Elsewhere(location.to_owned()))
+        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, None)
+            if location.is_some() =>
+        {
+            Redirect::Elsewhere
         }
-        _ => None,
+        _ => Redirect::Unclear,
+    })
+}
+
+/// How an operation ends whose redirect is not followed; `None` if it is followed.
+pub(crate) fn unfollowed(redirect: &Redirect, is_replay: bool, course: &Course) -> Option<End> {
+    let is_followed = matches!(redirect, Redirect::Moved(_) | Redirect::SeeOther(_));
+    match (course.done, course.doubt) {
+        // Only the result is being read, which may be read anywhere within the origin.
+        (Some(_), _) if is_followed => None,
+        (Some(status), _) => Some(End::Done(status)),
+        // A redirect that is on record speaks for every attempt.
+        (None, Some(doubt)) if !is_replay => Some(End::Unknown(doubt, Stop::NotFollowed)),
+        _ => match redirect {
+            Redirect::Moved(_) | Redirect::SeeOther(_) => None,
+            Redirect::Elsewhere => Some(End::Rejected),
+            Redirect::Unclear => Some(End::Unknown(Doubt::Redirected, Stop::NotFollowed)),
+        },
     }
 }
 
@@ -81,6 +108,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::clock::StoreTime;
 
     fn redirect(status: u16, location: &'static str) -> Option<Redirect> {
         let mut answer = Answer::new(StatusCode::from_u16(status).unwrap());
@@ -115,19 +143,41 @@ mod tests {
             "javascript:alert(1)",
             "http://user@evil.test/",
         ] {
-            let elsewhere = Some(Redirect::Elsewhere(location.to_owned()));
-            assert_eq!(redirect(307, location), elsewhere, "{location}");
-            assert_eq!(redirect(303, location), None, "{location}");
+            assert_eq!(redirect(307, location), Some(Redirect::Elsewhere), "{location}");
+            assert_eq!(redirect(303, location), Some(Redirect::Unclear), "{location}");
         }
     }
 
     // R160
     #[test]
-    fn see_other_is_read_and_301_and_302_are_answers() {
+    fn see_other_is_read_and_301_and_302_do_not_say_what_happened() {
         let see = Some(Redirect::SeeOther(uri("http://Shop.test:80/v1/charges/7")));
         assert_eq!(redirect(303, "charges/7"), see);
-        assert_eq!(redirect(301, "/v2"), None);
-        assert_eq!(redirect(302, "/v2"), None);
+        assert_eq!(redirect(301, "/v2"), Some(Redirect::Unclear));
+        assert_eq!(redirect(302, "/v2"), Some(Redirect::Unclear));
         assert_eq!(redirect(200, "/v2"), None);
+    }
+
+    // R160; threat J6
+    #[test]
+    fn in_doubt_only_a_redirect_on_record_is_followed() {
+        let start = Course::new(StoreTime::from_ms(0), std::time::Duration::ZERO);
+        let in_doubt = Course { doubt: Some(Doubt::NoAnswer), ..start };
+        let unknown = Some(End::Unknown(Doubt::NoAnswer, Stop::NotFollowed));
+        let moved = Redirect::Moved(uri("http://shop.test/v2"));
+        let see = Redirect::SeeOther(uri("http://shop.test/v2"));
+        for redirect in [&moved, &see, &Redirect::Elsewhere, &Redirect::Unclear] {
+            assert_eq!(unfollowed(redirect, false, &in_doubt), unknown, "{redirect:?}");
+        }
+        for redirect in [&moved, &see] {
+            assert_eq!(unfollowed(redirect, true, &in_doubt), None);
+            assert_eq!(unfollowed(redirect, false, &start), None);
+        }
+        assert_eq!(unfollowed(&Redirect::Elsewhere, false, &start), Some(End::Rejected));
+        // What happened stays done, wherever its result is said to be.
+        let done = Course { done: Some(StatusCode::SEE_OTHER), ..in_doubt };
+        assert_eq!(unfollowed(&moved, false, &done), None);
+        let end = Some(End::Done(StatusCode::SEE_OTHER));
+        assert_eq!(unfollowed(&Redirect::Unclear, false, &done), end);
     }
 }

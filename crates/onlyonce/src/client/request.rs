@@ -9,18 +9,22 @@ use super::Client;
 use super::operation::Operation;
 use super::outcome::{Outcome, SendError};
 use super::transport::Transport;
-use crate::key::Key;
+use crate::key::{Key, KeyRules};
 
 /// One operation, to be sent. It has its key already: sent, dropped, cloned and sent again, it is the same
 /// operation. Two operations are two requests.
 ///
-/// What is wrong with it is told by [`send`](Request::send).
+/// An error in building it is returned by [`send`](Request::send), and then nothing was sent.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request<T> {
     client: Client<T>,
     operation: Operation,
     key: Key,
+    /// The key that a header gave.
+    header_key: Option<Key>,
+    /// Whether the key was given by [`Request::with_key`].
+    has_own_key: bool,
     fault: Option<String>,
 }
 
@@ -32,8 +36,16 @@ impl<T: Transport + Clone> Request<T> {
         };
         let key = Key::random();
         let (headers, body) = (client.headers.clone(), Bytes::new());
+        let is_shared = headers.contains_key(&client.retries.settings.key_header);
         let operation = Operation { key: Some(key.clone()), method, uri, headers, body };
-        Self { client, operation, key, fault }
+        let mut request =
+            Self { client, operation, key, header_key: None, has_own_key: false, fault };
+        if is_shared {
+            request.blame(
+                "a key belongs to one operation: give it to each request, not to the client",
+            );
+        }
+        request
     }
 
     /// The operation's key. Keep it where you keep the operation.
@@ -43,21 +55,29 @@ impl<T: Transport + Clone> Request<T> {
 
     /// Gives the operation a key of your own: one that you kept, or [`Key::derive`].
     pub fn with_key(mut self, key: Key) -> Self {
-        self.operation.key = Some(key.clone());
-        self.key = key;
+        if self.header_key.as_ref().is_some_and(|given| *given != key) {
+            self.blame(TWO_KEYS);
+        }
+        self.has_own_key = true;
+        self.set_key(key);
         self
     }
 
-    /// Adds a header.
+    /// Adds a header. `Idempotency-Key` (or the header of
+    /// [`with_key_header`](super::Retries::with_key_header)) is the operation's key, as if it were given to
+    /// [`with_key`](Request::with_key): `"abc"` and `abc` are one key. Two different keys are an error.
     pub fn header<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName>,
         V: TryInto<HeaderValue>,
     {
         match (name.try_into(), value.try_into()) {
+            (Ok(name), Ok(value)) if name == self.client.retries.settings.key_header => {
+                self.read_key(&value);
+            }
             (Ok(name), Ok(value)) => drop(self.operation.headers.append(name, value)),
-            (Err(_), _) => self.blame("a header has a name that is none"),
-            (_, Err(_)) => self.blame("a header has a value that cannot be sent"),
+            (Err(_), _) => self.blame("the name of a header is not valid"),
+            (_, Err(_)) => self.blame("the value of a header is not valid"),
         }
         self
     }
@@ -89,13 +109,33 @@ impl<T: Transport + Clone> Request<T> {
         }
     }
 
+    /// Takes the key of a header, by the rules of a server that is not told otherwise.
+    fn read_key(&mut self, value: &HeaderValue) {
+        let key = match Key::from_field_lines([value.as_bytes()], &KeyRules::default()) {
+            Ok(Some(key)) => key,
+            Ok(None) => return,
+            Err(error) => return self.blame(&format!("the key in a header is not valid: {error}")),
+        };
+        let is_given = self.has_own_key || self.header_key.is_some();
+        if is_given && self.key != key {
+            self.blame(TWO_KEYS);
+        }
+        self.header_key = Some(key.clone());
+        self.set_key(key);
+    }
+
+    fn set_key(&mut self, key: Key) {
+        self.operation.key = Some(key.clone());
+        self.key = key;
+    }
+
     fn blame(&mut self, fault: &str) {
         self.fault.get_or_insert_with(|| fault.to_owned());
     }
 }
 
 fn parsed(url: &str) -> Result<Uri, String> {
-    let uri: Uri = url.parse().map_err(|error| format!("`{url}` is no URL: {error}"))?;
+    let uri: Uri = url.parse().map_err(|error| format!("`{url}` is not a URL: {error}"))?;
     match (uri.scheme_str(), uri.authority()) {
         (Some("http" | "https"), Some(authority)) if authority.as_str().contains('@') => {
             Err("the URL has credentials in it; send them in a header".to_owned())
@@ -104,3 +144,5 @@ fn parsed(url: &str) -> Result<Uri, String> {
         _ => Err(format!("`{url}` must begin with http:// or https://")),
     }
 }
+
+const TWO_KEYS: &str = "the request was given two different keys";

@@ -12,19 +12,22 @@ use crate::key::Key;
 /// What became of the operations that were open.
 #[derive(Debug)]
 pub struct Resumed {
-    /// Those that were taken up, the oldest first.
+    /// The operations that were sent or looked up, the oldest first.
     pub operations: Vec<(Key, Result<Outcome, SendError>)>,
-    /// How many were left alone, because too much failed. Resume again later.
+    /// How many were skipped, because too many requests failed. Resume again later.
     pub left: usize,
 }
 
 impl<T: Transport + Clone> Client<T> {
-    /// Finishes what is open in the journal, one operation after the other, each with its own key and as
-    /// the budget allows. Without a journal nothing is open.
+    /// Finishes the operations that are open in the journal, one after the other, each with its own key and
+    /// as the budget allows. Without a journal nothing is open.
     ///
-    /// An operation that the server may have forgotten is not sent again but looked up. The client's
-    /// own headers take the place of those in the journal that have the same name, for credentials that
-    /// were renewed: be sure that the server still knows you as the same caller.
+    /// 1. An operation that was sent before is in doubt from the start: a refusal does not settle it unless
+    ///    the service has that refusal on record.
+    /// 2. An operation that the service may have forgotten is looked up, not sent again.
+    /// 3. Headers of the client replace those of the same name in the journal, for credentials that were
+    ///    renewed: be sure that the service still knows you as the same caller. The key and the headers that
+    ///    describe the body stay as they are in the journal.
     pub async fn resume(&self) -> Result<Resumed, JournalError> {
         let Some(journal) = &self.journal else {
             return Ok(Resumed { operations: Vec::new(), left: 0 });
@@ -51,9 +54,7 @@ impl<T: Transport + Clone> Client<T> {
         let course = loaded.continued(self.course());
         let (is_closed, has_body) = (loaded.needs_reconciling(), loaded.has_body());
         let Loaded { entry, mut operation, .. } = loaded;
-        for (name, value) in &self.headers {
-            operation.headers.insert(name.clone(), value.clone());
-        }
+        operation.replace_headers(&self.headers, &self.retries.settings.key_header);
         let run = self.run(Diary { entry: Some(entry.clone()) }, true);
         let mut transport = self.transport.clone();
         let is_old = run.is_too_old(&mut transport, &operation, &course).await;
@@ -71,7 +72,7 @@ impl<T: Transport + Clone> Client<T> {
         Ok(end)
     }
 
-    /// Waits until the budget allows one more, but not for ever.
+    /// Waits until the budget allows one more operation, for a minute at most.
     async fn has_budget(&self) -> bool {
         let environment = &self.retries.environment;
         for _ in 0..BUDGET_LOOKS_MAX {
@@ -91,7 +92,7 @@ fn is_open(end: &Result<Outcome, SendError>) -> bool {
     }
 }
 
-/// So many in a row that never got through, and the rest is left for later.
+/// After so many in a row that did not get through, the others are left for later.
 const FAILURES_MAX: usize = 5;
 const BUDGET_LOOK: Duration = Duration::from_millis(100);
 /// A minute.

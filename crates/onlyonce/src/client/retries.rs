@@ -12,7 +12,7 @@ use super::event::Event;
 use super::well_known::Windows;
 use crate::clock::SystemClock;
 
-/// How operations are retried, and what they share while they are. Cloned, it shares the same budget.
+/// The retry policy of a client, and the budget that its operations share. Clones share the same budget.
 #[derive(Clone)]
 pub struct Retries {
     pub(crate) settings: Settings,
@@ -22,7 +22,7 @@ pub struct Retries {
     pub(crate) observer: Option<Observer>,
 }
 
-/// Whoever is told of what happens.
+/// Called for each event.
 type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The limits, each with a default.
@@ -73,16 +73,16 @@ impl Retries {
     }
 
     /// How often an operation is sent, at most. Default: 4. Not counted are the first attempt that was
-    /// proved never to have been sent, and answers that say that the operation is still at work or held
-    /// as unknown: these are asked again until the deadline.
+    /// proved never to have been sent, and answers that say that the operation is still running (asked again
+    /// until the deadline) or that the server does not know its outcome (asked twice).
     #[must_use]
     pub fn with_attempts(mut self, attempts_max: u32) -> Self {
         self.settings.attempts_max = attempts_max;
         self
     }
 
-    /// How long one attempt may take. Default: 10 s. Shorter than the server needs, it makes a question of
-    /// every answer.
+    /// How long one attempt may take. Default: 10 s. If it is shorter than the server needs, every attempt
+    /// times out and leaves a doubt.
     #[must_use]
     pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
         self.settings.attempt_timeout = timeout;
@@ -96,8 +96,8 @@ impl Retries {
         self
     }
 
-    /// The longest wait before the second attempt, and before any. Default: 250 ms and 10 s. The wait is
-    /// drawn anew each time, from nothing to this.
+    /// The longest wait before the second attempt, and the longest wait of all. Default: 250 ms and 10 s. Each
+    /// wait is drawn at random between zero and its bound, which doubles from the first to the longest.
     #[must_use]
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.backoff = first;
@@ -105,8 +105,8 @@ impl Retries {
         self
     }
 
-    /// How long the server keeps keys. Default: what its `/.well-known/idempotency` says, else 24 h. Longer
-    /// than the truth, it makes a second execution of a late retry.
+    /// How long the server keeps keys. Default: what its `/.well-known/idempotency` says, else 24 h. If you set
+    /// it longer than the server keeps them, a late retry is executed a second time.
     #[must_use]
     pub fn with_window(mut self, window: Duration) -> Self {
         self.settings.window = Some(window);
@@ -142,8 +142,8 @@ impl Retries {
         self
     }
 
-    /// Leaves out `X-Request-Deadline`. A copy that is held up on its way can then be executed after the
-    /// deadline; but a server whose clock is wrong refuses nothing either.
+    /// Leaves out `X-Request-Deadline`. A copy that is delayed on its way can then be executed after the
+    /// deadline; on the other hand a server whose clock is wrong refuses nothing.
     #[must_use]
     pub fn without_deadline_header(mut self) -> Self {
         self.settings.tells_deadline = false;
@@ -157,14 +157,14 @@ impl Retries {
         self
     }
 
-    /// Takes time and chance from elsewhere, for tests.
+    /// Takes time and randomness from `environment`, for tests.
     #[must_use]
     pub fn with_environment(mut self, environment: impl Environment) -> Self {
         self.environment = Arc::new(environment);
         self
     }
 
-    /// Is told of each attempt and each wait as they happen.
+    /// Calls `observer` for each attempt and each wait as they happen.
     #[must_use]
     pub fn with_observer(mut self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));

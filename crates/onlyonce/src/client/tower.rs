@@ -1,7 +1,8 @@
-//! The client as a tower layer, for hyper and tonic: the service below sends one attempt, this one an operation.
+//! The client as a tower layer, for hyper and tonic: the inner service sends one attempt, this layer retries it.
 //!
 //! 1. A request whose method is POST or PATCH, or that carries a key, is an operation. Its key is the one in
-//!    its header, else the [`Key`] among its extensions, else a new one. All others pass once.
+//!    its header, else the [`Key`] among its extensions, else a new one; two that differ are an error. All
+//!    others pass once.
 //! 2. Request and answer are read whole, within bounds, because each attempt sends the same bytes. Wrap calls
 //!    that stream with something else.
 //! 3. The answer has a [`Told`] among its extensions. Where there is no answer at all the error is a
@@ -50,7 +51,7 @@ pub struct OperationLayer<F> {
 }
 
 impl<F> OperationLayer<F> {
-    /// Retries so; `body` makes a body of the service below from bytes.
+    /// With this retry policy; `body` makes a body for the inner service from bytes.
     pub fn new(retries: Retries, body: F) -> Self {
         Self { retries, body }
     }
@@ -176,6 +177,11 @@ pub(crate) fn key(
     let lines = headers.get_all(&retries.settings.key_header);
     let sent =
         Key::from_field_lines(lines.iter().map(|line| line.as_bytes()), &KeyRules::default())?;
+    if let (Some(sent), Some(made)) = (&sent, &made)
+        && sent != made
+    {
+        return Err(KeyError::Disagreement);
+    }
     let is_operation = method == Method::POST || method == Method::PATCH;
     Ok(sent.or(made).or_else(|| is_operation.then(Key::random)))
 }
@@ -185,7 +191,7 @@ pub(crate) fn key(
 pub struct Told {
     /// `fresh`, `replayed`, `rejected`, `unknown` or `not_through`.
     pub outcome: &'static str,
-    /// What to do next, in a sentence.
+    /// What is known, and what to do next.
     pub advice: &'static str,
 }
 
@@ -249,7 +255,7 @@ where
         let ready = std::future::poll_fn(|cx| self.inner.poll_ready(cx)).await;
         ready.map_err(|error| Failure::new(Reach::NotSent, error))?;
         let request = request.map(&self.body);
-        // What it cannot do is not known of it: a failure of its own may come after the first byte.
+        // Nothing is known of its errors: one may come after the first byte was sent.
         let response = self.inner.call(request).await;
         let response = response.map_err(|error| Failure::new(Reach::MaybeSent, error))?;
         let (head, body) = response.into_parts();

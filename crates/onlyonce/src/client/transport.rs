@@ -1,4 +1,4 @@
-//! How one attempt is carried: the little that the loop asks of whoever speaks HTTP.
+//! How one attempt is sent: the contract between the retry loop and an HTTP implementation.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -44,10 +44,10 @@ pub enum Reach {
     #[error("the request was not sent")]
     NotSent,
     /// It may have been executed.
-    #[error("no whole answer came")]
+    #[error("no complete answer came")]
     MaybeSent,
-    /// It was answered with this status, and the body is larger than is read.
-    #[error("the answer ({0}) is larger than is read")]
+    /// It was answered with this status, and the body is larger than the limit.
+    #[error("the answer ({0}) is larger than the limit")]
     TooLarge(StatusCode),
     /// It cannot be sent at all: the request itself is wrong.
     #[error("the request cannot be sent")]

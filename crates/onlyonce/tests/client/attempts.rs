@@ -300,12 +300,3 @@ async fn a_request_that_cannot_be_sent_says_so_and_sends_nothing() {
     let end = client.post("http://shop.test/").header("na me", "value").send().await;
     assert!(matches!(end, Err(SendError::Request(_))));
 }
-
-// R161; threat J3
-#[tokio::test]
-async fn a_refusal_after_a_lost_answer_is_not_called_definite() {
-    let (end, _) = send(&TestTime::default(), &[Act::ResetBefore, answer(401)]).await;
-    assert_eq!(name(&end), "unknown");
-    let (end, _) = send(&TestTime::default(), &[Act::ResetBefore, answer(402)]).await;
-    assert_eq!(name(&end), "rejected");
-}

@@ -87,7 +87,7 @@ async fn what_the_server_may_have_forgotten_is_not_sent_again() {
         let resumed = once.resume().await.unwrap();
         let [(_, Ok(end))] = &resumed.operations[..] else { panic!("{resumed:?}") };
         assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
-        assert!(end.advice().contains("reconcile"));
+        assert!(end.advice().contains("Reconcile"));
     }
     assert_eq!(server.received().len(), 1);
     let [open] = &journal.entries().await.unwrap()[..] else { panic!() };
@@ -176,5 +176,88 @@ async fn only_its_owner_reads_a_journal() {
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let mode = entry.unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
+    }
+}
+
+// threat J6: what one process knows of its own attempts is not known of the other's.
+#[tokio::test]
+async fn a_refusal_does_not_strike_out_what_another_process_sent_meanwhile() {
+    for refusal in [answer(401), with(503, "retry-after", "0")] {
+        let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("journal");
+        let server = Server::start(&time, [refusal]).await;
+        let retries = time.retries().with_attempts(1).with_observer({
+            let path = path.clone();
+            move |event| {
+                // The other one is about to send, too, and will not be heard of again.
+                if let onlyonce::client::Event::Attempt { .. } = event {
+                    let file = rusqlite::Connection::open(&path).unwrap();
+                    file.execute("UPDATE entry SET attempts = attempts + 1", ()).unwrap();
+                }
+            }
+        });
+        let journal = open(folder.path()).await;
+        let once = client(&time, &journal).with_retries(retries);
+        let end = once.post(&server.url()).send().await;
+        assert!(!matches!(end, Ok(Outcome::Unknown { .. })), "{end:?}");
+        let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+        assert!(open.is_in_doubt);
+    }
+}
+
+// R152
+#[tokio::test]
+async fn credentials_are_renewed_by_a_resume_and_the_request_stays_the_same() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [Act::ResetBefore, answer(201)]).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    let request = once.post(&server.url()).header("authorization", "Bearer old");
+    request.json(&7998).send().await.unwrap();
+
+    let header = |name: &'static str, value: &'static str| {
+        (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
+    };
+    let mut once = client(&time, &journal);
+    for (name, value) in [
+        header("authorization", "Bearer new"),
+        header("content-type", "text/plain"),
+        header("idempotency-key", "another"),
+        header("x-trace", "1"),
+        header("x-trace", "2"),
+    ] {
+        once = once.with_header(name, value);
+    }
+    once.resume().await.unwrap();
+    let [first, again] = &server.received()[..] else { panic!() };
+    assert_eq!(again.header("authorization"), Some("Bearer new"));
+    for name in ["idempotency-key", "content-type"] {
+        assert_eq!(again.header(name), first.header(name), "{name}");
+    }
+    let traces = again.headers.iter().filter(|(name, _)| name == "x-trace").count();
+    assert_eq!(traces, 2);
+}
+
+#[tokio::test]
+async fn entries_show_where_a_request_goes_and_nothing_secret() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    for (seal, target) in [(None, Some("POST http://127.0.0.1:1/charges")), (Some(SECRET), None)] {
+        let folder = folder.path().join(if seal.is_some() { "sealed" } else { "plain" });
+        std::fs::create_dir(&folder).unwrap();
+        let journal = open(&folder).await;
+        let journal = match seal {
+            Some(seal) => journal.sealed(seal),
+            None => journal,
+        };
+        let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+        let url = "http://127.0.0.1:1/charges?token=secret";
+        once.post(url).body("secret").send().await.unwrap_err();
+        let [entry] = &journal.entries().await.unwrap()[..] else { panic!() };
+        assert_eq!(entry.target.as_deref(), Some("POST http://127.0.0.1:1/charges"));
+        assert_eq!((entry.attempts, entry.is_in_doubt, entry.needs_reconciling), (2, false, false));
+        assert!(!format!("{entry:?}").contains("secret"));
+        // Without the key of the seal.
+        let [entry] = &open(&folder).await.entries().await.unwrap()[..] else { panic!() };
+        assert_eq!(entry.target.as_deref(), target);
     }
 }

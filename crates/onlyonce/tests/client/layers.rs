@@ -65,6 +65,28 @@ async fn the_middleware_keeps_the_callers_key_and_passes_refusals_on() {
     assert_eq!(keys, [Some("order-1".to_owned()), Some(key.as_str().to_owned()), None]);
 }
 
+// R149
+#[tokio::test]
+async fn two_different_keys_are_refused_by_the_layers() {
+    let time = TestTime::default();
+    let server = Server::start(&time, []).await;
+    let http = middleware(time.retries());
+    let keyed = http.post(server.url()).header("idempotency-key", "order-1");
+    let error = keyed.with_extension(Key::derive(["order", "2"])).send().await.unwrap_err();
+    assert!(error.to_string().contains("differs"), "{error}");
+
+    let layer = OperationLayer::new(time.retries(), Full::<Bytes>::new);
+    let seen = Seen::default();
+    let mut request = Request::post("http://bank.test/charges")
+        .header("idempotency-key", "order-1")
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    request.extensions_mut().insert(Key::derive(["order", "2"]));
+    let error = layer.layer(flaky(seen.clone())).oneshot(request).await.unwrap_err();
+    assert!(error.to_string().contains("differs"), "{error}");
+    assert!(seen.lock().unwrap().is_empty() && server.received().is_empty());
+}
+
 // R159, R161
 #[tokio::test]
 async fn the_middleware_says_when_it_never_got_through() {

@@ -5,6 +5,9 @@ mod environment;
 mod server;
 
 mod attempts;
+mod doubt;
+mod given_key;
+mod held;
 mod journal;
 mod layers;
 mod questions;

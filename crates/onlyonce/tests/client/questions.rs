@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use onlyonce::client::{Client, Outcome, Retries, Stop};
+use onlyonce::client::{Client, Journal, Outcome, Retries, Stop};
 
 use crate::environment::{ATTEMPT_TIMEOUT, TestTime};
-use crate::server::{Act, Server, answer};
+use crate::server::{Act, Server, answer, problem, with};
 
 fn json(body: &str) -> Act {
     Act::Answer(200, vec![("content-type", "application/json".to_owned())], body.to_owned())
@@ -29,7 +29,7 @@ async fn nothing_is_sent_again_after_the_window_that_the_server_tells() {
     let end = asking(&time).post(&server.url()).send().await.unwrap();
     let Outcome::Unknown { stop, .. } = &end else { panic!("{end:?}") };
     assert_eq!(*stop, Stop::Window);
-    assert!(end.advice().contains("reconcile"), "{}", end.advice());
+    assert!(end.advice().contains("Reconcile"), "{}", end.advice());
     let lines: Vec<_> = server.received().into_iter().map(|one| one.line).collect();
     assert_eq!(lines[1], "GET /.well-known/idempotency HTTP/1.1");
     assert!(
@@ -72,4 +72,56 @@ async fn a_server_that_tells_nothing_is_asked_once() {
     time.pass(Duration::from_secs(10));
     assert_eq!(client.post(&server.url()).send().await.unwrap().name(), "fresh");
     assert_eq!(server.left(), 0);
+}
+
+// R158, R161; threat J6
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_looked_up() {
+    for (status, expected) in [(201, "done"), (402, "rejected"), (500, "unknown")] {
+        let time = TestTime::default();
+        let state = format!("{{\"state\":\"completed\",\"status\":{status}}}");
+        let routes = json("{\"routes\":[{\"match\":\"*\",\"ttl\":3600}]}");
+        let script = [Act::ResetBefore, routes, answer(402), json(&state)];
+        let server = Server::start(&time, script).await;
+        let end = asking(&time).post(&server.url()).send().await.unwrap();
+        assert_eq!(end.name(), expected, "{status} on record");
+        assert_eq!(server.left(), 0);
+    }
+}
+
+// The record of a key that belongs to another request says nothing of this one.
+#[tokio::test]
+async fn a_reused_key_is_not_looked_up_by_this_run_or_the_next() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let reused = problem(422, "{\"code\":\"idempotency_key_reused\",\"retry\":\"new-key\"}");
+    let routes = json("{\"routes\":[{\"match\":\"*\",\"ttl\":3600}]}");
+    let script = [Act::ResetBefore, routes, reused.clone(), reused];
+    let server = Server::start(&time, script).await;
+    let journal = Journal::open(folder.path().join("journal")).await.unwrap();
+    let once = asking(&time).with_journal(journal);
+    let end = once.post(&server.url()).send().await.unwrap();
+    assert!(matches!(end, Outcome::Unknown { stop: Stop::KeyReused, .. }), "{end:?}");
+    assert!(end.advice().contains("Reconcile"), "{}", end.advice());
+    let resumed = once.resume().await.unwrap();
+    let [(_, Ok(Outcome::Unknown { .. }))] = &resumed.operations[..] else { panic!("{resumed:?}") };
+    assert_eq!(server.left(), 0);
+}
+
+// R160
+#[tokio::test]
+async fn an_operation_that_moved_is_looked_up_where_it_moved() {
+    let time = TestTime::default();
+    let script = [
+        with(307, "location", "/v2/charges"),
+        Act::ResetBefore,
+        json("{\"routes\":[{\"match\":\"*\",\"ttl\":3600}]}"),
+        answer(404),
+        json("{\"state\":\"completed\",\"status\":201}"),
+    ];
+    let server = Server::start(&time, script).await;
+    let end = asking(&time).post(&server.url()).send().await.unwrap();
+    assert_eq!(end.name(), "done");
+    let asked = &server.received()[4];
+    assert!(asked.line.contains("path=/v2/charges "), "{}", asked.line);
+    assert!(asked.header("idempotency-key").is_some());
 }

@@ -76,3 +76,23 @@ async fn a_circle_of_redirects_ends() {
     assert!(end.unwrap_err().to_string().contains("too many redirects"));
     assert_eq!(server.received().len(), 6);
 }
+
+// R160: some services redirect to a login page, others to the result of what they did.
+#[tokio::test]
+async fn a_redirect_that_does_not_say_whether_it_happened_is_unknown() {
+    let time = TestTime::default();
+    let stranger = Server::start(&time, []).await;
+    let login = stranger.url();
+    let mut script: Vec<_> =
+        [300, 301, 302, 305].map(|status| with(status, "location", "/login")).into();
+    script.extend([301, 302, 303].map(|status| with(status, "location", &login)));
+    script.extend([301, 302, 303, 304, 307, 308].map(answer));
+    for act in script {
+        let server = Server::start(&time, [act.clone()]).await;
+        let end = time.client().post(&server.url()).send().await.unwrap();
+        assert_eq!(end.name(), "unknown", "{act:?}");
+        assert_eq!(server.received().len(), 1, "{act:?}");
+        assert!(end.answer().is_some_and(|last| last.status.is_redirection()));
+    }
+    assert!(stranger.received().is_empty());
+}

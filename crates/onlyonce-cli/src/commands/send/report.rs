@@ -4,16 +4,19 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-use onlyonce::client::{Answer, Outcome, SendError};
+use http::header::LOCATION;
+use onlyonce::client::{Answer, Outcome, SendError, Stop};
 use onlyonce::key::Key;
 use serde_json::{Value, json};
+
+use super::voice::Voice;
 
 /// How outcomes are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// The body of the answer.
+    /// The body of the answer, or a table
     Text,
-    /// A summary.
+    /// A summary, one object per line
     Json,
 }
 
@@ -26,6 +29,7 @@ pub(super) struct Report {
     status: Option<u16>,
     answer: Option<Answer>,
     code: u8,
+    has_unknown_past: bool,
 }
 
 impl Report {
@@ -39,12 +43,16 @@ impl Report {
     fn of_outcome(key: &Key, outcome: &Outcome) -> Self {
         let (why, code) = match outcome {
             Outcome::Fresh(_) | Outcome::Replayed(_) => (None, HAPPENED),
-            Outcome::Done { original_status } => {
-                (Some("its answer was not kept".to_owned()), code_of(original_status.as_u16()))
+            Outcome::Done { .. } => (Some("its answer was not kept".to_owned()), HAPPENED),
+            Outcome::Rejected { elsewhere: Some(to), .. } => {
+                (Some(format!("redirect to {to}")), REFUSED)
             }
-            Outcome::Rejected { elsewhere: Some(to), .. } => (Some(format!("go to {to}")), REFUSED),
             Outcome::Rejected { .. } => (None, REFUSED),
-            Outcome::Unknown { doubt, stop, .. } => (Some(format!("{doubt}; {stop}")), UNKNOWN),
+            Outcome::Unknown { doubt, stop, last, .. } => {
+                let to = last.as_ref().filter(|_| *stop == Stop::NotFollowed).and_then(location);
+                let to = to.map(|to| format!(": {to}")).unwrap_or_default();
+                (Some(format!("{doubt}; {stop}{to}")), UNKNOWN)
+            }
         };
         let status = match outcome {
             Outcome::Done { original_status } => Some(original_status.as_u16()),
@@ -58,6 +66,7 @@ impl Report {
             status,
             answer: outcome.answer().cloned(),
             code,
+            has_unknown_past: false,
         }
     }
 
@@ -78,27 +87,46 @@ impl Report {
             status: last.as_ref().map(|answer| answer.status.as_u16()),
             answer: last,
             code,
+            has_unknown_past: false,
         }
     }
 
+    /// For a key that an earlier run may have sent, of which nothing was written down.
+    pub(super) fn with_unknown_past(self) -> Self {
+        let is_replay = self.answer.as_ref().is_some_and(Answer::is_replay);
+        Self { has_unknown_past: self.code == REFUSED && !is_replay, ..self }
+    }
+
+    fn advice(&self) -> String {
+        let past = match self.has_unknown_past {
+            true => " Earlier runs with this key are not known here; --journal remembers them.",
+            false => "",
+        };
+        format!("{}{past}", self.advice)
+    }
+
     /// Data on stdout, everything else on stderr.
-    pub(super) fn print(&self, format: Format) -> ExitCode {
-        self.tell();
+    pub(super) fn print(&self, format: Format, voice: &Voice) -> ExitCode {
+        self.tell(voice);
         let mut stdout = std::io::stdout();
         let printed = match (format, &self.answer) {
             (Format::Json, _) => writeln!(stdout, "{}", self.json()),
             (Format::Text, Some(answer)) => stdout.write_all(&answer.body),
             (Format::Text, None) => Ok(()),
         };
-        // Whoever closed the pipe still gets the exit code.
+        // A closed pipe does not change the exit code.
         drop(printed.and_then(|()| stdout.flush()));
         ExitCode::from(self.code)
     }
 
-    fn tell(&self) {
+    fn tell(&self, voice: &Voice) {
         let why = self.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
-        let name = self.outcome.replace('_', " ");
-        eprintln!("onlyonce: {name}{why}. {}", self.advice);
+        let name = match self.outcome {
+            "not_through" => "did not get through",
+            "not_sent" => "not sent",
+            name => name,
+        };
+        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice()));
     }
 
     fn json(&self) -> Value {
@@ -107,7 +135,7 @@ impl Report {
             "outcome": self.outcome,
             "status": self.status,
             "why": self.why,
-            "advice": self.advice,
+            "advice": self.advice(),
             "exit": self.code,
             "body": self.answer.as_ref().map(|answer| answer.text()),
         })
@@ -115,7 +143,12 @@ impl Report {
 }
 
 /// One line for each, and the exit code of the worst.
-pub(super) fn print_all(reports: &[Report], left: usize, format: Format) -> ExitCode {
+pub(super) fn print_all(
+    reports: &[Report],
+    left: usize,
+    format: Format,
+    voice: &Voice,
+) -> ExitCode {
     for report in reports {
         match format {
             Format::Json => println!("{}", report.json()),
@@ -124,10 +157,12 @@ pub(super) fn print_all(reports: &[Report], left: usize, format: Format) -> Exit
                 println!("{} {} {status}", report.key, report.outcome);
             }
         }
-        report.tell();
+        report.tell(voice);
     }
     if left > 0 {
-        eprintln!("onlyonce: {left} were left alone, because too much failed; resume again later");
+        voice.say(&format!(
+            "{left} requests were skipped, because too many failed; run --resume again later"
+        ));
     }
     let left = if left > 0 { NOT_THROUGH } else { HAPPENED };
     let worst = reports.iter().map(|report| report.code).chain([left]).max();
@@ -148,12 +183,8 @@ pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-fn code_of(status: u16) -> u8 {
-    match status {
-        ..400 => HAPPENED,
-        400..500 => REFUSED,
-        500.. => UNKNOWN,
-    }
+fn location(answer: &Answer) -> Option<&str> {
+    answer.header(&LOCATION)
 }
 
 const HAPPENED: u8 = 0;

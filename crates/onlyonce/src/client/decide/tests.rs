@@ -103,6 +103,15 @@ fn a_server_that_is_not_done_is_asked_until_the_deadline() {
     assert!(matches!(after(&[in_progress; 1000], &moment()), Next::End(_)));
 }
 
+// threat J3
+#[test]
+fn a_server_that_does_not_know_is_asked_twice() {
+    let held = again(Some(Doubt::HeldUnknown));
+    assert!(matches!(after(&[held; 1], &moment()), Next::Wait(_)));
+    let end = End::Unknown(Doubt::HeldUnknown, Stop::Held);
+    assert_eq!(after(&[held; 2], &moment()), Next::End(end));
+}
+
 // R158; threat J5
 #[test]
 fn a_wait_that_would_pass_the_deadline_is_not_begun() {
@@ -146,15 +155,16 @@ fn a_short_window_leaves_room_for_a_whole_attempt() {
     assert!(!is_past(5000, 10) && is_past(5001, 10));
 }
 
-// threat J3
+// threats J3, J6
 #[test]
-fn a_refusal_that_does_not_look_at_the_record_says_nothing_of_earlier_attempts() {
-    let (lost, itself) = (again(Some(Doubt::NoAnswer)), Meaning::Refused { speaks_for_all: false });
+fn a_refusal_that_is_not_on_record_says_nothing_of_earlier_attempts() {
+    let itself = Meaning::Refused(Refusal::OfAttempt(Stop::Refused));
+    let lost = again(Some(Doubt::NoAnswer));
     assert_eq!(after(&[itself], &moment()), Next::End(End::Rejected));
     assert_eq!(after(&[again(None), itself], &moment()), Next::End(End::Rejected));
-    let unknown = Next::End(End::Unknown(Doubt::NoAnswer, Stop::Told));
+    let unknown = Next::End(End::Unknown(Doubt::NoAnswer, Stop::Refused));
     assert_eq!(after(&[lost, itself], &moment()), unknown);
-    let for_all = Meaning::Refused { speaks_for_all: true };
+    let for_all = Meaning::Refused(Refusal::OfRecord);
     assert_eq!(after(&[lost, for_all], &moment()), Next::End(End::Rejected));
 }
 
@@ -180,7 +190,7 @@ fn an_answer_ends_it() {
 #[test]
 fn what_happened_stays_done_when_its_result_cannot_be_read() {
     let done = Course { done: Some(StatusCode::SEE_OTHER), ..course() };
-    for meaning in [again(None), Meaning::Refused { speaks_for_all: true }] {
+    for meaning in [again(None), Meaning::Refused(Refusal::OfRecord)] {
         let course = (0..4).fold(done, |course, _| course.after(&meaning));
         let end = decide(&meaning, &course, &settings(), &moment());
         assert_eq!(end, Next::End(End::Done(StatusCode::SEE_OTHER)));

@@ -40,6 +40,13 @@ fn operation(key: Key, mut bytes: &[u8]) -> Option<Operation> {
     Some(Operation { key: Some(key), method, uri, headers, body })
 }
 
+/// Method and URL without its query, of a request that was encoded.
+pub(super) fn target(mut bytes: &[u8]) -> Option<String> {
+    let method = Method::from_bytes(part(&mut bytes)?).ok()?;
+    let uri = Uri::try_from(part(&mut bytes)?).ok()?;
+    Some(format!("{method} {}://{}{}", uri.scheme_str()?, uri.authority()?, uri.path()))
+}
+
 fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;

@@ -10,19 +10,19 @@ pub enum JournalError {
     /// Look at the disk, then try again.
     #[error("the journal cannot be read or written: {0}")]
     Engine(#[from] rusqlite::Error),
-    /// The file is something else. Choose another path.
-    #[error("the file is not a journal of this client, or one of a newer version")]
+    /// The file is not a journal, or a newer version wrote it. Choose another path.
+    #[error("the file is not a journal, or it was written by a newer version")]
     NotOurs,
-    /// Another process resumes this journal. It does the work; try again when it is done.
-    #[error("another process resumes this journal")]
+    /// Another process is resuming this journal. Try again when it has ended.
+    #[error("another process is resuming this journal")]
     InUse,
-    /// The key is in the journal with another request. Give this one a key of its own.
-    #[error("the key is in the journal with another request, which has not ended")]
+    /// The key is in the journal with another request. Give this request a key of its own.
+    #[error("the key belongs to another request in the journal, whose outcome is not known yet")]
     Reused,
     /// The entry was sealed with another key, or not at all. Open the journal as it was written.
     #[error("an entry cannot be unsealed with this key")]
     Sealed,
-    /// The file has been changed by someone else, or the machine failed. Keep a copy of it.
+    /// Another program changed the file, or the disk failed. Keep a copy of the file.
     #[error("the journal is damaged: {0}")]
     Damaged(&'static str),
 }

@@ -25,15 +25,19 @@ fn again(doubt: Option<Doubt>) -> Meaning {
 
 const REPLAY: (&str, &str) = ("idempotent-replayed", "true");
 const PROBLEM: (&str, &str) = ("content-type", "application/problem+json");
-const FOR_ALL: Meaning = Meaning::Refused { speaks_for_all: true };
-const FOR_ITSELF: Meaning = Meaning::Refused { speaks_for_all: false };
+const FOR_ALL: Meaning = Meaning::Refused(Refusal::OfRecord);
+const FOR_ITSELF: Meaning = Meaning::Refused(Refusal::OfAttempt(Stop::Refused));
 const FAILED: Option<Doubt> = Some(Doubt::ServerError);
 
 // R153, R154; threat J3
 #[test]
 fn statuses_are_retried_as_listed_and_no_other() {
-    for status in [200, 201, 202, 204, 301, 302, 304] {
+    for status in [200, 201, 202, 204] {
         assert_eq!(meaning((status, &[], "")), Meaning::Success, "{status}");
+    }
+    for status in [301, 302, 304] {
+        let redirected = Meaning::Closed(Doubt::Redirected);
+        assert_eq!(meaning((status, &[], "")), redirected, "{status}");
     }
     for status in [425, 429] {
         assert_eq!(meaning((status, &[], "")), again(None), "{status}");
@@ -42,10 +46,9 @@ fn statuses_are_retried_as_listed_and_no_other() {
         assert_eq!(meaning((status, &[], "")), again(FAILED), "{status}");
     }
     assert_eq!(meaning((409, &[], "")), again(Some(Doubt::InProgress)));
-    for status in [400, 402, 404, 405, 410, 411, 415, 418, 422, 451, 501, 505] {
-        assert_eq!(meaning((status, &[], "")), FOR_ALL, "{status}");
-    }
-    for status in [401, 403, 407, 408, 413, 421] {
+    for status in
+        [400, 401, 402, 403, 404, 405, 407, 408, 410, 411, 413, 415, 418, 421, 422, 451, 501, 505]
+    {
         assert_eq!(meaning((status, &[], "")), FOR_ITSELF, "{status}");
     }
     for status in [507, 508, 511, 520, 599] {
@@ -59,7 +62,9 @@ fn a_replay_is_terminal_whatever_else_it_says() {
     let also = |name, value| [REPLAY, (name, value)];
     assert_eq!(meaning((201, &[REPLAY], "")), Meaning::Success);
     assert_eq!(meaning((402, &[REPLAY], "")), FOR_ALL);
-    assert_eq!(meaning((409, &[REPLAY], "")), FOR_ALL);
+    for status in [400, 401, 404, 409, 413, 422, 501] {
+        assert_eq!(meaning((status, &[REPLAY], "")), FOR_ALL, "{status}");
+    }
     let failed = Meaning::Closed(Doubt::ServerError);
     for status in [500, 502, 503, 504] {
         assert_eq!(meaning((status, &[REPLAY], "")), failed, "{status}");
@@ -89,23 +94,30 @@ fn the_retry_member_of_a_problem_decides_before_the_status() {
     }
     let closed = Meaning::Closed(Doubt::HeldUnknown);
     assert_eq!(problem(502, "idempotency_outcome_unknown", "never"), closed);
-    assert_eq!(problem(422, "idempotency_key_reused", "new-key"), FOR_ALL);
-    assert_eq!(problem(409, "idempotency_key_reused", "new-key"), FOR_ALL);
-    assert_eq!(problem(400, "idempotency_key_invalid", "new-key"), FOR_ALL);
-    assert_eq!(problem(504, "idempotency_deadline_exceeded", "never"), FOR_ALL);
+    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::KeyReused));
+    assert_eq!(problem(422, "idempotency_key_reused", "new-key"), reused);
+    assert_eq!(problem(409, "idempotency_key_reused", "new-key"), reused);
+    let expired = Meaning::Refused(Refusal::OfAttempt(Stop::Window));
+    assert_eq!(problem(412, "idempotency_key_expired", "never"), expired);
+    assert_eq!(problem(400, "idempotency_key_invalid", "new-key"), FOR_ITSELF);
+    assert_eq!(problem(504, "idempotency_deadline_exceeded", "never"), FOR_ITSELF);
+    // It is safe to send it again, but of no use without other credentials.
+    assert_eq!(problem(401, "principal_missing", "same-key"), FOR_ITSELF);
     assert_eq!(problem(413, "request_too_large", "never"), FOR_ITSELF);
     assert_eq!(problem(503, "of_a_stranger", "never"), Meaning::Closed(Doubt::ServerError));
     // A document without the member, or that is no problem, leaves it to the status.
     assert_eq!(meaning((503, &[PROBLEM], "{}")), again(FAILED));
     let json = ("content-type", "application/json");
-    assert_eq!(meaning((422, &[json], "{\"retry\":\"same-key\"}")), FOR_ALL);
+    assert_eq!(meaning((422, &[json], "{\"retry\":\"same-key\"}")), FOR_ITSELF);
 }
 
 #[test]
 fn an_answer_that_was_not_kept_says_that_it_happened() {
     let body = "{\"code\":\"idempotency_response_unavailable\",\"retry\":\"never\",\"original_status\":201}";
     assert_eq!(meaning((410, &[PROBLEM], body)), Meaning::Done(StatusCode::CREATED));
-    assert_eq!(meaning((410, &[PROBLEM], "{\"retry\":\"never\"}")), FOR_ALL);
+    assert_eq!(meaning((410, &[PROBLEM], "{\"retry\":\"never\"}")), FOR_ITSELF);
+    let unsaid = "{\"code\":\"idempotency_response_unavailable\",\"retry\":\"never\"}";
+    assert_eq!(meaning((410, &[PROBLEM], unsaid)), Meaning::Closed(Doubt::AnswerNotKept));
 }
 
 // R155
@@ -117,7 +129,7 @@ fn stripe_should_retry_is_obeyed_where_no_problem_says_otherwise() {
     assert_eq!(meaning((429, &header("false"), "")), FOR_ITSELF);
     assert_eq!(meaning((500, &header("perhaps"), "")), again(FAILED));
     let never = [PROBLEM, ("stripe-should-retry", "true")];
-    assert_eq!(meaning((422, &never, "{\"retry\":\"never\"}")), FOR_ALL);
+    assert_eq!(meaning((422, &never, "{\"retry\":\"never\"}")), FOR_ITSELF);
 }
 
 // R153
@@ -127,7 +139,11 @@ fn stripes_key_in_use_is_in_progress() {
     let body = "{\"error\":{\"code\":\"idempotency_key_in_use\"}}";
     assert_eq!(meaning((409, &[json], body)), again(Some(Doubt::InProgress)));
     let mismatch = "{\"error\":{\"type\":\"idempotency_error\"}}";
-    assert_eq!(meaning((400, &[json], mismatch)), FOR_ALL);
+    let reused = Meaning::Refused(Refusal::OfAttempt(Stop::KeyReused));
+    assert_eq!(meaning((400, &[json], mismatch)), reused);
+    // A word of a stranger is not one of ours.
+    let overloaded = "{\"error\":{\"code\":\"overloaded\"}}";
+    assert_eq!(meaning((503, &[json], overloaded)), again(FAILED));
 }
 
 // R155
@@ -163,11 +179,11 @@ fn grpc_tells_by_its_own_status() {
     for code in ["2", "4", "13", "14"] {
         assert_eq!(grpc(code), again(FAILED), "{code}");
     }
-    for code in ["3", "5", "6", "9", "11", "12"] {
-        assert_eq!(grpc(code), FOR_ALL, "{code}");
+    for code in ["3", "5", "6", "7", "9", "11", "12", "16"] {
+        assert_eq!(grpc(code), FOR_ITSELF, "{code}");
+        let replayed = [("content-type", "application/grpc"), ("grpc-status", code), REPLAY];
+        assert_eq!(meaning((200, &replayed, "")), FOR_ALL, "{code}");
     }
-    assert_eq!(grpc("7"), FOR_ITSELF);
-    assert_eq!(grpc("16"), FOR_ITSELF);
     assert_eq!(grpc("1"), Meaning::Closed(Doubt::ServerError));
     assert_eq!(grpc("15"), Meaning::Closed(Doubt::ServerError));
     let cut = meaning((200, &[("content-type", "application/grpc")], ""));

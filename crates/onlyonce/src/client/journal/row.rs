@@ -1,0 +1,104 @@
+//! A row of the journal: one operation, and how far it came.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::seal::Seal;
+use super::{JournalError, Open, codec};
+use crate::client::decide::Course;
+use crate::client::outcome::Doubt;
+use crate::clock::StoreTime;
+use crate::key::Key;
+
+pub(super) struct Row {
+    pub(super) digest: Vec<u8>,
+    pub(super) first_sent_ms: i64,
+    pub(super) attempts: u32,
+    pub(super) has_doubt: bool,
+    pub(super) needs_reconciling: bool,
+    pub(super) has_body: bool,
+    pub(super) request: Vec<u8>,
+}
+
+/// As [`Row::read`] reads them.
+pub(super) const COLUMNS: &str =
+    "digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, request";
+
+impl Row {
+    /// From the columns that begin at `at`.
+    pub(super) fn read(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        Ok(Self {
+            digest: row.get(at)?,
+            first_sent_ms: row.get(at + 1)?,
+            attempts: row.get(at + 2)?,
+            has_doubt: row.get(at + 3)?,
+            needs_reconciling: row.get(at + 4)?,
+            has_body: row.get(at + 5)?,
+            request: row.get(at + 6)?,
+        })
+    }
+
+    pub(super) fn continued(&self, course: Course) -> Course {
+        Course {
+            first_sent: StoreTime::from_ms(self.first_sent_ms).min(course.first_sent),
+            sends: self.attempts,
+            doubt: self.has_doubt.then_some(Doubt::EarlierRun),
+            ..course
+        }
+    }
+
+    /// As it is shown, without what may be secret.
+    pub(super) fn open(&self, key: Key, seal: Option<&Seal>) -> Open {
+        let request = self.unsealed(&key, seal);
+        Open {
+            first_sent: StoreTime::from_ms(self.first_sent_ms),
+            attempts: self.attempts,
+            is_in_doubt: self.has_doubt,
+            needs_reconciling: self.needs_reconciling,
+            target: request.ok().and_then(|request| codec::target(&request)),
+            key,
+        }
+    }
+
+    pub(super) fn unsealed(&self, key: &Key, seal: Option<&Seal>) -> Result<Vec<u8>, JournalError> {
+        match seal {
+            Some(seal) => seal.open(key.as_str(), &self.request),
+            None => Ok(self.request.clone()),
+        }
+    }
+}
+
+/// Inserts the row, or returns the one that is there with the same request.
+pub(super) fn insert(
+    connection: &mut Connection,
+    key: &str,
+    row: &Row,
+) -> Result<Option<Row>, JournalError> {
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found = find(&transaction, key)?;
+    match found {
+        Some(found) if found.digest == row.digest => return Ok(Some(found)),
+        Some(_) => return Err(JournalError::Reused),
+        None => {}
+    }
+    transaction.execute(
+        &format!("INSERT INTO entry (key, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
+        (
+            key,
+            &row.digest,
+            row.first_sent_ms,
+            row.attempts,
+            row.has_doubt,
+            row.needs_reconciling,
+            row.has_body,
+            &row.request,
+        ),
+    )?;
+    transaction.commit()?;
+    Ok(None)
+}
+
+pub(super) fn find(connection: &Connection, key: &str) -> Result<Option<Row>, JournalError> {
+    let sql = format!("SELECT {COLUMNS} FROM entry WHERE key = ?1");
+    Ok(connection.query_row(&sql, [key], |row| Row::read(row, 0)).optional()?)
+}
