@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
-use onlyonce::policy::{Absent, Mode, Recovery};
+use http::{HeaderMap, StatusCode};
+use onlyonce::policy::{Absent, Recovery};
 use onlyonce::record::{Kept, Response};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::{Finding, Once, Policy, Question, Reconciler};
-use support::{Answer, Guarded, caller, post};
+use support::{Answer, caller, post};
 use tower::ServiceExt;
 
 const KEY: &str = "8e03978e-40d5-43e8-bc93-6894a57f9324";
