@@ -7,6 +7,8 @@
 //!    with another request gets 422, while the first still runs 409, and where nobody knows whether it
 //!    was executed 409 as well: never a second execution.
 //! 4. From the claim on, the work runs in a task of its own. A client that hangs up changes nothing.
+//! 5. The path that counts is the one that the client sent. Below routers that strip a prefix this needs no help in
+//!    axum 0.8, and yours elsewhere: see [`Once::layer`](crate::Once::layer).
 //!
 //! **An outer timeout no longer bounds the work**, and neither does anything else that drops the
 //! response future: the caller is answered, the work goes on. [`Policy::upstream_timeout`] bounds it.

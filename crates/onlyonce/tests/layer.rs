@@ -339,37 +339,38 @@ const TWO_WAYS: &str = "--a\r\nContent-Disposition: form-data; name=\"amount\"\r
 // R34, R43
 #[tokio::test]
 async fn the_same_bytes_that_are_read_otherwise_are_another_request() {
-    let cases: [(&str, &str, &[(&str, &str)]); 7] = [
-        ("multipart/form-data; boundary=a", "multipart/form-data; boundary=ab", &[]),
-        ("multipart/mixed; boundary=a", "multipart/mixed; boundary=ab", &[]),
-        ("text/plain; charset=utf-8", "text/plain; charset=utf-16", &[]),
-        ("application/json; charset=utf-8", "application/json; charset=iso-8859-1", &[]),
-        ("application/json", "application/json", &[("x-http-method-override", "DELETE")]),
-        ("application/json", "application/json", &[("x-http-method", "DELETE")]),
-        ("application/json", "application/json", &[("x-method-override", "DELETE")]),
+    let json = "application/json";
+    let cases = [
+        ("multipart/form-data; boundary=a", "multipart/form-data; boundary=ab", None),
+        ("multipart/mixed; boundary=a", "multipart/mixed; boundary=ab", None),
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-16", None),
+        ("application/json; charset=utf-8", "application/json; charset=iso-8859-1", None),
+        (json, json, Some("x-http-method-override")),
+        (json, json, Some("x-http-method")),
+        (json, json, Some("x-method-override")),
     ];
     for mode in [FingerprintMode::Auto, FingerprintMode::Raw] {
-        for (one, other, headers) in cases {
+        for (one, other, overriding) in cases {
             let rules = FingerprintRules { mode, ..FingerprintRules::default() };
             let guarded = Guarded::counting(Policy::default().with_fingerprint(rules));
-            let first = guarded.send(read_as(one, &[])).await;
-            let again = guarded.send(read_as(other, headers)).await;
+            let first = guarded.send(read_as(one, None)).await;
+            let again = guarded.send(read_as(other, overriding)).await;
             assert_eq!(
                 again.status,
                 StatusCode::UNPROCESSABLE_ENTITY,
-                "{mode:?} {other} {headers:?}"
+                "{mode:?} {other} {overriding:?}"
             );
-            guarded.send(read_as(one, &[])).await.assert_replays(&first);
+            guarded.send(read_as(one, None)).await.assert_replays(&first);
             assert_eq!(guarded.executions(), 1);
         }
     }
 }
 
-fn read_as(content_type: &str, headers: &[(&'static str, &str)]) -> Request<Body> {
+fn read_as(content_type: &str, overriding: Option<&'static str>) -> Request<Body> {
     let mut request = post(KEY, TWO_WAYS);
     request.headers_mut().insert("content-type", content_type.parse().unwrap());
-    for (name, value) in headers {
-        request.headers_mut().insert(*name, value.parse().unwrap());
+    if let Some(name) = overriding {
+        request.headers_mut().insert(name, "DELETE".parse().unwrap());
     }
     request
 }

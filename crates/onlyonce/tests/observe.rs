@@ -130,7 +130,7 @@ async fn a_request_passes_unseen_where_there_is_no_room_for_its_body() {
     let limits = Limits::default().with_bodies_bytes_max(BODY.len() - 1);
     let observed = Observed::bounded(Policy::default(), limits);
     let halves = || {
-        let halves = [&BODY[..5], &BODY[5..]].map(|half| Ok::<_, std::io::Error>(half));
+        let halves = [&BODY[..5], &BODY[5..]].map(Ok::<_, std::io::Error>);
         let mut request = post(KEY, Body::from_stream(stream::iter(halves)));
         request.headers_mut().insert("content-length", BODY.len().into());
         request

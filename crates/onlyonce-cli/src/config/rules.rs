@@ -174,7 +174,7 @@ fn scope_part(field: Field<'_>) -> Result<ScopePart, Remark> {
         Some(name) => name.parse().map(ScopePart::Header).map_err(|_| {
             field.wrong("header: is followed by the name of a header, such as header:X-Tenant")
         }),
-        None => field.one_of(&SCOPE).map(Clone::clone),
+        None => field.one_of(&SCOPE).cloned(),
     }
 }
 

@@ -173,13 +173,9 @@ const SHORT_MS: i64 = 1;
 fn draft(n: usize) -> Draft {
     let mut id = [7; 16];
     id[..8].copy_from_slice(&(n as u64).to_be_bytes());
-    let subject = Subject {
-        method: "POST",
-        path: "/charges",
-        query: None,
-        headers: &HeaderMap::new(),
-        body: &id,
-    };
+    let headers = HeaderMap::new();
+    let subject =
+        Subject { method: "POST", path: "/charges", query: None, headers: &headers, body: &id };
     Draft {
         id: OperationId::from_bytes(id),
         token: Token::random(),
