@@ -22,21 +22,18 @@ use super::headers::Origin;
 use super::outgoing::Outgoing;
 use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
-/// So many listeners of one address; the system spreads connections over them.
+/// So many handles of one listener, a thread each. The address is this process's alone: a second gateway on the
+/// port, with another store, would get half of the retries.
 pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let first = bind_one(address)?;
-    let address = first.local_addr()?;
-    let mut listeners = vec![first];
-    for _ in 1..count {
-        listeners.push(bind_one(address)?);
-    }
+    let listener = bind_one(address)?;
+    let mut listeners = (1..count).map(|_| listener.try_clone()).collect::<io::Result<Vec<_>>>()?;
+    listeners.push(listener);
     Ok(listeners)
 }
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Another process may listen there with the same option: the lock of the store tells it from us.
-    socket.set_reuse_port(true)?;
+    // A gateway that starts again need not wait until the connections of the last one are forgotten.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -55,6 +55,22 @@ fn assert_told(store: &Path, output: Output, sentence: &str) {
     assert_eq!(output.stdout, b"");
 }
 
+// Two gateways behind one port would each get some of the retries, and each has a store of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_another_gateway_serves_is_refused() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start().await);
+    let gateway = Gateway::start(folder.path(), upstream.address).await;
+    let other = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", gateway::store(other.path()).display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    command.args(["serve", "--listen", &gateway.address.to_string(), "--store", &store]);
+    command.args(["--upstream", "http://127.0.0.1:9"]).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains(&format!("cannot listen on {}", gateway.address)), "{told}");
+}
+
 fn change(store: &Path, sql: &str) {
     let db = Connection::open(store).unwrap();
     db.execute_batch(sql).unwrap();
