@@ -85,9 +85,8 @@ pub enum StartError {
     },
     /// Set the old values again, or accept that every live key is forgotten.
     #[error(
-        "{changes}; with this configuration every live key in the store would be a new one, and a retry of an \
-         earlier request would be executed again: set the old value again, or pass --accept-forgetting if no \
-         such retry can come any more"
+        "every live key would get a new id ({changes}), and a retry of an earlier request would be executed \
+         again: restore the old configuration, or pass --accept-forgetting if no such retry can still come"
     )]
     Forgetting {
         /// What is not as it was.

@@ -24,7 +24,7 @@ pub struct Flags {
     /// Allow routes with the preset payments on a Redis that may lose what it said
     #[arg(long)]
     pub accept_loss: bool,
-    /// Start although another `secret`, scope or principal makes every live key a new one
+    /// Start although `secret`, scope or principal has changed, so that every live key gets a new id
     #[arg(long)]
     pub accept_forgetting: bool,
 }

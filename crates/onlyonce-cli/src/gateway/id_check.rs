@@ -41,13 +41,13 @@ const ROUTES: &str = "routes";
 fn sentence(change: &IdChange) -> String {
     let IdChange { name, before, now, .. } = change;
     match (name.as_str(), before.as_str(), now.as_str()) {
-        (IdChange::SECRET, IdChange::NO_SECRET, _) => "`secret` is set, and was not".to_owned(),
-        (IdChange::SECRET, _, IdChange::NO_SECRET) => "`secret` is not set, and was".to_owned(),
-        (IdChange::SECRET, ..) => "`secret` is another one than before".to_owned(),
+        (IdChange::SECRET, IdChange::NO_SECRET, _) => "`secret` was not set and now is".to_owned(),
+        (IdChange::SECRET, _, IdChange::NO_SECRET) => "`secret` was set and now is not".to_owned(),
+        (IdChange::SECRET, ..) => "`secret` has another value than before".to_owned(),
         (IdChange::SCOPE_VERSION, ..) => {
-            format!("this build makes ids in another way (version {now}, and it was {before})")
+            format!("the version of the id encoding was {before} and now is {now}")
         }
-        _ => format!("`{name}` of [policy] is now {now}, and was {before}"),
+        _ => format!("`{name}` of [policy] was {before} and now is {now}"),
     }
 }
 
@@ -55,12 +55,12 @@ fn warn(change: &IdChange) {
     if change.name != ROUTES {
         let change = sentence(change);
         return eprintln!(
-            "onlyonce: {change}: every live key is forgotten, as --accept-forgetting says"
+            "onlyonce: {change}: every live key gets a new id, accepted by --accept-forgetting"
         );
     }
     for route in changed_routes(&change.before, &change.now) {
         eprintln!(
-            "onlyonce: warning: the route {route:?} has another scope or principal than before: its live keys are forgotten, and a retry of one of them is executed again"
+            "onlyonce: warning: the route {route:?} has another scope or principal than before: its live keys get new ids, and a retry of an earlier request is executed again"
         );
     }
 }

@@ -8,8 +8,9 @@ use proof::client::post;
 use rusqlite::Connection;
 use servers::{Postgres, Redis};
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::task::block_in_place;
+use tokio::time::{Duration, sleep};
 
 use crate::gateway::Gateway;
 use crate::upstream::{QUICK, Upstream};
@@ -19,6 +20,8 @@ const KEY: &str = "operation-0000000000000001";
 const ONE: &str = "secret = \"the first secret of this deployment\"";
 const TWO: &str = "secret = \"another secret of this deployment\"";
 const NONE: &str = "";
+/// Longer than a node takes from its start to its refusal.
+const A_WHILE: Duration = Duration::from_secs(1);
 const ACCEPT: &str = "--accept-forgetting";
 
 /// A store, and a service that outlives every gateway on it.
@@ -180,29 +183,45 @@ async fn another_scope_or_principal_of_one_route_is_a_warning() {
     }
 }
 
-/// The nodes of a fleet must agree. Of two that do not and start at once, one is refused.
+/// The nodes of a fleet must agree. Of many that do not and start at once, those of one secret serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_nodes_that_start_at_once_with_other_secrets_one_is_refused() {
+async fn of_nodes_that_start_at_once_only_those_of_one_secret_serve() {
     let postgres = block_in_place(Postgres::start);
-    for _ in 0..4 {
-        let database = block_in_place(|| postgres.database());
-        let store = format!("store = \"{database}\"");
-        let (one, two) = (Deployment::new(&store).await, Deployment::new(&store).await);
-        let (mut one, mut two) =
-            (started(one.serve(ONE, "", &[])), started(two.serve(TWO, "", &[])));
-        let (refused, other) = within("a refusal", async {
-            tokio::select! {
-                ended = one.wait() => (ended.unwrap(), &mut two),
-                ended = two.wait() => (ended.unwrap(), &mut one),
-            }
-        })
-        .await;
-        assert_eq!(refused.code(), Some(2));
-        assert_eq!(other.try_wait().unwrap(), None, "the other one serves");
+    let redis = block_in_place(|| Redis::start(&[]));
+    let databases = (0..2).map(|_| block_in_place(|| postgres.database()));
+    for store in databases.chain([redis.url()]) {
+        let store = format!("store = \"{store}\"");
+        let (mut nodes, mut folders) = (Vec::new(), Vec::new());
+        for secret in [ONE, TWO, NONE, NONE, TWO, ONE] {
+            let deployment = Deployment::new(&store).await;
+            nodes.push((secret, started(deployment.serve(secret, "", &[]))));
+            folders.push(deployment);
+        }
+        let serving = within("the refusals", only_two(&mut nodes)).await;
+        assert_eq!(serving[0], serving[1], "they have the same secret");
+        sleep(A_WHILE).await;
+        assert_eq!(only_two(&mut nodes).await, serving, "they go on");
     }
 }
 
-fn started(command: std::process::Command) -> tokio::process::Child {
+/// The secrets of the two that serve, when all others were refused.
+async fn only_two(nodes: &mut [(&'static str, Child)]) -> Vec<&'static str> {
+    loop {
+        let mut serving = Vec::new();
+        for (secret, node) in &mut *nodes {
+            match node.try_wait().unwrap() {
+                Some(ended) => assert_eq!(ended.code(), Some(2)),
+                None => serving.push(*secret),
+            }
+        }
+        if serving.len() <= 2 {
+            return serving;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn started(command: std::process::Command) -> Child {
     let mut command = Command::from(command);
     command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
 }

@@ -18,6 +18,7 @@ mod heavy_fleet;
 mod heavy_kill;
 mod heavy_migrate;
 mod heavy_rolling;
+mod heavy_stop;
 mod refused_store;
 mod secured;
 mod secured_upstream;
