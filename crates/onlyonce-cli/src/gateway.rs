@@ -73,7 +73,7 @@ pub enum StartError {
     Store(String),
     /// Set Redis up as the message says, use another store, or accept the loss.
     #[error(
-        "the route {route:?} has the preset payments, and this store may lose what it said: {promise}; \
+        "the route {route:?} has the preset payments, and this store may lose records: {promise}; \
          set appendonly yes, appendfsync always and maxmemory-policy noeviction, use postgres:// or sqlite:, \
          or pass --accept-loss"
     )]

@@ -10,19 +10,19 @@ use super::exit;
 use crate::config::{Config, Flags, StoreUrl};
 use crate::gateway::{DRAIN, Gateway};
 
-/// Put the promise in front of a service.
+/// Run the gateway in front of a service.
 ///
-/// Clients send their requests here with an Idempotency-Key; each is passed on at most once, and a retry
-/// gets the first answer. Everything else passes untouched.
+/// Clients send requests with an Idempotency-Key to the gateway. Each POST or PATCH with a key is forwarded at
+/// most once, and a retry gets the first answer. Everything else is forwarded unchanged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
     #[command(flatten)]
     flags: Flags,
-    /// Routes, policies and everything else; `onlyonce config default` shows one
+    /// The configuration file; `onlyonce config default` prints one with every default
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Allow a store that forgets everything when the process ends (memory:)
+    /// Allow a store that loses everything when the process ends (memory:)
     #[arg(long)]
     ephemeral: bool,
 }
@@ -33,7 +33,7 @@ Examples:
   onlyonce serve --config onlyonce.toml --admin 127.0.0.1:8081
 
 Try it:
-  curl -i http://127.0.0.1:8080/charges -H 'Idempotency-Key: order-4711' -d amount=7998";
+  curl -i http://127.0.0.1:8080/charges -H 'Idempotency-Key: order-4711-checkout-1' -d amount=7998";
 
 impl Serve {
     /// Serves until it is told to stop.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::exit;
 use crate::config::{Config, StoreFlag, StoreUrl};
 
-/// Delete what has expired.
+/// Delete expired records.
 ///
 /// A gateway does this by itself. When the store's clock was set forward, though, nothing expires, lapses or is
 /// swept on any node, until --confirm-clock says that the clock is right now.

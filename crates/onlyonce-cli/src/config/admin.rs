@@ -58,10 +58,14 @@ impl Config {
 #[non_exhaustive]
 pub enum AdminError {
     /// Set `token` under `[admin]`, or listen on a loopback address.
-    #[error("operators at {0} could be anybody; set `token` under [admin], or listen on 127.0.0.1")]
+    #[error(
+        "anyone could reach the admin listener at {0}; set `token` under [admin], or listen on 127.0.0.1"
+    )]
     Open(SocketAddr),
     /// Give it another port.
-    #[error("clients and operators cannot both connect to {0}")]
+    #[error(
+        "`listen` and the admin listener have the same address {0}; give one of them another port"
+    )]
     SameAddress(SocketAddr),
 }
 

@@ -12,16 +12,16 @@ pub struct Flags {
     /// The service behind the gateway, such as http://127.0.0.1:9000
     #[arg(long, value_name = "URL")]
     pub upstream: Option<Upstream>,
-    /// Where clients connect
+    /// The address that clients connect to
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Where operators connect
+    /// The address for health checks and metrics
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub admin: Option<SocketAddr>,
-    /// Where operations are remembered: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
+    /// Where operations are recorded: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     pub store: Option<StoreFlag>,
-    /// Allow routes with the preset payments on a Redis that may lose what it said
+    /// Allow routes with the preset payments on a Redis that may lose records
     #[arg(long)]
     pub accept_loss: bool,
     /// Start although `secret`, scope or principal has changed, so that every live key gets a new id

@@ -137,8 +137,12 @@ impl Guard {
 impl Inner {
     /// The route of a request. `post` goes the way of `POST`, so that a keyed one is noticed and refused.
     fn route(&self, method: &Method, path: &str) -> &Guard {
-        let upper = Method::from_bytes(method.as_str().to_ascii_uppercase().as_bytes());
-        let method = upper.as_ref().unwrap_or(method);
+        let name = method.as_str();
+        if name.bytes().any(|byte| byte.is_ascii_lowercase())
+            && let Ok(upper) = Method::from_bytes(name.to_ascii_uppercase().as_bytes())
+        {
+            return self.route(&upper, path);
+        }
         let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
         found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }

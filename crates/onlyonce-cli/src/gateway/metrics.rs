@@ -62,26 +62,21 @@ fn encode_filter(
 ) -> fmt::Result {
     let counts = filter.counts();
     for (name, help, count) in [
-        ("filter_hits", "Answers from the filter", counts.hits),
-        ("filter_misses", "Answers for which the store was asked", counts.misses),
-        ("filter_unreadable", "Entries of the filter that did not verify", counts.unreadable),
-        ("filter_unanswered", "Calls that the filter did not answer in time", counts.unanswered),
-        ("filter_kept", "Answers that were copied to the filter", counts.kept),
+        ("filter_hits", "Retries answered by the filter", counts.hits),
+        ("filter_misses", "Retries that the filter did not know", counts.misses),
+        ("filter_unreadable", "Filter entries that failed verification", counts.unreadable),
+        ("filter_unanswered", "Filter calls that timed out", counts.unanswered),
+        ("filter_kept", "Responses copied to the filter", counts.kept),
         (
             "filter_dropped",
-            "Answers that were not copied, for want of room or time",
+            "Responses not copied to the filter because its queue was full or late",
             counts.dropped,
         ),
     ] {
         let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(count).encode(family)?;
     }
-    gauge(
-        encoder,
-        "filter_up",
-        "1 if the filter is asked at all",
-        usize::from(filter.is_filter_up()),
-    )
+    gauge(encoder, "filter_up", "1 while the filter is in use", usize::from(filter.is_filter_up()))
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usize) -> fmt::Result {
@@ -94,33 +89,36 @@ fn count(counts: &Counts, name: &str) -> u64 {
 }
 
 const BY_ROUTE: [(&str, &str); 18] = [
-    ("executed", "Operations that were executed"),
-    ("replayed", "Retries that were answered from a record"),
-    ("reused", "Keys that came with another request"),
-    ("in_progress", "Retries that were told that the first still runs"),
-    ("unknown", "Callers that were told that the outcome is unknown"),
-    ("released", "Claims that were given back because nothing was executed"),
-    ("fenced", "Late writes of an owner whose record had been taken by another"),
-    ("disowned", "Claims that the store did not answer in time"),
-    ("store_down", "Requests that were refused because the store was down"),
-    ("passed", "Requests that ran unguarded because the store was down"),
-    ("overloaded", "Requests that were refused because a bound was reached"),
-    ("observed_executed", "Observe mode: requests that would have been executed as the first"),
-    ("observed_replayed", "Observe mode: requests that would have been answered from a record"),
+    ("executed", "Operations executed"),
+    ("replayed", "Retries answered with the stored response"),
+    ("reused", "Requests refused because their key was used for a different request"),
+    ("in_progress", "Retries refused because the first request is still running"),
+    ("unknown", "Requests answered with an unknown outcome"),
+    ("released", "Operations released because nothing was executed; their key can be used again"),
+    ("fenced", "Results refused because another attempt had taken the operation over"),
+    ("disowned", "Claims given up because the store did not answer in time; nothing was executed"),
+    ("store_down", "Requests refused because the store was unavailable"),
+    ("passed", "Requests executed without protection because the store was unavailable"),
+    ("overloaded", "Requests refused because a limit of this process was reached"),
+    ("observed_executed", "Observe mode: first requests, which would have been executed"),
+    (
+        "observed_replayed",
+        "Observe mode: retries, which would have been answered with the stored response",
+    ),
     ("observed_reused", "Observe mode: requests whose key belongs to another request"),
-    ("observed_in_progress", "Observe mode: requests whose first would still have been running"),
+    ("observed_in_progress", "Observe mode: retries whose first request was still running"),
     ("observed_unknown", "Observe mode: requests whose outcome would have been unknown"),
     (
         "observed_refused",
         "Observe mode: requests that would have been refused for key, caller or size",
     ),
-    ("unobserved", "Observe mode: requests that ran without being looked at"),
+    ("unobserved", "Observe mode: requests that were executed without being watched"),
 ];
 const IN_ALL: [(&str, &str); 4] = [
-    ("reaped", "Running records that were marked unknown because their owner was silent"),
-    ("swept", "Expired records that were deleted"),
-    ("renewals_unsure", "Renewals of a lease that the store did not confirm"),
-    ("unsettled", "Answers that were given up because the store did not take them"),
+    ("reaped", "Operations marked unknown because the process that executed them went silent"),
+    ("swept", "Expired records deleted"),
+    ("renewals_unsure", "Lease renewals that the store did not confirm"),
+    ("unsettled", "Responses given up because the store did not accept them"),
 ];
 
 #[cfg(test)]

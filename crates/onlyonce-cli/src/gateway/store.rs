@@ -4,7 +4,7 @@ use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::redis::{Promise, RedisStore};
-use onlyonce::store::sqlite::{self, SqliteStore};
+use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::{Once, Settings};
 
 use super::StartError;
@@ -27,7 +27,7 @@ pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartErro
             Once::settings(MemoryStore::new())
         }
         StoreUrl::Sqlite(path) => {
-            Once::settings(SqliteStore::open(path).await.map_err(|error| refused(&told(&error)))?)
+            Once::settings(SqliteStore::open(path).await.map_err(|error| refused(&error))?)
         }
         StoreUrl::Postgres(url) => {
             let postgres =
@@ -69,17 +69,14 @@ fn filtered(
     Layered::new(postgres, filter.reveal(), options).map_err(|error| refused(&error))
 }
 
-fn refused(error: &impl ToString) -> StartError {
-    StartError::Store(error.to_string())
-}
-
-/// Some refusals leave the reason to what lies below.
-fn told(error: &sqlite::OpenError) -> String {
-    match error {
-        sqlite::OpenError::Io { source, .. } => format!("{error}: {source}"),
-        sqlite::OpenError::Engine { source, .. } => format!("{error}: {source}"),
-        _ => error.to_string(),
-    }
+/// The error with everything that led to it, each said once.
+fn refused(error: &dyn std::error::Error) -> StartError {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let told = causes.fold(error.to_string(), |told, cause| match cause.to_string() {
+        cause if told.contains(&cause) => told,
+        cause => format!("{told}: {cause}"),
+    });
+    StartError::Store(told)
 }
 
 /// Payments are not kept where they may be lost, unless someone says so.

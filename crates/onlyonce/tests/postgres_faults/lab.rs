@@ -84,6 +84,15 @@ pub(crate) fn is_away<T: std::fmt::Debug>(answer: &Result<T, Fault>) -> bool {
     matches!(answer, Err(Fault::NotDone(StoreError::Unavailable(_))))
 }
 
+/// Others hold what it needs: nothing to pass the store by for.
+pub(crate) fn is_busy<T: std::fmt::Debug>(answer: &Result<T, Fault>) -> bool {
+    matches!(answer, Err(Fault::NotDone(StoreError::Busy)))
+}
+
+pub(crate) fn is_closed<T: std::fmt::Debug>(answer: &Result<T, Fault>) -> bool {
+    matches!(answer, Err(Fault::NotDone(StoreError::Closed)))
+}
+
 /// Another session.
 pub(crate) async fn session(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();

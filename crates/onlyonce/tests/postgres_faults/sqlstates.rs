@@ -7,7 +7,7 @@ use servers::Postgres;
 use tokio_postgres::Client;
 
 use crate::lab::{
-    draft, is_away, is_unsure, lock, open, open_with, session, settle, settled, until,
+    draft, is_busy, is_unsure, lock, open, open_with, session, settle, settled, until,
     until_blocked, won,
 };
 
@@ -52,7 +52,7 @@ async fn a_row_that_someone_else_locks_is_not_done() {
     let other = session(&url).await;
     lock(&other, &first).await;
     let swap = settle(&store, &first).await;
-    assert!(is_away(&swap), "55P03 is definite: {swap:?}");
+    assert!(is_busy(&swap), "55P03 is definite: {swap:?}");
     won(&store, &second).await;
     other.batch_execute("COMMIT").await.unwrap();
     settled(&store, &first).await;
@@ -81,7 +81,7 @@ async fn a_row_that_someone_else_locks_fails_alone() {
         claim.await.unwrap();
     }
     let swap = settles.await.unwrap();
-    assert!(is_away(&swap), "{swap:?}");
+    assert!(is_busy(&swap), "{swap:?}");
 }
 
 /// Nor those who come later.
@@ -100,7 +100,7 @@ async fn a_row_that_someone_else_locks_holds_up_nobody_who_comes_later() {
     until(&other, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() > query_start + interval '150 ms')").await;
     won(&store, &draft(2)).await;
     assert!(!waits.is_finished(), "it was not waited for");
-    assert!(is_away(&waits.await.unwrap()));
+    assert!(is_busy(&waits.await.unwrap()));
 }
 
 // threat C7
@@ -175,7 +175,7 @@ async fn a_serialization_failure_is_tried_again_within_bounds() {
     won(&store, &draft(1)).await;
     postgres.sql(&url, &format!("SELECT setval('onlyonce.luck', 1); {}", trigger(1_000_000)));
     let claim = store.claim(draft(2)).await;
-    assert!(is_away(&claim), "every time: {claim:?}");
+    assert!(is_busy(&claim), "every time: {claim:?}");
     postgres.sql(&url, "DROP TRIGGER unlucky ON onlyonce.record");
     won(&store, &draft(2)).await;
 }

@@ -204,11 +204,11 @@ fn a_variable_of_a_shell_is_told_how_it_is_written_here() {
 
 #[test]
 fn the_admin_listener_is_not_opened_to_everybody() {
-    let expected = "1:1: operators at 0.0.0.0:1 could be anybody; set `token` under [admin], or listen on 127.0.0.1";
+    let expected = "1:1: anyone could reach the admin listener at 0.0.0.0:1; set `token` under [admin], or listen on 127.0.0.1";
     assert_eq!(complaint("[admin]\nlisten = \"0.0.0.0:1\""), expected);
     assert!(
         complaint("admin.listen = \"127.0.0.1:8080\"")
-            .contains("clients and operators cannot both")
+            .contains("`listen` and the admin listener have the same address")
     );
     assert!(parse("[admin]\nlisten = \"0.0.0.0:1\"\ntoken = \"env:SECRET\"").is_ok());
 }

@@ -23,9 +23,19 @@ pub enum OpenError {
         /// What was given.
         schema: String,
     },
-    /// The line could not be secured as asked. Look at `sslmode` and `sslrootcert`.
-    #[error("the line to the server cannot be secured: look at sslmode and sslrootcert")]
+    /// The connection cannot be encrypted as asked. Check `sslmode` and `sslrootcert`.
+    #[error(
+        "the connection to the server cannot be encrypted as asked: check sslmode and sslrootcert"
+    )]
     Tls(#[source] BoxError),
+    /// The server does not offer TLS, and `sslmode` asks for it. Turn `ssl` on in the server, or change `sslmode`.
+    #[error(
+        "{place} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
+    )]
+    NoTls {
+        /// Server and database.
+        place: String,
+    },
     /// Nobody answers there. Start the server, or give another address.
     #[error("{place} cannot be reached: is the server running, and is this its address?")]
     Unreachable {
@@ -163,7 +173,7 @@ impl OpenError {
     pub(super) fn from_client(place: &str, schema: &str, error: Error) -> Self {
         let place = place.to_owned();
         let Some(code) = error.code().cloned() else {
-            return Self::Unreachable { place, source: error.into() };
+            return Self::without_answer(place, error);
         };
         let source = error.into();
         match code {
@@ -181,6 +191,20 @@ impl OpenError {
                 Self::Damaged { schema: schema.to_owned(), what }
             }
             _ => Self::Server { place, source },
+        }
+    }
+}
+
+impl OpenError {
+    /// The client tells its own failures apart by their texts alone.
+    fn without_answer(place: String, error: Error) -> Self {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        match (error.to_string().as_str(), cause.as_deref()) {
+            (_, Some("server does not support TLS")) => Self::NoTls { place },
+            (text, _) if text.starts_with("error performing TLS handshake") => {
+                Self::Tls(error.into())
+            }
+            _ => Self::Unreachable { place, source: error.into() },
         }
     }
 }

@@ -30,7 +30,7 @@ impl Renewer {
             for part in held.chunks(PART_MAX) {
                 let renewed = match self.renew(RENEW, part, lease).await {
                     // Others do not lapse because someone holds the row of one.
-                    Err(Trouble::Blocked(_)) => self.renew(RENEW_FREE, part, lease).await,
+                    Err(Trouble::Blocked) => self.renew(RENEW_FREE, part, lease).await,
                     renewed => renewed,
                 };
                 beats.extend(renewed.unwrap_or_else(|_| vec![Beat::Unsure; part.len()]));

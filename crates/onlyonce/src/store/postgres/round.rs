@@ -141,7 +141,8 @@ pub(super) async fn attempt(
     }
     let fate = |(member, found): (&Member, Option<Found>)| match told[member.kind()] {
         Some(told) => fate(member, found, told),
-        None => Fate::Failed(Fault::NotDone(StoreError::Unavailable(MOVED.into()))),
+        // Nobody may pass the store by because its records are kept elsewhere.
+        None => Fate::Failed(Fault::NotDone(StoreError::Closed)),
     };
     Ok(members.iter().zip(found).map(fate).collect())
 }

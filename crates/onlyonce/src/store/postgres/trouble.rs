@@ -15,9 +15,9 @@ pub(super) enum Trouble {
     /// Someone was faster with one of its members, and it was undone.
     Raced(Cause),
     /// Someone else has locked what one of its members needs, and it was undone: find it.
-    Blocked(Cause),
+    Blocked,
     /// It met others and was undone: the same again.
-    Again(Cause),
+    Again,
     /// It was undone.
     NotDone(Cause),
     /// It was undone, and its session is of no more use: a server that became a standby, statements that are gone.
@@ -61,10 +61,10 @@ impl Trouble {
     pub(super) fn fault(&self) -> Fault {
         match self {
             Self::Member(cause) | Self::Raced(cause) => Fault::NotDone(cause.refused()),
-            Self::Blocked(cause)
-            | Self::Again(cause)
-            | Self::NotDone(cause)
-            | Self::Session(cause) => Fault::NotDone(cause.unavailable()),
+            // The server is there, and others hold what is needed: a route that passes requests while the store is
+            // down must not pass these.
+            Self::Blocked | Self::Again => Fault::NotDone(StoreError::Busy),
+            Self::NotDone(cause) | Self::Session(cause) => Fault::NotDone(cause.unavailable()),
             Self::Unsure(cause) => Fault::Unsure(cause.unavailable()),
         }
     }
@@ -91,9 +91,9 @@ impl From<Error> for Trouble {
                 Self::Unsure(cause)
             }
             _ if code == SqlState::UNIQUE_VIOLATION => Self::Raced(cause),
-            _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Blocked(cause),
+            _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Blocked,
             "22" | "23" | "54" => Self::Member(cause),
-            "40" => Self::Again(cause),
+            "40" => Self::Again,
             "0A" | "25" | "26" | "3F" | "42" => Self::Session(cause),
             "08" | "57" | "58" | "XX" => Self::Unsure(cause),
             _ => Self::NotDone(cause),

@@ -108,7 +108,7 @@ impl Writer {
                 Err(Trouble::Member(_) | Trouble::Raced(_)) if part.len() > 1 => {
                     parts.extend(halves(part))
                 }
-                Err(Trouble::Blocked(_)) if part.len() > 1 && is_open(&mut search_end) => {
+                Err(Trouble::Blocked) if part.len() > 1 && is_open(&mut search_end) => {
                     parts.extend(halves(part));
                 }
                 Err(trouble) => part.into_iter().for_each(|member| self.fail(member, &trouble)),
@@ -131,7 +131,7 @@ impl Writer {
         let mut pause = AGAIN_PAUSE;
         for _ in 0..AGAIN_MAX {
             match self.attempt_once(part, hurries).await {
-                Err(Trouble::Again(_)) => tokio::time::sleep(pause).await,
+                Err(Trouble::Again) => tokio::time::sleep(pause).await,
                 done => return done,
             }
             pause *= 2;
