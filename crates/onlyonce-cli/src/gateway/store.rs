@@ -4,7 +4,7 @@ use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::redis::{Promise, RedisStore};
-use onlyonce::store::sqlite::SqliteStore;
+use onlyonce::store::sqlite::{self, SqliteStore};
 use onlyonce::{Once, Settings};
 
 use super::StartError;
@@ -26,9 +26,9 @@ pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartErro
             about.is_best_effort = true;
             Once::settings(MemoryStore::new())
         }
-        StoreUrl::Sqlite(path) => {
-            Once::settings(SqliteStore::open(path).await.map_err(|error| refused(&error))?)
-        }
+        StoreUrl::Sqlite(path) => Once::settings(
+            SqliteStore::open(path).await.map_err(|error| refused_by_sqlite(&error))?,
+        ),
         StoreUrl::Postgres(url) => {
             let postgres =
                 PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
@@ -67,6 +67,14 @@ fn filtered(
         None => options,
     };
     Layered::new(postgres, filter.reveal(), options).map_err(|error| refused(&error))
+}
+
+/// Most refusals of a file say everything; some leave the reason to the system.
+fn refused_by_sqlite(error: &sqlite::OpenError) -> StartError {
+    match error {
+        sqlite::OpenError::Io { .. } | sqlite::OpenError::Engine { .. } => refused(error),
+        _ => StartError::Store(error.to_string()),
+    }
 }
 
 /// The error with everything that led to it, each said once.

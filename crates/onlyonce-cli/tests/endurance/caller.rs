@@ -35,7 +35,7 @@ impl Caller {
         let address = gateway.address;
         let length = BODY.len();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {address}\r\nIdempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}"
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nX-Api-Key: proof\r\nIdempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let client = stream.local_addr().unwrap();

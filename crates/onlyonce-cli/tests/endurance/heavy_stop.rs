@@ -52,7 +52,7 @@ async fn send_and_leave(gateway: std::net::SocketAddr, key: String) {
     let Ok(mut stream) = TcpStream::connect(gateway).await else { return };
     let length = BODY.len();
     let request = format!(
-        "POST {QUICK} HTTP/1.1\r\nHost: {gateway}\r\nIdempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}"
+        "POST {QUICK} HTTP/1.1\r\nHost: {gateway}\r\nX-Api-Key: proof\r\nIdempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}"
     );
     let cut = [request.len(), request.len(), request.len() - 3][fastrand::usize(..3)];
     // A gateway that stops may close a connection before it has read anything.

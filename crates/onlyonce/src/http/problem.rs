@@ -303,7 +303,7 @@ pub(crate) fn unsettled(policy: &Policy) -> Response<Body> {
 /// For a service that passes requests on and proved that this one never left: the claim is given back.
 pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
     let detail = "The request could not be delivered to the service, so nothing was executed. It is safe to \
-                  send it again, with the same key if it has one.";
+                  send it again; if it has a key, with that key.";
     let problem =
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::UPSTREAM_UNREACHABLE, detail);
     let mut response = problem.after(RETRY_AFTER_S).response(policy);
