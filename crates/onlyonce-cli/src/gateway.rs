@@ -17,6 +17,7 @@ mod reconcile;
 mod sending;
 mod store;
 mod tls;
+mod unbroken;
 mod upstream;
 mod well_known;
 mod wire;

@@ -21,6 +21,7 @@ use super::forward::Forward;
 use super::headers;
 use super::principal::identify;
 use super::reconcile::Asker;
+use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
@@ -104,6 +105,8 @@ impl Guard {
         if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
             return refusal;
         }
+        let version = request.version();
+        let request = request.map(|body| Unbroken::new(body, version));
         let answer = self.service.clone().call(request).await;
         // Only a guarded request fails, and the layer has an answer to that.
         answer.unwrap_or_else(|_| problem::upstream_failed(&self.policy))

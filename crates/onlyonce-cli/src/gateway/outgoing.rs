@@ -1,12 +1,14 @@
 //! Answers on their way out: how many bytes are held for clients that are slow to read them.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use http::Response;
-use http_body_util::BodyExt;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Frame, SizeHint};
 use onlyonce::Policy;
 use onlyonce::http::{Body, problem};
+use onlyonce::store::BoxError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::wire::{Line, Unsent};
@@ -33,13 +35,41 @@ impl Outgoing {
         let Ok(room) = self.0.clone().try_acquire_many_owned(permits) else {
             return problem::answer_not_sent(&Policy::default());
         };
-        let mut held = Some((room, line.hold()));
-        answer.map(|body| {
-            Body::new(body.map_frame(move |frame| match held.take() {
-                Some(held) => frame.map_data(|bytes| Held::bytes(bytes, held)),
-                None => frame,
-            }))
+        let room = Some((room, line.hold()));
+        answer.map(|body| Body::new(Roomed { body, room }))
+    }
+}
+
+/// A kept answer, and its room until its bytes are handed over.
+struct Roomed {
+    body: Body,
+    room: Option<(OwnedSemaphorePermit, Unsent)>,
+}
+
+impl http_body::Body for Roomed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(match (frame, self.room.take()) {
+            (Some(Ok(frame)), Some(room)) => {
+                Some(Ok(frame.map_data(|bytes| Held::bytes(bytes, room))))
+            }
+            (frame, _) => frame,
         })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// The length goes into the head.
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

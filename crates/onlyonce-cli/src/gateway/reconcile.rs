@@ -46,15 +46,18 @@ impl Asker {
     }
 
     fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
+        // A record of a time when the route did not ask does not say what was sent.
+        if question.path.is_empty() {
+            return Err("the record does not say where the request was sent".into());
+        }
         let key = self.key.text(question.key, question.id);
         let target = self.rule.ask.target(&key, &self.matching.places(question.path));
         let target = target.ok_or("the key or a part of the path leads out of its place")?;
         let mut request =
             Request::builder().method(self.rule.ask.method()).uri(target).body(Body::default())?;
         let headers = request.headers_mut();
-        // The upstream may tell its tenants apart by it.
-        let host = Some(question.host).filter(|host| !host.is_empty());
-        headers.insert(header::HOST, host.unwrap_or(self.upstream.authority()).parse()?);
+        // The upstream may tell its tenants apart by it. A request without one was sent without one.
+        headers.insert(header::HOST, question.host.parse()?);
         match (&self.rule.auth, question.headers) {
             (Some(auth), _) => drop(headers.insert(header::AUTHORIZATION, auth.clone())),
             (None, Some(client)) => self.copy_credentials(client, headers),

@@ -95,11 +95,6 @@ impl Upstream {
         })
     }
 
-    /// Its host and port, as they were given.
-    pub(super) fn authority(&self) -> &str {
-        &self.target.authority
-    }
-
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
     /// and only then another one is tried.
     pub(super) async fn send(
@@ -150,7 +145,7 @@ impl Upstream {
         *request.uri_mut() = Uri::from(path.clone());
         let response = sender.try_send_request(request).await?;
         self.pool.keep(sender, response.headers());
-        Ok(response.map(Answer::from))
+        Ok(Answer::of(response, None))
     }
 
     async fn send_http2(

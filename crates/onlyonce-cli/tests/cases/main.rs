@@ -25,6 +25,7 @@ mod hygiene;
 mod prefix;
 mod recoveries;
 mod replay;
+mod resets;
 mod scope;
 mod stores;
 mod syntax;

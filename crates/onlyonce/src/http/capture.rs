@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response, response};
+use http::{Request, Response, StatusCode, response};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
@@ -87,10 +87,11 @@ where
     let mut body = Box::pin(body);
     let largest = expected_bytes(&*body, policy);
     let mut held = None;
-    let mut bytes = BytesMut::with_capacity(largest.min(SMALL_BYTES_MAX));
+    let mut bytes = BytesMut::new();
     let mut trailers = None;
     loop {
         match body.frame().await {
+            None if is_short(&head, bytes.len()) => return no_answer(problem::failed(policy)),
             None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
             Some(Err(_)) => return no_answer(problem::failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
@@ -102,10 +103,22 @@ where
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
         if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
-            held = room.answer(largest).await;
+            // Not longer: the operation was executed, and must not be unknown for want of our own room.
+            match timeout(policy.upstream_timeout / 2, room.answer(largest)).await {
+                Ok(room) => held = room,
+                Err(_) => return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy),
+            }
             bytes.reserve(largest.saturating_sub(bytes.len()));
         }
     }
+}
+
+/// Whether the answer has another length than its head says. A 304 says the length of what it does not have.
+fn is_short(head: &response::Parts, bytes: usize) -> bool {
+    let told = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let told = told.and_then(|value| value.parse::<usize>().ok());
+    let has_body = !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    has_body && told.is_some_and(|told| told != bytes)
 }
 
 /// How large the part of an answer that is read before it is known to be whole, or too large, may become.

@@ -327,8 +327,8 @@ pub fn upstream_timeout(policy: &Policy) -> Response<Body> {
 pub fn answer_not_sent(policy: &Policy) -> Response<Body> {
     let detail = "This server holds too many answers that their clients have not read, so this one was not \
                   sent. Retry with the same key to get it; nothing is executed twice.";
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail);
-    problem.after(RETRY_AFTER_S).response(policy)
+    // Without Retry-After, which says of a 503 that nothing was executed.
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail).response(policy)
 }
 
 /// For a request that two servers on its way could read differently; `why` is a whole sentence.

@@ -107,7 +107,13 @@ impl Begun {
             return Err(Stop::TooLarge(Bytes::new()));
         }
         let filled = timeout(BODY_WAIT, self.fill_up(bytes_max, body)).await;
-        filled.unwrap_or(Err(Stop::TooSlow))
+        filled.unwrap_or(Err(Stop::TooSlow))?;
+        match declared_bytes(head) {
+            Some(bytes) if bytes != self.bytes.len() as u64 => {
+                Err(Stop::Broken("the body has another length than it was said to have".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn fill_up<B>(&mut self, bytes_max: usize, mut body: Pin<&mut B>) -> Result<(), Stop>

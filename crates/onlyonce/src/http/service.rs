@@ -15,7 +15,7 @@ use super::problem::{self, Problem};
 use super::request::{self, Whole};
 use crate::fingerprint::{Digest, Fingerprint};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Ended, Once, Refusal};
+use crate::once::{Ask, Asking, Attempt, Ended, Once, Refusal};
 use crate::policy::{InFlight, KeyNeed, Mode, Policy};
 use crate::record::KeyText;
 use crate::scope::{OperationId, Principal};
@@ -79,6 +79,10 @@ where
             Err(problem) => return Ok(problem.response(&policy)),
         };
         let id = request::id(&self.once, &policy, &head, &who, &key);
+        if head.extensions.get::<Attempt>().is_some_and(|outer| outer.id == id) {
+            // A layer around this one has claimed the operation already: this is its execution.
+            return self.forward(head, body.into_body()).await;
+        }
         let origin = head.headers.get(header::ORIGIN).cloned();
         let refused = |refusal: &Refusal| {
             let answer = problem::refused(refusal, &policy, key.as_str());

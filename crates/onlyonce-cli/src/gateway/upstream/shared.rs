@@ -68,7 +68,7 @@ impl Shared {
     ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         let response = self.sender.clone().try_send_request(request).await?;
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(response.map(|body| Answer::on_stream(body, stream)))
+        Ok(Answer::of(response, Some(stream)))
     }
 }
 

@@ -70,6 +70,12 @@ pub(super) const RESPONSE_UNAVAILABLE: Kind = Kind::new(
     "The operation was executed, but its response was not kept for replay.",
     Retry::Never,
 );
+pub(super) const RESPONSE_NOT_SENT: Kind = Kind::new(
+    "idempotency_response_not_sent",
+    "Response was not sent",
+    "The operation may have been executed, and its response is stored. Retry with the same key to get it.",
+    Retry::SameKey,
+);
 pub(super) const STORE_UNAVAILABLE: Kind = Kind::new(
     "idempotency_store_unavailable",
     "Idempotency store unavailable",
@@ -121,7 +127,7 @@ pub(super) const METHOD_NOT_ALLOWED: Kind = Kind::new(
 pub(super) const OVERLOADED: Kind = Kind::new(
     "overloaded",
     "Too many requests in progress",
-    "A limit of this server is reached. Retry with the same key.",
+    "A limit of this server is reached. Nothing was executed.",
     Retry::SameKey,
 );
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
@@ -143,13 +149,14 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 18] = [
+const ALL: [&Kind; 19] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
     &IN_PROGRESS,
     &OUTCOME_UNKNOWN,
     &RESPONSE_UNAVAILABLE,
+    &RESPONSE_NOT_SENT,
     &STORE_UNAVAILABLE,
     &NOT_FOUND,
     &PRINCIPAL_UNCLEAR,
