@@ -204,7 +204,7 @@ enum Form {
 }
 
 /// What frameworks take for the method in place of the request's own.
-const METHOD_OVERRIDES: [HeaderName; 3] = [
+pub(crate) const METHOD_OVERRIDES: [HeaderName; 3] = [
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-method-override"),

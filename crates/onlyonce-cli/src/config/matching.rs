@@ -32,8 +32,7 @@ impl Match {
 
     /// Whether the route is for a request with this method and path.
     pub fn matches(&self, method: &Method, path: &str) -> bool {
-        self.has_method(method)
-            && self.path.as_ref().is_none_or(|pattern| pattern.matches(&normal_path(path)))
+        self.has_method(method) && (self.path.is_none() || self.has_path(path))
     }
 
     /// What the places of the path hold in this one, by their names, percent-encoded as they came.
@@ -44,6 +43,12 @@ impl Match {
     /// The names of those places.
     pub(super) fn place_names(&self) -> impl Iterator<Item = &str> {
         self.path.iter().flat_map(PathPattern::place_names)
+    }
+
+    /// Whether the route is for this path, under some method.
+    pub fn has_path(&self, path: &str) -> bool {
+        !path.is_empty()
+            && self.path.as_ref().is_none_or(|pattern| pattern.matches(&normal_path(path)))
     }
 
     /// The methods that are named, and so guarded; `None` for `*`, where the policy says which are.

@@ -139,6 +139,10 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             &["reconcile"],
             "`reconcile` with `auth` asks for all callers, whose keys may be equal, so that one would get another's answer; set `forward_key` to \"derive\", or remove `auth`".into(),
         ),
+        ForwardKey::Verbatim if has_header(&rules.policy.scope) => (
+            &["reconcile", "scope"],
+            "`reconcile` does not send the headers of `scope`, so that one tenant would get another's answer; set `forward_key` to \"derive\"".into(),
+        ),
         _ if rule.auth.is_none() && !is_per_caller && rule.absent == Absent::Release => (
             &["reconcile"],
             "`absent` \"release\" without `auth` asks with the credentials of whoever retries, and here callers share their keys: another caller's 404 would execute it twice; set `auth`, or `absent` to \"hold\"".into(),
@@ -153,6 +157,10 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
         }
     };
     Some(found)
+}
+
+fn has_header(scope: &[ScopePart]) -> bool {
+    scope.iter().any(|part| matches!(part, ScopePart::Header(_)))
 }
 
 fn everywhere(rules: &Rules) -> Option<Contradiction> {

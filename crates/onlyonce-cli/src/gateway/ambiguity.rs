@@ -52,15 +52,17 @@ impl Judged {
     }
 }
 
-/// Whether the target and `Host` name one host. An origin-form target names none.
+/// Whether the target and `Host` name one host, and nothing else. An origin-form target names none.
 fn is_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
-    let Some(target) = uri.authority() else { return true };
-    let host = headers.get(header::HOST).map(|host| Authority::try_from(host.as_bytes()));
-    match host {
-        _ if target.as_str().contains('@') => false,
-        None => true,
-        Some(Ok(host)) => named(&host) == named(target),
-        Some(Err(_)) => false,
+    let host = headers.get(header::HOST).filter(|host| !host.is_empty());
+    let host = host.map(|host| Authority::try_from(host.as_bytes())).transpose();
+    let Ok(host) = host else { return false };
+    let hosts = [uri.authority(), host.as_ref()];
+    let has_user = hosts.iter().flatten().any(|host| host.as_str().contains('@'));
+    match hosts {
+        _ if has_user => false,
+        [Some(target), Some(host)] => named(host) == named(target),
+        _ => true,
     }
 }
 
@@ -81,6 +83,7 @@ const ALWAYS: [HeaderName; 7] = [
     HeaderName::from_static("x-method-override"),
 ];
 const TWO_HOSTS: &str = "The request has more than one Host field. Send one.";
-const OTHER_HOST: &str = "The request names one host in its target and another in its Host field.";
+const OTHER_HOST: &str =
+    "The Host field is malformed, or the target of the request names another host.";
 const DROPPED: &str = "The Connection field names a header that identifies the request (its host, key, credentials \
                        or content type), so that the service would not see it. Remove it from Connection.";

@@ -49,6 +49,15 @@ impl ForwardedKey {
         }
     }
 
+    /// The name of the rule.
+    pub(super) fn name(&self) -> &'static str {
+        match self.how {
+            ForwardKey::Verbatim => "verbatim",
+            ForwardKey::Derive => "derive",
+            ForwardKey::Strip => "strip",
+        }
+    }
+
     /// The text by which the upstream knows the operation.
     pub(super) fn text(&self, key: &str, id: OperationId) -> String {
         match self.how {

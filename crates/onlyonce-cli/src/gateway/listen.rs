@@ -121,6 +121,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(STREAM_SEND_BYTES_MAX)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(RESETS_MAX);
@@ -134,6 +135,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client may take for a head, and be silent between two.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// What is buffered of a streamed answer that its client does not read, for each stream.
+const STREAM_SEND_BYTES_MAX: usize = 16 * 1024;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
 /// Streams that a peer may reset before its connection is closed.

@@ -25,25 +25,39 @@ impl Outgoing {
     /// The answer, which takes room until its last byte was written to the connection. Where there is no
     /// room it is dropped: what was executed is stored, and a retry gets it.
     ///
-    /// A streamed answer needs none: it is read from the service only as fast as its client reads.
+    /// A streamed answer needs none: it is read from the service as its client reads, but for a buffer.
     pub(super) fn held(&self, answer: Response<Body>, line: &Line) -> Response<Body> {
         let bytes = answer.body().held_bytes();
-        if bytes == 0 {
-            return answer;
-        }
-        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let Ok(room) = self.0.clone().try_acquire_many_owned(permits) else {
-            return problem::answer_not_sent(&Policy::default());
+        let is_small = bytes <= SMALL_BYTES_MAX;
+        let room = match is_small {
+            true => None,
+            false => self.room(bytes.min(ANSWERS_BYTES_MAX), line),
         };
-        let room = Some((room, line.hold()));
+        if !is_small && room.is_none() {
+            return problem::answer_not_sent(&Policy::default());
+        }
+        let room = (bytes > 0).then(|| (room, line.hold(bytes)));
         answer.map(|body| Body::new(Roomed { body, room }))
     }
 }
 
+impl Outgoing {
+    /// Room for a large answer. One connection has a share only, but always room for one answer.
+    fn room(&self, bytes: usize, line: &Line) -> Option<OwnedSemaphorePermit> {
+        let held = line.unsent_bytes();
+        if held > 0 && held + bytes > CONNECTION_BYTES_MAX {
+            return None;
+        }
+        self.0.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+    }
+}
+
+type Room = (Option<OwnedSemaphorePermit>, Unsent);
+
 /// A kept answer, and its room until its bytes are handed over.
 struct Roomed {
     body: Body,
-    room: Option<(OwnedSemaphorePermit, Unsent)>,
+    room: Option<Room>,
 }
 
 impl http_body::Body for Roomed {
@@ -76,11 +90,11 @@ impl http_body::Body for Roomed {
 /// Bytes that give their room back when the last of them is written: hyper and the HTTP/2 queue drop them then.
 struct Held {
     bytes: Bytes,
-    _room: (OwnedSemaphorePermit, Unsent),
+    _room: Room,
 }
 
 impl Held {
-    fn bytes(bytes: Bytes, room: (OwnedSemaphorePermit, Unsent)) -> Bytes {
+    fn bytes(bytes: Bytes, room: Room) -> Bytes {
         Bytes::from_owner(Self { bytes, _room: room })
     }
 }
@@ -91,5 +105,9 @@ impl AsRef<[u8]> for Held {
     }
 }
 
+/// An answer of this size needs no room: whoever holds all of it must not hold up others.
+const SMALL_BYTES_MAX: usize = 16 * 1024;
+/// The share of one connection.
+const CONNECTION_BYTES_MAX: usize = 8 << 20;
 /// The kept answers that are held at once for clients to read them.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;

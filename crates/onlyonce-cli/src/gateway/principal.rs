@@ -134,6 +134,6 @@ const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
                       gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \
                       `principal = \"none\"` if all callers may share their keys.";
-const SIGNED: &str = "The authorization scheme may sign each request anew, so it does not name the caller of a retry. \
-                      In the gateway's configuration, set `principal = \"header:NAME\"` for this route to a header \
+const SIGNED: &str = "The Authorization field has no scheme, or one that may sign each request anew, so that a retry may \
+                      look like another caller. In the gateway's configuration, set `principal = \"header:NAME\"` for this route to a header \
                       that names the caller.";

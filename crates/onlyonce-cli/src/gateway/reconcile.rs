@@ -47,8 +47,8 @@ impl Asker {
 
     fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
         // A record of a time when the route did not ask does not say what was sent.
-        if question.path.is_empty() {
-            return Err("the record does not say where the request was sent".into());
+        if question.sent_as != self.sent_as() || !self.matching.has_path(question.path) {
+            return Err("the request was sent by other rules than those in force".into());
         }
         let key = self.key.text(question.key, question.id);
         let target = self.rule.ask.target(&key, &self.matching.places(question.path));
@@ -89,6 +89,10 @@ impl Reconciler for Asker {
             let finding = asking.await.unwrap_or_else(|stopped| Err(stopped.into()));
             finding.unwrap_or(Finding::Unclear)
         })
+    }
+
+    fn sent_as(&self) -> &str {
+        self.key.name()
     }
 
     fn asks_by_itself(&self) -> bool {

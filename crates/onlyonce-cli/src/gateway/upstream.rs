@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{InvalidUri, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use hyper::client::conn::{TrySendError, http1};
@@ -156,7 +156,7 @@ impl Upstream {
         mut request: Request<Body>,
     ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.absolute_form(path);
+        *request.uri_mut() = self.absolute_form(path, request.headers().get(header::HOST));
         shared.send(stream, request).await
     }
 
@@ -251,9 +251,12 @@ impl Upstream {
         }
     }
 
-    fn absolute_form(&self, path: &PathAndQuery) -> Uri {
+    /// Under the host that the client asked for, as over HTTP/1.1: `:authority` and `Host` say the same.
+    fn absolute_form(&self, path: &PathAndQuery, host: Option<&HeaderValue>) -> Uri {
         let scheme = if self.target.scheme == Scheme::Https { "https" } else { "http" };
-        let absolute = format!("{scheme}://{}{path}", self.target.authority).parse();
+        let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
+        let authority = host.unwrap_or(&self.target.authority);
+        let absolute = format!("{scheme}://{authority}{path}").parse();
         absolute.unwrap_or_else(|_| Uri::from(path.clone()))
     }
 }

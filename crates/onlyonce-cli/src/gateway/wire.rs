@@ -38,8 +38,8 @@ pub(crate) struct Line(Arc<LineState>);
 struct LineState {
     is_upgraded: AtomicBool,
     in_flight: AtomicUsize,
-    /// Answers that are held until they are written.
-    unsent: AtomicUsize,
+    /// The bytes of answers that are held until they are written.
+    unsent_bytes: AtomicUsize,
     /// Whether the last write found no room in the socket.
     is_blocked: AtomicBool,
     written_bytes: AtomicU64,
@@ -58,9 +58,14 @@ impl Line {
     }
 
     /// An answer is held until the guard is dropped.
-    pub(super) fn hold(&self) -> Unsent {
-        self.0.unsent.fetch_add(1, Ordering::AcqRel);
-        Unsent(self.clone())
+    pub(super) fn hold(&self, bytes: usize) -> Unsent {
+        self.0.unsent_bytes.fetch_add(bytes, Ordering::AcqRel);
+        Unsent(self.clone(), bytes)
+    }
+
+    /// How much is held for the client to read.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.0.unsent_bytes.load(Ordering::Acquire)
     }
 
     /// Ends when the client has taken next to nothing for a while of what is there for it.
@@ -77,7 +82,7 @@ impl Line {
     }
 
     fn is_waiting(&self) -> bool {
-        self.0.unsent.load(Ordering::Acquire) > 0 || self.0.is_blocked.load(Ordering::Acquire)
+        self.unsent_bytes() > 0 || self.0.is_blocked.load(Ordering::Acquire)
     }
 
     /// Notes how a write went.
@@ -92,11 +97,11 @@ impl Line {
 
 /// An answer that is not yet written.
 #[derive(Debug)]
-pub(super) struct Unsent(Line);
+pub(super) struct Unsent(Line, usize);
 
 impl Drop for Unsent {
     fn drop(&mut self) {
-        self.0.0.unsent.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.unsent_bytes.fetch_sub(self.1, Ordering::AcqRel);
     }
 }
 
@@ -213,10 +218,10 @@ static REFUSAL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes.extend(body);
     bytes
 });
-/// How long a client may take next to nothing of what is there for it, and how little that is: more than the pings
-/// of an HTTP/2 connection.
+/// How long a client may take next to nothing of what is there for it, and how little that is: more than the
+/// answers to many pings on an HTTP/2 connection.
 const PROGRESS_WAIT: Duration = Duration::from_secs(30);
-const PROGRESS_BYTES_MIN: u64 = 1024;
+const PROGRESS_BYTES_MIN: u64 = 32 * 1024;
 /// How much of what a refused client has sent is read away, in pieces of 4 KiB.
 const READS_AWAY_MAX: usize = 64;
 

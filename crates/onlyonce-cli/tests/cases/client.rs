@@ -39,6 +39,13 @@ impl Ask {
         Self { body: body.into(), framing: Framing::Length, ..ask }
     }
 
+    /// `POST /t` whose `Host` is still to be said.
+    pub(crate) fn without_host(body: impl Into<Vec<u8>>) -> Self {
+        let mut ask = Self::post(body);
+        ask.lines.retain(|(name, _)| name != "Host");
+        ask
+    }
+
     /// No body, and no field but `Host`.
     pub(crate) fn bare(method: &str, target: &str) -> Self {
         Self {

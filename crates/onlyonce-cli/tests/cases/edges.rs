@@ -5,7 +5,7 @@ use crate::profile::{D, Set};
 use crate::subject::Kind;
 use crate::{B1, K1, on_both, on_gateway};
 
-on_both! { a_method_in_another_case_is_refused }
+on_both! { a_method_in_another_case_is_refused, a_method_that_a_header_overrides_is_refused }
 
 on_gateway! {
     a_host_that_is_said_twice_is_refused, what_the_gateway_judges_by_is_not_dropped_on_the_way, connect_is_refused,
@@ -28,6 +28,17 @@ async fn a_method_in_another_case_is_refused(on: Kind) {
     assert_eq!(t.u.total(), 0);
 }
 
+// Many services take the header for the method.
+async fn a_method_that_a_header_overrides_is_refused(on: Kind) {
+    let t = on.start(D).await;
+    for (method, name) in [("GET", "X-HTTP-Method-Override"), ("PUT", "X-Method-Override")] {
+        let ask = Ask::bare(method, "/t").header(name, "post");
+        t.send(&ask.clone().key(K1)).await.problem(400, "request_ambiguous");
+        t.send(&ask).await.fresh(200);
+    }
+    assert_eq!(t.n(), 2, "those without a key");
+}
+
 async fn a_host_that_is_said_twice_is_refused(on: Kind) {
     let t = on.start(D).await;
     let ask = Ask::post(B1).key(K1);
@@ -37,6 +48,8 @@ async fn a_host_that_is_said_twice_is_refused(on: Kind) {
         ask.clone().to("http://other.test/t"),
         ask.clone().to("http://api.test:81/t"),
         ask.clone().to("http://me@api.test/t"),
+        Ask::without_host(B1).key(K1).header("Host", "x/accounts/999"),
+        Ask::without_host(B1).key(K1).header("Host", "me@api.test"),
     ] {
         t.send(&odd).await.problem(400, "request_ambiguous");
     }

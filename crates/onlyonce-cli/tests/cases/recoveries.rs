@@ -9,7 +9,7 @@ use crate::{B1, K1, on_gateway, until};
 on_gateway! {
     a_redrive_without_a_client_key_carries_a_key, a_redrive_spells_the_key_in_one_way,
     a_redrive_of_a_key_in_the_body_carries_it_in_the_header, what_was_sent_is_what_is_asked_about,
-    what_was_sent_is_asked_about_after_a_crash, a_derived_key_is_asked_for_as_it_was_forwarded,
+    what_was_sent_is_asked_about_after_a_crash, what_was_sent_by_other_rules_is_not_asked_about, a_derived_key_is_asked_for_as_it_was_forwarded,
 }
 
 const REDRIVE: &str = r#"recovery = "redrive""#;
@@ -111,6 +111,41 @@ async fn what_was_sent_is_asked_about_after_a_crash(on: Kind) {
     assert_ne!(key, K1);
     assert_eq!(target, format!("/accounts/7/charges?key={key}"));
     assert_eq!(host.as_deref(), Some("api.test"));
+}
+
+/// An operation that was sent by the first of these rules, and is asked for by the second: it stays held.
+async fn is_held_after(on: Kind, before: &'static str, after: &'static str) {
+    let mut t = on.start(&[Set::Toml(before)]).await;
+    t.u.plan("/t", [Reply::reset()]);
+    t.u.plan("/charges", [Reply::status(404)]);
+    let ask = Ask::post(B1).key(K1);
+    t.send(&ask).await.problem(502, "idempotency_outcome_unknown");
+    t.reconfigure(&[Set::Toml(after)]).await;
+    for _ in 0..3 {
+        t.send(&ask).await.problem(409, "idempotency_outcome_unknown");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    assert_eq!(
+        (t.u.count("/t"), t.u.count("/charges")),
+        (1, 0),
+        "nothing is asked, nothing is sent"
+    );
+}
+
+const RELEASING: &str = r#"lease = "100ms"
+upstream_timeout = "200ms"
+recovery = "reconcile"
+reconcile = { ask = "GET /charges?key={key}", found = "/0/id", absent = "release", quiet = "500ms" }"#;
+const RELEASING_DERIVED: &str = r#"lease = "100ms"
+upstream_timeout = "200ms"
+recovery = "reconcile"
+forward_key = "derive"
+reconcile = { ask = "GET /charges?key={key}", found = "/0/id", absent = "release", quiet = "500ms" }"#;
+
+// Two 404s for a question about something else would free the key of what was executed.
+async fn what_was_sent_by_other_rules_is_not_asked_about(on: Kind) {
+    is_held_after(on, r#"upstream_timeout = "200ms""#, RELEASING).await;
+    is_held_after(on, RELEASING, RELEASING_DERIVED).await;
 }
 
 async fn a_derived_key_is_asked_for_as_it_was_forwarded(on: Kind) {

@@ -138,6 +138,16 @@ impl Subject {
         process.restart().await;
     }
 
+    /// Ends the gateway, and starts it anew on the same store with this policy.
+    pub(crate) async fn reconfigure(&mut self, profile: Profile<'_>) {
+        let Running::Gateway(process) = &mut self.running else {
+            panic!("only a process has a configuration");
+        };
+        process.kill().await;
+        process.configure(&format!("http://{}", self.u.address), profile);
+        process.restart().await;
+    }
+
     /// Stops the gateway where it is, as a paused virtual machine would.
     pub(crate) fn pause(&self) {
         self.process().signal(Signal::STOP);

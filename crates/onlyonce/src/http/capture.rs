@@ -174,7 +174,10 @@ fn may_be_cut(head: &response::Parts, bytes: &[u8]) -> bool {
         return false;
     }
     let media_type = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_json = media_type.is_some_and(|media_type| Kind::of(media_type) == Kind::Json);
+    let is_json = media_type.is_some_and(|media_type| {
+        // Of a stream of JSON values, each is whole.
+        Kind::of(media_type) == Kind::Json && !media_type.to_ascii_lowercase().starts_with(STREAM)
+    });
     let is_closed = matches!(bytes.trim_ascii_start(), [b'{' | b'[', ..])
         && serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
     !(is_json && is_closed)
@@ -252,6 +255,7 @@ where
     }
 }
 
+const STREAM: &[u8] = b"application/stream+json";
 /// An answer of this size waits for nobody's room.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// How long the rest of a large answer is read after its reader left.

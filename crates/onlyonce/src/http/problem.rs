@@ -100,10 +100,10 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, &kind::REQUEST_INCOMPLETE, detail)
     }
 
-    /// A method such as `patch`, which HTTP tells from PATCH and many services do not.
-    pub(crate) fn method_case() -> Self {
-        let detail = "The request has an idempotency key, and its method is not in upper case. Method names \
-                      are case-sensitive; send the method in upper case. Nothing was executed.";
+    /// A method such as `patch`, which HTTP tells from PATCH and many services do not; or one in a header.
+    pub(crate) fn method_unclear() -> Self {
+        let detail = "The request has an idempotency key, and its method is not in upper case, or is overridden \
+                      by a header. Send the method itself, in upper case. Nothing was executed.";
         Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
     }
 

@@ -208,10 +208,10 @@ pub(super) fn id(
     operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
 }
 
-/// The `Host` that an inner service sees, and the path, as sent.
-pub(super) fn target(head: &Parts) -> String {
+/// How the request is sent, the `Host` that an inner service sees, and the path as sent, with spaces between.
+pub(super) fn target(head: &Parts, sent_as: &str) -> String {
     let host = host_field(head).or_else(|| head.uri.authority().map(Authority::as_str));
-    format!("{}{}", host.unwrap_or_default(), Sent::of(head).path)
+    format!("{sent_as} {} {}", host.unwrap_or_default(), Sent::of(head).path)
 }
 
 fn host_field(head: &Parts) -> Option<&str> {

@@ -13,7 +13,7 @@ use super::headers;
 use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
-use crate::fingerprint::{Digest, Fingerprint};
+use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Attempt, Ended, Once, Refusal};
 use crate::policy::{InFlight, KeyNeed, Mode, Policy};
@@ -51,8 +51,8 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
-            return match is_miscased(&policy, &head) {
-                true => Ok(Problem::method_case().response(&policy)),
+            return match slips_by(&policy, &head) {
+                true => Ok(Problem::method_unclear().response(&policy)),
                 false => self.forward(head, Body::new(body)).await,
             };
         }
@@ -127,8 +127,8 @@ where
 
     /// What a reconciler asks about later: kept only where there is one.
     fn target(&self, head: &Parts) -> Arc<str> {
-        match self.rules.reconciler {
-            Some(_) => request::target(head).into(),
+        match &self.rules.reconciler {
+            Some(reconciler) => request::target(head, reconciler.sent_as()).into(),
             None => Arc::default(),
         }
     }
@@ -156,11 +156,17 @@ where
     }
 }
 
-/// Whether only the case of its method keeps a request that may have a key from being guarded.
-fn is_miscased(policy: &Policy, head: &Parts) -> bool {
-    let is_method = |method: &Method| method.as_str().eq_ignore_ascii_case(head.method.as_str());
+/// Whether a request that may have a key is not guarded only because of how it says its method: in another case,
+/// or by a header that many services take for the method.
+fn slips_by(policy: &Policy, head: &Parts) -> bool {
+    let is_guarded = |name: &[u8]| {
+        let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
+        policy.methods.iter().any(is_method)
+    };
+    let overrides = METHOD_OVERRIDES.into_iter().flat_map(|name| head.headers.get_all(name));
+    let mut names = overrides.map(|value| value.as_bytes().trim_ascii());
     policy.mode == Mode::Enforce
-        && policy.methods.iter().any(is_method)
+        && (is_guarded(head.method.as_str().as_bytes()) || names.any(is_guarded))
         && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
 }
 

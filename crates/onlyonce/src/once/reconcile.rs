@@ -24,6 +24,13 @@ pub trait Reconciler: Send + Sync + 'static {
     /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
     fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Finding>;
 
+    /// How requests are sent at present, in a word without spaces, where the question depends on that. It is kept
+    /// with each operation and comes back in [`Question::sent_as`], so that a question is never asked by
+    /// other rules than the request was sent by.
+    fn sent_as(&self) -> &str {
+        ""
+    }
+
     /// Whether it has credentials of its own, and may be asked without a client's.
     fn asks_by_itself(&self) -> bool {
         false
@@ -38,9 +45,12 @@ pub struct Question<'a> {
     pub id: OperationId,
     /// The key of the operation.
     pub key: &'a str,
+    /// What [`Reconciler::sent_as`] said when the request was sent.
+    pub sent_as: &'a str,
     /// The `Host` that the request was sent with.
     pub host: &'a str,
-    /// The path that the request was sent to, percent-encoded as it was.
+    /// The path that the request was sent to, percent-encoded as it was. Empty if the route had nobody to ask
+    /// when the request was sent: then what was sent is not known.
     pub path: &'a str,
     /// The headers of the client that asks again; `None` in the background.
     pub headers: Option<&'a HeaderMap>,
@@ -52,9 +62,10 @@ impl<'a> Question<'a> {
         record: &'a Record,
         headers: Option<&'a HeaderMap>,
     ) -> Self {
-        let slash = record.target.find('/').unwrap_or(record.target.len());
-        let (host, path) = record.target.split_at(slash);
-        Self { id, key: record.key.as_str(), host, path, headers }
+        let (sent_as, target) = record.target.split_once(' ').unwrap_or_default();
+        // No path has a space.
+        let (host, path) = target.rsplit_once(' ').unwrap_or_default();
+        Self { id, key: record.key.as_str(), sent_as, host, path, headers }
     }
 }
 

@@ -233,6 +233,11 @@ fn a_question_that_could_be_about_another_operation_is_refused() {
         ),
         ("", "key_from = [\"header:X\", \"fingerprint\"]", "`key_from` \"fingerprint\""),
         (auth, "", "`reconcile` with `auth` asks for all callers"),
+        (
+            "",
+            "scope = [\"principal\", \"header:X-Tenant\"]",
+            "`reconcile` does not send the headers of `scope`",
+        ),
         (release, no_principal, "`absent` \"release\" without `auth`"),
         (release, "principal = \"none\"", "`absent` \"release\" without `auth`"),
     ];

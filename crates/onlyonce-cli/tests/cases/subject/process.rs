@@ -22,14 +22,14 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) async fn start(folder: &Path, upstream: &str, profile: Profile<'_>) -> Self {
-        let (process, policy) = profile::toml(profile);
-        // Without another word, the store is a file in the folder.
-        let config = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\n{process}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}",
-        );
-        std::fs::write(folder.join(CONFIG), config).unwrap();
+        configure(folder, upstream, profile);
         let (child, [address, admin]) = spawn(folder).await;
         Self { address, admin, folder: folder.to_owned(), child }
+    }
+
+    /// Writes another file of configuration, for the next start.
+    pub(super) fn configure(&self, upstream: &str, profile: Profile<'_>) {
+        configure(&self.folder, upstream, profile);
     }
 
     /// SIGKILL, and waits for the end.
@@ -45,6 +45,15 @@ impl Process {
     pub(super) async fn restart(&mut self) {
         (self.child, [self.address, self.admin]) = spawn(&self.folder).await;
     }
+}
+
+fn configure(folder: &Path, upstream: &str, profile: Profile<'_>) {
+    let (process, policy) = profile::toml(profile);
+    // Without another word, the store is a file in the folder.
+    let config = format!(
+        "listen = \"127.0.0.1:0\"\nupstream = {upstream:?}\n{process}\n[admin]\nlisten = \"127.0.0.1:0\"\n[policy]\n{policy}",
+    );
+    std::fs::write(folder.join(CONFIG), config).unwrap();
 }
 
 async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
