@@ -107,7 +107,12 @@ impl Upstream {
         let protocol = self.protocol(request.headers());
         let path = self.path(request.uri()).map_err(|error| SendError::NotSent(error.into()))?;
         for _ in 0..CONNECTIONS_TRIED_MAX {
-            let sent = match self.connection(protocol, idle_max, until).await? {
+            let connection = self.connection(protocol, idle_max, until).await?;
+            // A timeout looks at the clock only while it waits, and the process may have been paused.
+            if Instant::now() >= until {
+                return Err(SendError::NotSent("the time for a connection is over".into()));
+            }
+            let sent = match connection {
                 Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
                 Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
                     Ok(Ok(stream)) => self.send_http2(&shared, stream, &path, request).await,

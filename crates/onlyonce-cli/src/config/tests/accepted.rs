@@ -142,7 +142,8 @@ fn a_route_says_what_only_the_gateway_needs() {
         principal = ["header:X-Account", "cookie:sid"]
         anonymous = "reject"
         forward_key = "derive"
-        upstream = "http://other"
+        upstream = "http://other/api"
+        upstream_idle = "0s"
         key_from = ["header:X-Key", "json:/id", "fingerprint"]
         in_flight = "wait"
         wait = "2s"
@@ -157,7 +158,8 @@ fn a_route_says_what_only_the_gateway_needs() {
     ];
     assert_eq!(route.principal, PrincipalRule::Sources(sources));
     assert_eq!((route.anonymous, route.forward_key), (Anonymous::Reject, ForwardKey::Derive));
-    assert_eq!(config.upstream_of(route).unwrap().authority(), "other");
+    assert_eq!(config.upstream_of(route).unwrap().to_string(), "http://other/api");
+    assert_eq!((route.upstream_idle, config.fallback.upstream_idle.as_secs()), (Duration::ZERO, 1));
     assert_eq!(config.upstream_of(&config.fallback).unwrap().authority(), "main");
     assert_eq!(route.policy.key_from.last(), Some(&KeySource::Fingerprint));
     assert_eq!(route.policy.in_flight, InFlight::Wait(Duration::from_secs(2)));

@@ -277,6 +277,10 @@ fn a_policy_that_contradicts_itself_is_refused() {
     let cases = [
         ("lease = \"0s\"", "lease must not be zero"),
         ("upstream_timeout = \"0ms\"", "upstream_timeout must not be zero"),
+        (
+            "upstream_idle = \"31s\"",
+            "`upstream_idle`: an idle connection is closed after 30s; make it \"30s\" or less",
+        ),
         ("ttl = \"0d\"", "ttl must not be zero"),
         ("hold_max = \"23h\"", "hold_max is shorter than ttl"),
         ("key_length = [9, 8]", "key_length [9, 8] admits no key"),

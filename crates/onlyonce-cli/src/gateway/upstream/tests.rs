@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use http_body_util::BodyExt;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 
@@ -46,4 +46,23 @@ async fn a_connection_that_the_service_has_closed_is_not_used() {
         upstream.pool.keep(kept, &HeaderMap::new());
         drop(served.join().unwrap());
     }
+}
+
+// As after a pause of the process: the claim may be somebody else's by now.
+#[tokio::test]
+async fn nothing_is_sent_when_the_time_for_a_connection_is_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let upstream = Upstream::new(&uri).unwrap();
+    let second = Duration::from_secs(1);
+    let served = answer_one(&listener);
+    let answer = upstream.send(request(), Terms::new(second * 30, second)).await;
+    answer.unwrap().into_body().collect().await.unwrap();
+    let mut kept = served.join().unwrap();
+    sleep(Duration::from_millis(5)).await;
+    let late = timeout(second, upstream.send(request(), Terms::new(Duration::ZERO, second))).await;
+    assert!(matches!(late, Ok(Err(SendError::NotSent(_)))), "{late:?}");
+    sleep(Duration::from_millis(20)).await;
+    kept.set_nonblocking(true).unwrap();
+    assert!(matches!(kept.read(&mut [0]), Ok(0) | Err(_)), "no byte of it");
 }
