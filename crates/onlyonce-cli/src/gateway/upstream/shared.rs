@@ -99,7 +99,8 @@ async fn drive<T>(
 
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const HEADERS_BYTES_MAX: u32 = 64 * 1024;
-/// The streams of a connection before the service has said how many it takes.
-const STREAMS_AT_FIRST: usize = 100;
+/// The streams of a connection before the service has said how many it takes: one, because a request that is handed
+/// over beyond that number counts as sent, and may never be.
+const STREAMS_AT_FIRST: usize = 1;
 /// And at most, whatever it says.
 const STREAMS_MAX: usize = 10_000;
