@@ -9,11 +9,12 @@
 //! 4. JSON (`application/json`, `…+json`): members in any order, whitespace and escapes in any spelling; numbers
 //!    are exact decimals, never doubles; array order counts. Doubled member names, bad UTF-8, lone surrogates,
 //!    nesting deeper than 64, exponents beyond 64 bits and anything malformed fall back to the raw bytes.
-//! 5. Url-encoded forms: decoded, in any order of names; the order of repeats counts.
+//! 5. Url-encoded forms: decoded, in any order of names; the order of repeats counts. With a list (`items[]`), whose
+//!    items some readers tell apart by the order of all fields: as raw bytes.
 //! 6. `multipart/form-data`: by parts as the boundary divides them, whatever it is; anything unusual falls back to
 //!    the raw bytes.
 //! 7. Everything else, every body with a content coding, and every body whose `Content-Type` has more than one line
-//!    or unreadable parameters (malformed, doubled, more than 64) is compared as bytes.
+//!    or unreadable parameters (malformed, doubled, with a star as in `charset*`, more than 64) is compared as bytes.
 //!
 //! ```
 //! use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};

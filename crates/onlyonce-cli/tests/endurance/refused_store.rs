@@ -138,6 +138,17 @@ async fn a_store_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
+async fn a_store_of_an_unreleased_build_is_refused() {
+    let (_folder, store) = used_store().await;
+    change(&store, "DROP TABLE check_value; PRAGMA user_version = 1");
+    assert_refused(
+        &store,
+        "{path} has format 1 of an unreleased build, which this build does not read: use a new file. \
+         Retries of keys in the old one will be executed again",
+    );
+}
+
+#[tokio::test]
 async fn a_store_that_was_moved_is_refused() {
     let (_folder, store) = used_store().await;
     move_to(&store, "postgres://ledger");

@@ -154,6 +154,17 @@ mod tests {
         }
     }
 
+    /// RFC 2231 and RFC 5987: some readers take `charset*` for the charset, and some for a name like any other.
+    #[test]
+    fn an_extended_parameter_makes_the_media_type_unreadable() {
+        let plain = bytes(&["application/json"], true);
+        for name in ["charset*", "CHARSET*", "charset*0", "charset*0*", "boundary*"] {
+            let line = format!("application/json; {name}=utf-16''x");
+            assert_ne!(bytes(&[&line], true), plain, "{name}");
+            assert_eq!(MediaType::parse(line.as_bytes()).kind().unwrap_err(), Odd, "{name}");
+        }
+    }
+
     #[test]
     fn a_boundary_counts_unless_the_parts_are_compared() {
         let [one, two] =

@@ -2,7 +2,8 @@
 
 use super::Odd;
 
-/// The names, in lower case, and values. Doubled names, escapes and more than [`PARAMS_MAX`] are odd.
+/// The names, in lower case, and values. Doubled names, escapes and more than [`PARAMS_MAX`] are odd, and so is a
+/// name with a star: to readers of RFC 2231 and RFC 5987, `charset*` and `charset*0` are spellings of `charset`.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<(String, &[u8])>, Odd> {
     let mut params: Vec<(String, &[u8])> = Vec::new();
     let mut rest = text.trim_ascii();
@@ -21,6 +22,9 @@ type Param<'a> = (String, &'a [u8]);
 
 fn one(text: &[u8]) -> Result<(Param<'_>, &[u8]), Odd> {
     let (name, rest) = token(text)?;
+    if name.contains(&b'*') {
+        return Err(Odd);
+    }
     let rest = rest.strip_prefix(b"=").ok_or(Odd)?;
     let (value, rest) = match rest {
         [b'"', quoted @ ..] => until_quote(quoted)?,

@@ -2,8 +2,8 @@
 //!
 //! 1. The first byte is the version. One that this build does not know is an error, never "absent".
 //! 2. Every length is written before what it measures; nothing may follow the last field.
-//! 3. Old reader, new data: refused by the version. New reader, old data: each version keeps its own
-//!    reader. Old writer: what it writes stays readable.
+//! 3. Old reader, new data: refused by the version. New reader, old data: each released version keeps its own
+//!    reader. Version 1 was never released, and is refused.
 //!
 //! ```
 //! use onlyonce::record::{codec, Kept, Response};
@@ -41,6 +41,12 @@ pub enum CodecError {
         /// The version that was found.
         found: u8,
     },
+    /// Written by a build that was never released. Do not retry; use a new store.
+    #[error("record format {found} is of an unreleased build and is not read")]
+    OlderFormat {
+        /// The version that was found.
+        found: u8,
+    },
     /// The bytes are not what was written. Do not retry; restore the store or settle the operation by hand.
     #[error("record bytes are damaged: {what}")]
     Damaged {
@@ -49,8 +55,8 @@ pub enum CodecError {
     },
 }
 
-/// The version that this build writes.
-pub const FORMAT: u8 = 1;
+/// The version that this build writes and reads. 1: without the target, never released.
+pub const FORMAT: u8 = 2;
 
 /// Status, headers, trailers, and whether the body is kept; the body itself is stored beside it.
 pub fn encode_head(response: &Response) -> Vec<u8> {
@@ -88,6 +94,7 @@ fn open(bytes: &[u8]) -> Result<Reader<'_>, CodecError> {
     match reader.u8()? {
         FORMAT => Ok(reader),
         0 => Err(CodecError::Damaged { what: "version" }),
+        found @ ..FORMAT => Err(CodecError::OlderFormat { found }),
         found => Err(CodecError::NewerFormat { found }),
     }
 }

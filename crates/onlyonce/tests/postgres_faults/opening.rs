@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use onlyonce::store::postgres::{OpenError, PostgresStore};
-use onlyonce::store::{Fault, Maintain, Store};
+use onlyonce::store::postgres::{Filling, OpenError, PostgresStore};
+use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
 use crate::lab::{completed, draft, is_away, is_closed, open, session, until, until_gone, won};
@@ -55,24 +55,40 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     assert!(matches!(error, OpenError::Newer { found: 4, supported: 2, .. }), "{error}");
 }
 
-/// Version 1 had no check values. Its nodes go on beside ours.
+/// Version 1 had neither targets nor check values, and at first less about its clock.
 // threat C13
 #[tokio::test]
-async fn a_schema_of_the_first_version_is_taken_over() {
+async fn a_schema_of_the_first_version_is_refused_and_left_as_it_was() {
     let postgres = Postgres::start();
     let url = postgres.database();
-    let running = open(&url).await;
-    won(&running, &draft(1)).await;
-    let older = "DROP TABLE onlyonce.check_value; UPDATE onlyonce.meta SET version = 1, oldest = 1";
-    postgres.sql(&url, older);
-    let (one, two) = tokio::join!(open(&url), open(&url));
-    let kept = one.check_value("secret", None, Some("one")).await.unwrap();
-    assert_eq!(kept.as_deref(), Some("one"));
-    let kept = two.check_value("secret", None, Some("two")).await.unwrap();
-    assert_eq!(kept.as_deref(), Some("one"));
-    assert_eq!(postgres.sql(&url, "SELECT version, oldest FROM onlyonce.meta"), "2|1");
-    completed(&running, &draft(2)).await;
+    let store = open(&url).await;
+    completed(&store, &draft(1)).await;
+    store.close().await;
+    let first = "DROP TABLE onlyonce.check_value; ALTER TABLE onlyonce.record DROP target;
+                 UPDATE onlyonce.meta SET version = 1, oldest = 1";
+    for older in [first, "ALTER TABLE onlyonce.meta DROP confirmed"] {
+        postgres.sql(&url, older);
+        let before = postgres.sql(&url, WHOLE);
+        let (one, two) = tokio::join!(refused(&url), refused(&url));
+        for error in [one, two, Filling::begin(&url, "elsewhere").await.unwrap_err()] {
+            assert_eq!(
+                error.to_string(),
+                "schema \"onlyonce\" has version 1 of an unreleased build, which this build does not read: \
+                 use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
+            );
+        }
+        assert_eq!(postgres.sql(&url, WHOLE), before);
+        let error = refused(&url).await;
+        assert!(matches!(error, OpenError::Older { found: 1, supported: 2, .. }), "{error:?}");
+    }
 }
+
+/// The columns of a schema, its own row and its records, with the transactions that wrote them.
+const WHOLE: &str = "
+    SELECT (SELECT string_agg(table_name || '.' || column_name, ' ' ORDER BY table_name, ordinal_position)
+              FROM information_schema.columns WHERE table_schema = 'onlyonce'),
+           (SELECT string_agg(m.xmin || m::text, ' ') FROM onlyonce.meta m),
+           (SELECT string_agg(r.xmin || r::text, ' ') FROM onlyonce.record r)";
 
 #[tokio::test]
 async fn a_schema_that_was_moved_takes_nothing_more() {

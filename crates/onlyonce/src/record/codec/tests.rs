@@ -122,9 +122,20 @@ proptest! {
 
     // threat J11
     #[test]
-    fn an_unknown_version_is_refused(record in record(), version in 2..=255u8) {
+    fn an_unknown_version_is_refused(record in record(), version in FORMAT + 1..=255u8) {
         let mut bytes = encode(&record);
         bytes[0] = version;
         prop_assert_eq!(decode(&bytes), Err(CodecError::NewerFormat { found: version }));
+    }
+
+    // threat J11
+    #[test]
+    fn the_version_of_an_unreleased_build_is_refused_as_older(record in record(), response in response()) {
+        let (mut whole, mut head) = (encode(&record), encode_head(&response));
+        (whole[0], head[0]) = (1, 1);
+        for refused in [decode(&whole).map(drop), decode_head(&head, Bytes::new()).map(drop)] {
+            let told = refused.unwrap_err().to_string();
+            prop_assert_eq!(told, "record format 1 is of an unreleased build and is not read");
+        }
     }
 }

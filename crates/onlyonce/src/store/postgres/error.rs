@@ -121,6 +121,18 @@ pub enum OpenError {
         /// Ours.
         supported: i32,
     },
+    /// Written by a build that was never released. Use a new schema; nothing was changed in this one.
+    #[error(
+        "schema {schema} has version {found} of an unreleased build, which this build does not read: use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
+    )]
+    Older {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i32,
+        /// Ours.
+        supported: i32,
+    },
     /// Its records are kept elsewhere now. Open that one.
     #[error("schema {schema} was moved to {to}: open that one")]
     Moved {

@@ -6,13 +6,14 @@
 //!    before keeps working beside the new one, and `oldest` is the version less one.
 //! 3. Rows have a `format`. A row of another format is unreadable to who does not know it, never absent, and
 //!    no statement of theirs changes it.
-//! 4. Migrations run under a lock that belongs to the schema's name, in one transaction.
+//! 4. A schema is made under a lock that belongs to its name, in one transaction, and so are migrations. There is none
+//!    yet: a version before this one was never released, and its schema is refused as it is.
 
 use tokio_postgres::{Client, Error};
 
 use super::sql::WALL;
 
-/// The version that this build makes and knows.
+/// The version that this build makes and knows. 1: without targets and check values, never released.
 pub(super) const VERSION: i32 = 2;
 
 /// What a schema says of itself.
@@ -34,26 +35,18 @@ pub(super) enum Found {
     Nothing,
     /// A store that has lost its own row.
     NoRow,
+    /// A store of this version, which this build does not know any more.
+    Older(i32),
     Meta(Meta),
 }
 
-impl Found {
-    fn needs_migration(&self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::NoRow => false,
-            Self::Meta(meta) => meta.version < VERSION,
-        }
-    }
-}
-
-/// Looks, and migrates if need be. Of many that do so at once, one does it.
+/// Looks, and makes the tables if there is nothing. Of many that do so at once, one does it.
 pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<Found, Error> {
-    let found = read(client, schema).await?;
-    if !found.needs_migration() {
-        return Ok(found);
+    match read(client, schema).await? {
+        Found::Nothing => {}
+        found => return Ok(found),
     }
-    migrate(client, schema).await?;
+    make(client, schema).await?;
     read(client, schema).await
 }
 
@@ -66,6 +59,18 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
     if !client.query_one_scalar(&exists, &[&schema]).await? {
         return Ok(Found::Nothing);
     }
+    // Alone: an older version may not have the other columns.
+    let version = format!("SELECT version FROM {schema}.meta WHERE one = 1");
+    let Some(row) = client.query_opt(&version, &[]).await? else {
+        return Ok(Found::NoRow);
+    };
+    if let older @ ..VERSION = row.try_get(0)? {
+        return Ok(Found::Older(older));
+    }
+    read_meta(client, schema).await
+}
+
+async fn read_meta(client: &Client, schema: &str) -> Result<Found, Error> {
     let sql = format!(
         "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from,
                 confirmed, {WALL} - highest
@@ -85,39 +90,27 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
     }))
 }
 
-async fn migrate(client: &mut Client, schema: &str) -> Result<(), Error> {
+async fn make(client: &mut Client, schema: &str) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     transaction.batch_execute("SET LOCAL lock_timeout = '30s'").await?;
     transaction.batch_execute("SET LOCAL statement_timeout = '60s'").await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
     transaction.execute(lock, &[&schema]).await?;
-    let found = read(transaction.client(), schema).await?;
-    if let Found::Nothing = found {
+    if let Found::Nothing = read(transaction.client(), schema).await? {
         let exists = format!("SELECT EXISTS (SELECT FROM pg_namespace n WHERE {NAMED})");
         if !transaction.client().query_one_scalar(&exists, &[&schema]).await? {
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
         }
-        transaction.batch_execute(&first(schema)).await?;
-    }
-    if found.needs_migration() {
-        transaction.batch_execute(&second(schema)).await?;
+        transaction.batch_execute(&tables(schema)).await?;
     }
     transaction.commit().await
-}
-
-/// Version 2: the check values.
-fn second(schema: &str) -> String {
-    format!(
-        "CREATE TABLE {schema}.check_value (name text PRIMARY KEY, value text NOT NULL);
-         UPDATE {schema}.meta SET version = 2, oldest = 1 WHERE one = 1;"
-    )
 }
 
 /// The namespace of a quoted name.
 const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 
-/// Version 1. The checks restate which columns a state has.
-fn first(schema: &str) -> String {
+/// The tables of this version, which no version before it may use. The checks restate which columns a state has.
+fn tables(schema: &str) -> String {
     format!(
         "CREATE TABLE {schema}.meta (
            one           smallint PRIMARY KEY CHECK (one = 1),
@@ -182,7 +175,8 @@ fn first(schema: &str) -> String {
          CREATE INDEX record_begun ON {schema}.record (begun_bin);
          CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
          CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
+         CREATE TABLE {schema}.check_value (name text PRIMARY KEY, value text NOT NULL);
          INSERT INTO {schema}.meta
-           VALUES (1, 1, 1, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
+           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
     )
 }

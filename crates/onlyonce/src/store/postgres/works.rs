@@ -214,12 +214,16 @@ impl Lines {
     }
 }
 
-/// Migrates if need be; `Err` if the schema is not for us.
+/// Makes the schema if need be; `Err` if the schema is not for us.
 pub(super) async fn ensure(link: &mut Link, place: &Place) -> Result<Meta, OpenError> {
     let failed = |error| OpenError::from_client(&place.name, &place.schema, error);
     let schema = || place.schema.clone();
     let meta = match schema::ensure(&mut link.client, &place.schema).await.map_err(failed)? {
         Found::Meta(meta) => meta,
+        Found::Older(found) => {
+            let supported = schema::VERSION;
+            return Err(OpenError::Older { schema: schema(), found, supported });
+        }
         Found::Nothing | Found::NoRow => {
             return Err(OpenError::Damaged { schema: schema(), what: "its own row is gone" });
         }

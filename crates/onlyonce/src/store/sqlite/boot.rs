@@ -55,10 +55,7 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
 /// failed to make durable is left in the log.
 pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
     let db = connection::writable(path)?;
-    let (meta, format) = check(&db, path)?;
-    if format < schema::FORMAT {
-        schema::upgrade(&db).map_err(|error| OpenError::engine(path, error))?;
-    }
+    let meta = check(&db, path)?;
     let flushed = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
     flushed.map_err(|error| OpenError::engine(path, error))?;
     time.raise(StoreTime::from_ms(meta.highest));
@@ -67,29 +64,22 @@ pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
     Ok(Opened { db, meta, view })
 }
 
-/// Whether the file is ours and whole, as far as its own word goes; and its format.
-fn check(db: &Connection, path: &Path) -> Result<(Meta, i64), OpenError> {
+/// Whether the file is ours and whole, as far as its own word goes.
+fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
     let failed = |error| OpenError::engine(path, error);
-    let format: i64 =
-        db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    if format > schema::FORMAT {
-        return Err(OpenError::Newer {
-            path: path.to_owned(),
-            found: format,
-            supported: schema::FORMAT,
-        });
-    }
+    let format = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    schema::check_format(path, format)?;
     let meta = Meta::read(db).map_err(failed)?;
     let meta = meta.ok_or_else(|| OpenError::damaged(path, "its meta row is wrong"))?;
     if let Some(to) = &meta.moved_to {
         return Err(OpenError::Moved { path: path.to_owned(), to: to.clone() });
     }
     let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
-    match schema::differs(db, format, &classes).map_err(failed)? {
+    match schema::differs(db, &classes).map_err(failed)? {
         Some(table) => {
             Err(OpenError::damaged(path, format!("{table} is not defined as it should be")))
         }
-        None => Ok((meta, format)),
+        None => Ok(meta),
     }
 }
 

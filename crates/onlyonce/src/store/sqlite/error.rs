@@ -52,6 +52,18 @@ pub enum OpenError {
         /// Ours.
         supported: i64,
     },
+    /// Written by a build that was never released. Use a new file; nothing was changed in this one.
+    #[error(
+        "{path} has format {found} of an unreleased build, which this build does not read: use a new file. Retries of keys in the old one will be executed again"
+    )]
+    Older {
+        /// The store file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        supported: i64,
+    },
     /// Its records are kept elsewhere now. Open that one.
     #[error("{path} was moved to {to}: open that one")]
     Moved {

@@ -138,14 +138,7 @@ impl Owned {
         if !header.starts_with(MAGIC) || i64::from(number(68)) != schema::APPLICATION_ID {
             return Err(OpenError::NotOurs { path: self.path.clone() });
         }
-        let found = i64::from(number(60));
-        if found > schema::FORMAT {
-            return Err(OpenError::Newer {
-                path: self.path.clone(),
-                found,
-                supported: schema::FORMAT,
-            });
-        }
+        schema::check_format(&self.path, i64::from(number(60)))?;
         let page = i64::from(u16::from_be_bytes([header[16], header[17]]));
         self.inspect_length(length, page, i64::from(number(28)))
     }

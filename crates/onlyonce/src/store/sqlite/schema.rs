@@ -5,11 +5,15 @@
 //! becomes *completed* (1, none) with a count of one byte, exactly one of the three moments is set,
 //! and `response` holds a number of the same width before there is a response.
 
+use std::path::Path;
+
 use rusqlite::Connection;
+
+use super::error::OpenError;
 
 /// "ONCE", at offset 68 of the file.
 pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
-/// At offset 60 of the file. 1: the first. 2: with check values.
+/// At offset 60 of the file. 1: without targets and check values, never released.
 pub(super) const FORMAT: i64 = 2;
 pub(super) const PAGE_BYTES: i64 = 4_096;
 
@@ -106,27 +110,21 @@ pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
     db.execute_batch(&format!("{record}; {response};"))
 }
 
-/// Adds what a file of an earlier format does not have. A build that knows only that format refuses the file
-/// from then on.
-pub(super) fn upgrade(db: &Connection) -> rusqlite::Result<()> {
-    let transaction = db.unchecked_transaction()?;
-    db.execute_batch(CHECK_VALUE)?;
-    db.pragma_update(None, "user_version", FORMAT)?;
-    transaction.commit()
+/// Refuses every format but ours. A file always has one, so that none is damage.
+pub(super) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
+    let (path, supported) = (path.to_owned(), FORMAT);
+    match found {
+        FORMAT => Ok(()),
+        1..FORMAT => Err(OpenError::Older { path, found, supported }),
+        ..1 => Err(OpenError::damaged(&path, "it has no format")),
+        _ => Err(OpenError::Newer { path, found, supported }),
+    }
 }
 
-/// Whether the file's tables are exactly those of a store of this format with these classes; else the first
-/// that is not.
-pub(super) fn differs(
-    db: &Connection,
-    format: i64,
-    classes: &[u8],
-) -> rusqlite::Result<Option<String>> {
-    let mut wanted =
-        vec![("meta".to_owned(), META.to_owned()), ("route".to_owned(), ROUTE.to_owned())];
-    if format > 1 {
-        wanted.push(("check_value".to_owned(), CHECK_VALUE.to_owned()));
-    }
+/// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
+pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
+    let every = [("meta", META), ("route", ROUTE), ("check_value", CHECK_VALUE)];
+    let mut wanted = every.map(|(name, sql)| (name.to_owned(), sql.to_owned())).to_vec();
     for class in classes {
         wanted.extend([record(*class), response(*class)]);
     }

@@ -1,6 +1,8 @@
 //! Files that are not what was written: refused, or unreadable key by key, and never empty.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use rusqlite::Connection;
 
@@ -294,21 +296,52 @@ async fn a_newer_format_is_refused() {
     assert!(matches!(error, OpenError::Newer { found: 3, supported: 2, .. }), "{error}");
 }
 
-/// A file of the first format had no check values.
+/// The first format had neither targets nor check values.
+// threat C13
 #[tokio::test]
-async fn a_file_of_the_first_format_is_taken_over() {
+async fn a_file_of_the_first_format_is_refused_and_left_as_it_was() {
+    let (directory, path, clock) = closed(1).await;
+    make_first_format(&path);
+    let before = files(directory.path());
+    for _ in 0..2 {
+        let error = open(&path, &clock).await.unwrap_err();
+        let path = fs::canonicalize(&path).unwrap();
+        let told = format!(
+            "{} has format 1 of an unreleased build, which this build does not read: use a new file. \
+             Retries of keys in the old one will be executed again",
+            path.display()
+        );
+        assert_eq!(error.to_string(), told);
+        assert!(matches!(error, OpenError::Older { found: 1, supported: 2, .. }), "{error:?}");
+    }
+    assert_eq!(files(directory.path()), before);
+}
+
+fn make_first_format(path: &Path) {
+    let db = Connection::open(path).unwrap();
+    let mut tables =
+        db.prepare("SELECT name FROM sqlite_schema WHERE name LIKE 'record_%'").unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert!(!tables.is_empty());
+    for table in tables {
+        db.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN target")).unwrap();
+    }
+    db.execute_batch("DROP TABLE check_value; PRAGMA user_version = 1").unwrap();
+}
+
+/// Every file and what it holds.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    found.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_file_without_a_format_is_damaged() {
     let (_directory, path, clock) = closed(1).await;
-    let older = "DROP TABLE check_value; PRAGMA user_version = 1";
-    Connection::open(&path).unwrap().execute_batch(older).unwrap();
-    let store = open(&path, &clock).await.unwrap();
-    assert!(store.load(id(1)).await.unwrap().record.is_some());
-    assert_eq!(store.check_value("secret", None, None).await.unwrap(), None);
-    let kept = store.check_value("secret", None, Some("one")).await.unwrap();
-    assert_eq!(kept.as_deref(), Some("one"));
-    store.close().await;
-    let store = open(&path, &clock).await.unwrap();
-    let kept = store.check_value("secret", None, None).await.unwrap();
-    assert_eq!(kept.as_deref(), Some("one"));
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
+    let error = open(&path, &clock).await.unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
 }
 
 #[tokio::test]
