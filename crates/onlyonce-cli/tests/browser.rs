@@ -80,6 +80,100 @@ async fn refused_in_doubt(browser: Browser, gateway: SocketAddr, cable: Cable) {
     assert_eq!(charges_of(gateway, "you").await, 1);
 }
 
+// R149, R151; threats G22, J1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_tabs_that_share_a_payment_pay_once() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let browser = Browser::open(&driver).await;
+    let told = tokio::spawn(two_tabs(browser.clone(), demo.gateway, cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn two_tabs(browser: Browser, gateway: SocketAddr, cable: Cable) {
+    let page = format!("http://{}/", cable.address);
+    let pay = "document.getElementById('button').click()";
+    let first = browser.tab().await;
+    browser.go(&page).await;
+    let second = browser.new_tab().await;
+
+    // The first tab has paid, and its answer is on the way.
+    let hold = "const send = fetch; fetch = (...asked) => send(...asked).then((answer) =>
+        new Promise((arrive) => { window.arrive = () => arrive(answer) }))";
+    browser.run(hold).await;
+    browser.run(pay).await;
+    browser.until("window.arrive !== undefined").await;
+
+    // The second taps meanwhile, and is told to wait.
+    browser.turn_to(&second).await;
+    browser.go(&page).await;
+    cable.refuse("HTTP/1.1 409 Conflict\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}");
+    browser.run(pay).await;
+    browser.until_outcome("Not known yet (409)").await;
+    cable.carry_on();
+
+    browser.turn_to(&first).await;
+    browser.run("window.arrive()").await;
+    browser.until_outcome("Paid: ch_").await;
+
+    // The second still asks about the payment that it was told of, whatever the first has settled.
+    browser.turn_to(&second).await;
+    browser.run(pay).await;
+    browser.until_outcome("Paid: ch_").await;
+    assert_eq!(charges_of(gateway, "you").await, 1);
+    assert_eq!(browser.run(&format!("return {REPLAYED}")).await, true);
+
+    // Nothing is left open: the next tap, in whichever tab, is a new payment.
+    browser.run(pay).await;
+    browser.until(NEWLY_PAID).await;
+    assert_eq!(charges_of(gateway, "you").await, 2);
+    assert_eq!(browser.run("return localStorage.length").await, 0);
+}
+
+// R149; threat J1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_that_keeps_nothing_pays_once_while_the_page_is_open() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let nothing_kept = json!({ "profile.default_content_setting_values.cookies": 2 });
+    let browser = Browser::open_with(&driver, nothing_kept).await;
+    let told = tokio::spawn(without_storage(browser.clone(), demo.gateway, cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn without_storage(browser: Browser, gateway: SocketAddr, cable: Cable) {
+    let page = format!("http://{}/", cable.address);
+    browser.go(&page).await;
+    let throws = "try { localStorage.length; return false } catch { return true }";
+    assert_eq!(browser.run(throws).await, true);
+
+    cable.lose_answers.store(true, Ordering::SeqCst);
+    browser.run("document.getElementById('button').click()").await;
+    browser.until_outcome("No answer").await;
+    cable.lose_answers.store(false, Ordering::SeqCst);
+    browser.run("document.getElementById('button').click()").await;
+    let again = "if (outcome.textContent.includes('Not known')) button.click()";
+    browser.until(&format!("(() => {{ {again}; return {REPLAYED} }})()")).await;
+    assert_eq!(browser.run("return location.href").await, page.as_str());
+    assert_eq!(charges_of(gateway, "you").await, 1);
+    assert_eq!(cable.keys.lock().unwrap().len(), 1);
+
+    // A form that the script does not hold back sends no payment: it would have no key.
+    browser.run("document.getElementById('pay').submit()").await;
+    browser.until("location.search !== ''").await;
+    assert_eq!(charges_of(gateway, "you").await, 1);
+}
+
 // R150: without HTTPS a browser has no `crypto.randomUUID`, but for its own machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_pays_over_plain_http_from_another_host() {
@@ -126,13 +220,13 @@ async fn double_click(browser: Browser, gateway: SocketAddr, cable: Cable) {
 
     // A new tap is a new operation.
     browser.run("document.getElementById('button').click()").await;
-    browser
-        .until("document.getElementById('outcome').textContent.match(/^Paid: ch_[0-9]+$/) !== null")
-        .await;
+    browser.until(NEWLY_PAID).await;
     assert_eq!(charges_of(gateway, "you").await, 2);
 }
 
 const REPLAYED: &str = "outcome.textContent.includes('as answered the first time')";
+const NEWLY_PAID: &str =
+    "document.getElementById('outcome').textContent.match(/^Paid: ch_[0-9]+$/) !== null";
 
 async fn charges_of(gateway: SocketAddr, customer: &str) -> usize {
     let charges = get(&format!("http://{gateway}/charges")).await;
@@ -321,7 +415,7 @@ impl Drop for Driver {
     }
 }
 
-/// One window.
+/// One session, which begins with one tab. Its tabs share what the browser keeps.
 #[derive(Clone)]
 struct Browser {
     session: String,
@@ -329,6 +423,10 @@ struct Browser {
 
 impl Browser {
     async fn open(driver: &Driver) -> Self {
+        Self::open_with(driver, json!({})).await
+    }
+
+    async fn open_with(driver: &Driver, preferences: Value) -> Self {
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -338,7 +436,7 @@ impl Browser {
             // A name that no browser trusts as it trusts its own machine.
             "--host-resolver-rules=MAP shop.test 127.0.0.1",
         ];
-        let options = json!({ "args": arguments });
+        let options = json!({ "args": arguments, "prefs": preferences });
         let wanted =
             json!({ "alwaysMatch": { "browserName": "chrome", "goog:chromeOptions": options } });
         let url = format!("{}/session", driver.url);
@@ -349,6 +447,20 @@ impl Browser {
 
     async fn go(&self, url: &str) {
         self.post("url", json!({ "url": url })).await;
+    }
+
+    /// The tab that is turned to.
+    async fn tab(&self) -> Value {
+        get(&format!("{}/window", self.session)).await["value"].clone()
+    }
+
+    /// Opens a tab beside the one that is turned to.
+    async fn new_tab(&self) -> Value {
+        self.post("window/new", json!({ "type": "tab" })).await["value"]["handle"].clone()
+    }
+
+    async fn turn_to(&self, tab: &Value) {
+        self.post("window", json!({ "handle": tab })).await;
     }
 
     async fn run(&self, script: &str) -> Value {

@@ -24,7 +24,8 @@ pub struct Flags {
     /// Allow routes with the preset payments on a Redis that may lose records
     #[arg(long)]
     pub accept_loss: bool,
-    /// Start although `secret`, scope or principal has changed, so that every live key gets a new id
+    /// Start although `secret`, scope or principal has changed, so that every live key gets a new id. Stop all
+    /// other nodes first: a node that still runs with the old values executes retries that this one executes too
     #[arg(long)]
     pub accept_forgetting: bool,
 }

@@ -55,7 +55,7 @@ fn warn(change: &IdChange) {
     if change.name != ROUTES {
         let change = sentence(change);
         return eprintln!(
-            "onlyonce: {change}: every live key gets a new id, accepted by --accept-forgetting"
+            "onlyonce: {change}: every live key gets a new id, accepted by --accept-forgetting; no other node may still run with the old values, because it executes retries that this one executes too"
         );
     }
     for route in changed_routes(&change.before, &change.now) {

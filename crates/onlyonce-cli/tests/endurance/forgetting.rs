@@ -109,9 +109,19 @@ async fn is_refused_another_secret(t: Deployment) {
     assert_eq!(t.executions(), 1);
     let (is_replay, told) = t.request(TWO, "", &[ACCEPT]).await;
     assert!(!is_replay && told.contains("`secret`"), "{told}");
+    assert!(told.contains("no other node may still run"), "{told}");
     assert!(t.request(TWO, "", &[]).await.0, "it is the secret of this store now");
     t.refused(ONE, "").await;
     assert_eq!(t.executions(), 2, "once for each secret");
+}
+
+#[test]
+fn the_help_of_the_flag_says_to_stop_the_other_nodes_first() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    let help =
+        String::from_utf8(command.args(["serve", "--help"]).output().unwrap().stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("Stop all other nodes first"), "{help}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,9 @@
 //! What is written down while an operation is on its way: nothing, or its entry in the journal.
 
+use super::transport::Failure;
+#[cfg(feature = "client-journal")]
+use super::transport::Reach;
+
 /// The entry of one operation, if there is a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Diary {
@@ -8,15 +12,15 @@ pub(crate) struct Diary {
 }
 
 impl Diary {
-    /// Notes that attempt `number` begins. What matters was written before the first: where this fails,
-    /// only the count is wrong.
+    /// Notes that attempt `number` begins. Where this fails the attempt must not be sent.
     #[cfg(feature = "client-journal")]
-    pub(crate) async fn note_attempt(&self, number: u32) {
-        if let Some(entry) = &self.entry {
-            entry.note_attempt(number).await;
-        }
+    pub(crate) async fn note_attempt(&self, number: u32) -> Result<(), Failure> {
+        let Some(entry) = &self.entry else { return Ok(()) };
+        entry.note_attempt(number).await.map_err(|error| Failure::new(Reach::NotSent, error))
     }
 
     #[cfg(not(feature = "client-journal"))]
-    pub(crate) async fn note_attempt(&self, _: u32) {}
+    pub(crate) async fn note_attempt(&self, _: u32) -> Result<(), Failure> {
+        Ok(())
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! 1. An entry has the key, the request and the number of attempts. It is on the disk before the first
 //!    attempt begins (SQLite, `synchronous = FULL`), and is deleted when the operation is settled.
+//!    Each further attempt is noted before it begins; one that cannot be noted is not sent
+//!    ([`Stop::Journal`](super::Stop::Journal)).
 //! 2. An entry counts as sent from the moment it is written. What a later process hears about it settles it
 //!    only if it speaks for that first attempt too: see [`Outcome::Unknown`](super::Outcome::Unknown).
 //! 3. After a crash [`Client::resume`](super::Client::resume) finishes the open operations, with the same keys.
@@ -138,7 +140,7 @@ impl Journal {
             None => request,
         };
         // It counts as sent from here on: the first byte follows without another write.
-        let row = Row {
+        let row = Arc::new(Row {
             digest: self.digest(operation),
             first_sent_ms: course.first_sent.as_ms(),
             attempts: 1,
@@ -146,12 +148,12 @@ impl Journal {
             needs_reconciling: false,
             has_body: self.keeps_bodies || operation.body.is_empty(),
             request,
-        };
-        let text = key.as_str().to_owned();
-        let found = self.with(move |connection| insert(connection, &text, &row)).await?;
-        let attempts = found.as_ref().map_or(1, |row| row.attempts);
-        let course = found.map_or(course, |row| row.continued(course));
-        Ok((Entry::new(self.clone(), key, attempts), course))
+        });
+        let (text, new) = (key.as_str().to_owned(), row.clone());
+        let found = self.with(move |connection| insert(connection, &text, &new)).await?;
+        let course = found.as_ref().map_or(course, |found| found.continued(course));
+        let row = found.map_or(row, Arc::new);
+        Ok((Entry::new(self.clone(), key, row), course))
     }
 
     /// The operation of an entry, and how far it came. `None` if it was settled meanwhile.
@@ -162,7 +164,8 @@ impl Journal {
         };
         let request = row.unsealed(key, self.seal.as_deref())?;
         let operation = codec::decode(key.clone(), &request)?;
-        let entry = Entry::new(self.clone(), key.clone(), row.attempts);
+        let row = Arc::new(row);
+        let entry = Entry::new(self.clone(), key.clone(), row.clone());
         Ok(Some(Loaded { entry, operation, row }))
     }
 
@@ -203,7 +206,7 @@ impl Journal {
 pub(super) struct Loaded {
     pub(super) entry: Entry,
     pub(super) operation: Operation,
-    row: Row,
+    row: Arc<Row>,
 }
 
 impl Loaded {

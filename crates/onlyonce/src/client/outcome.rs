@@ -198,6 +198,9 @@ pub enum Stop {
     Held,
     /// The request cannot be sent again: its body was not kept.
     Body,
+    /// The next attempt could not be written to the journal, and so was not sent. Fix the journal, then send
+    /// the request again with the same key.
+    Journal,
 }
 
 impl fmt::Display for Stop {
@@ -215,6 +218,7 @@ impl fmt::Display for Stop {
             Self::KeyReused => "the key belongs to another request",
             Self::Held => "it was asked twice",
             Self::Body => "the body was not kept in the journal",
+            Self::Journal => "the next attempt could not be written to the journal",
         })
     }
 }

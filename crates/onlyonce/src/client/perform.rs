@@ -42,6 +42,10 @@ impl Run<'_> {
         let mut sending = operation.clone();
         let deadline = self.deadline(&course);
         loop {
+            if let Err(failure) = self.note(&sending, &course).await {
+                let end = gave_up(&course, Stop::Journal);
+                return self.end(transport, operation, course, Err(failure), end).await;
+            }
             let heard = self.attempt(transport, &sending, &course, deadline).await;
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
@@ -98,6 +102,20 @@ impl Run<'_> {
         concluded(end, never, operation, course)
     }
 
+    /// What could not be noted is not sent: a later process would not know of it.
+    async fn note(&self, sending: &Operation, course: &Course) -> Result<(), Failure> {
+        let number = course.sends.saturating_add(1);
+        // To read a result is no attempt.
+        if sending.key.is_none() {
+            return Ok(());
+        }
+        let noted = self.diary.note_attempt(number).await;
+        if let Err(failure) = &noted {
+            self.retries.tell(&Event::Failed { number, failure });
+        }
+        noted
+    }
+
     async fn attempt<T: Transport>(
         &self,
         transport: &mut T,
@@ -106,7 +124,6 @@ impl Run<'_> {
         deadline: StoreTime,
     ) -> Heard {
         let number = course.sends.saturating_add(1);
-        self.diary.note_attempt(number).await;
         if let Some(key) = &sending.key {
             self.retries.tell(&Event::Attempt { key, number });
         }
@@ -216,7 +233,14 @@ impl Run<'_> {
             // No attempt is in doubt but the redirect itself, which is what the server has on record.
             End::Unknown(Doubt::Redirected, _) => false,
             End::Unknown(_, stop) => {
-                matches!(stop, Stop::Attempts | Stop::Window | Stop::Refused | Stop::NotFollowed)
+                matches!(
+                    stop,
+                    Stop::Attempts
+                        | Stop::Window
+                        | Stop::Refused
+                        | Stop::NotFollowed
+                        | Stop::Journal
+                )
             }
             _ => false,
         };

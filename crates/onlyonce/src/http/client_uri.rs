@@ -8,7 +8,9 @@ use http::request::Parts;
 /// Put it among the extensions of a request to say what the client sent, where something in front of the
 /// layer changes the request's URI: scope and fingerprint then go by this path and query.
 ///
-/// In axum 0.8 there is nothing to do. See [`Once::layer`](crate::Once::layer).
+/// In axum 0.8 there is nothing to do for routers. A path that is a suffix of what the client sent is taken for what a
+/// router left of it: where middleware rewrites a path in this way and means something else by it, insert a `ClientUri`
+/// with the path that shall count. See [`Once::layer`](crate::Once::layer).
 ///
 /// ```
 /// use http::{Request, Uri};

@@ -32,6 +32,9 @@ impl Once {
     /// - axum 0.8 says so: below `nest` and `nest_service` there is nothing to do.
     /// - axum 0.7, and any other router that changes the URI of a request: put the layer in front of the router, or
     ///   insert a [`ClientUri`](super::ClientUri) into the request's extensions there.
+    /// - Middleware of a `Router::layer` that rewrites a path to a suffix of what the client sent is taken for a router
+    ///   that strips a prefix, so that the rewritten path does not count: put such middleware around the router, or
+    ///   insert a [`ClientUri`](super::ClientUri) with the path that shall count.
     ///
     /// **Who asks.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
     /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
@@ -98,6 +101,10 @@ impl OnceLayer {
 
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
     /// would be about. Nothing is executed and nothing changes.
+    ///
+    /// `head` must be the head of the operation (its method, path and headers), not that of the request that asks. In
+    /// a handler of axum the extensions of the asking request have an `OriginalUri` with the path of the question, and
+    /// with it no operation is found: build fresh `Parts`, or remove `OriginalUri` from the extensions.
     ///
     /// The key is where the policy says, or else in `Idempotency-Key`: a look-up has no body to find it in.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {

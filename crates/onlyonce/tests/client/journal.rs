@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use onlyonce::client::journal::JournalError;
-use onlyonce::client::{Client, Journal, Outcome, SendError, Stop};
+use onlyonce::client::{Client, Doubt, Journal, Outcome, SendError, Stop};
 use onlyonce::key::Key;
 
 use crate::environment::TestTime;
@@ -260,4 +260,79 @@ async fn entries_show_where_a_request_goes_and_nothing_secret() {
         let [entry] = &open(&folder).await.entries().await.unwrap()[..] else { panic!() };
         assert_eq!(entry.target.as_deref(), target);
     }
+}
+
+/// Another program makes the disk fail: no attempt can be noted any more.
+fn refuse_notes(path: &Path) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let full = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    file.execute_batch(&format!(
+        "CREATE TRIGGER full BEFORE UPDATE OF attempts ON entry {full};
+         CREATE TRIGGER fuller BEFORE INSERT ON entry {full};"
+    ))
+    .unwrap();
+}
+
+// R151; threat J1: what was sent without a note would be "not executed" after a crash.
+#[tokio::test]
+async fn an_attempt_that_cannot_be_noted_is_not_sent() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [with(503, "retry-after", "0"), Act::ResetBefore]).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    let charge = once.post(&server.url()).with_key(Key::derive(["order", "1"]));
+    charge.clone().send().await.unwrap_err();
+    refuse_notes(&folder.path().join("journal"));
+
+    for _ in 0..2 {
+        let error = charge.clone().send().await.unwrap_err();
+        assert!(matches!(error, SendError::NotThrough { stop: Stop::Journal, .. }), "{error:?}");
+        assert!(std::error::Error::source(&error).is_some(), "the cause is told");
+    }
+    assert_eq!(server.received().len(), 1);
+    let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+    assert_eq!((open.attempts, open.is_in_doubt), (1, false));
+}
+
+// R151; threats J1, J6
+#[tokio::test]
+async fn a_doubt_stays_one_when_the_next_attempt_cannot_be_noted() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("journal");
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [Act::ResetBefore, answer(402), answer(404)]).await;
+    let retries = time.retries().with_observer(move |event| {
+        if let onlyonce::client::Event::Waiting { .. } = event {
+            refuse_notes(&path);
+        }
+    });
+    let once = client(&time, &journal).with_retries(retries);
+    let end = once.post(&server.url()).send().await.unwrap();
+    let Outcome::Unknown { doubt, stop, .. } = end else { panic!("{end:?}") };
+    assert_eq!((doubt, stop), (Doubt::NoAnswer, Stop::Journal));
+    // The look-up, and no second attempt.
+    let attempts = server.received().iter().filter(|one| one.line.starts_with("POST")).count();
+    assert_eq!(attempts, 1);
+    let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+    assert!(open.is_in_doubt);
+}
+
+// R151: another process settled it, or an operator struck it out, while this one waits.
+#[tokio::test]
+async fn an_entry_that_went_meanwhile_is_written_anew_before_the_next_attempt() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("journal");
+    let journal = open(folder.path()).await;
+    let server = Server::start(&time, [answer(409), Act::ResetBefore]).await;
+    let retries = time.retries().with_attempts(1).with_observer(move |event| {
+        if let onlyonce::client::Event::Waiting { .. } = event {
+            let file = rusqlite::Connection::open(&path).unwrap();
+            assert_eq!(file.execute("DELETE FROM entry", ()).unwrap(), 1);
+        }
+    });
+    let once = client(&time, &journal).with_retries(retries);
+    let end = once.post(&server.url()).json(&7998).send().await.unwrap();
+    assert_eq!(end.name(), "unknown");
+    let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+    assert_eq!((open.attempts, open.is_in_doubt), (2, true));
 }

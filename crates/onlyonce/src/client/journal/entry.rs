@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::row::{Row, note};
 use super::{Journal, JournalError};
 use crate::client::outcome::{Outcome, SendError, Stop};
 use crate::key::Key;
@@ -12,28 +13,31 @@ use crate::key::Key;
 pub(crate) struct Entry {
     journal: Journal,
     key: Key,
+    /// As it was at the start: written anew if it is gone when an attempt is to be noted.
+    row: Arc<Row>,
     /// How many attempts the entry has if nobody else sends the operation at the same time.
     attempts: Arc<AtomicU32>,
 }
 
 impl Entry {
-    pub(super) fn new(journal: Journal, key: Key, attempts: u32) -> Self {
-        Self { journal, key, attempts: Arc::new(attempts.into()) }
+    pub(super) fn new(journal: Journal, key: Key, row: Arc<Row>) -> Self {
+        let attempts = Arc::new(row.attempts.into());
+        Self { journal, key, row, attempts }
     }
 
     /// Before attempt `number`. The first is part of the entry from the start.
-    pub(crate) async fn note_attempt(&self, number: u32) {
+    ///
+    /// After an error the attempt must not be sent: where an earlier run ended without a doubt, only this
+    /// note says that the operation may have been executed.
+    pub(crate) async fn note_attempt(&self, number: u32) -> Result<(), JournalError> {
         if number <= 1 {
-            return;
+            return Ok(());
         }
-        self.attempts.fetch_add(1, Ordering::SeqCst);
-        let key = self.key.as_str().to_owned();
-        let noted = self.journal.with(move |connection| {
-            let sql = "UPDATE entry SET attempts = attempts + 1, has_doubt = 1 WHERE key = ?1";
-            Ok(connection.execute(sql, [key])?)
-        });
-        // What matters is in the entry already: an entry that was begun counts as sent.
-        drop(noted.await);
+        let attempts = self.attempts.load(Ordering::SeqCst).saturating_add(1);
+        let (key, row) = (self.key.as_str().to_owned(), self.row.clone());
+        self.journal.with(move |connection| note(connection, &key, &row, attempts)).await?;
+        self.attempts.store(attempts, Ordering::SeqCst);
+        Ok(())
     }
 
     /// After the last attempt: settled it goes, else it stays for later.

@@ -1,5 +1,7 @@
 //! A row of the journal: one operation, and how far it came.
 
+use std::fmt;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use super::seal::Seal;
@@ -67,6 +69,13 @@ impl Row {
     }
 }
 
+/// Without the request, which may be secret.
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row").field("attempts", &self.attempts).finish_non_exhaustive()
+    }
+}
+
 /// Inserts the row, or returns the one that is there with the same request.
 pub(super) fn insert(
     connection: &mut Connection,
@@ -81,21 +90,37 @@ pub(super) fn insert(
         Some(_) => return Err(JournalError::Reused),
         None => {}
     }
-    transaction.execute(
-        &format!("INSERT INTO entry (key, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
-        (
-            key,
-            &row.digest,
-            row.first_sent_ms,
-            row.attempts,
-            row.has_doubt,
-            row.needs_reconciling,
-            row.has_body,
-            &row.request,
-        ),
-    )?;
+    write(&transaction, key, row, row.attempts)?;
     transaction.commit()?;
     Ok(None)
+}
+
+/// Notes one more attempt. A row that another process has settled meanwhile, or that was removed by hand, is
+/// written anew with `attempts`: nothing is sent that is not in the journal.
+pub(super) fn note(
+    connection: &mut Connection,
+    key: &str,
+    row: &Row,
+    attempts: u32,
+) -> Result<(), JournalError> {
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let sql = "UPDATE entry SET attempts = attempts + 1, has_doubt = 1 WHERE key = ?1";
+    if transaction.execute(sql, [key])? == 0 {
+        write(&transaction, key, row, attempts)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// A row that is written is in doubt: the first byte follows without another write.
+fn write(connection: &Connection, key: &str, row: &Row, attempts: u32) -> rusqlite::Result<()> {
+    let sql = format!("INSERT INTO entry (key, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7)");
+    let reconciling = row.needs_reconciling;
+    connection.execute(
+        &sql,
+        (key, &row.digest, row.first_sent_ms, attempts, reconciling, row.has_body, &row.request),
+    )?;
+    Ok(())
 }
 
 pub(super) fn find(connection: &Connection, key: &str) -> Result<Option<Row>, JournalError> {
