@@ -23,8 +23,8 @@ pub(super) struct Shared {
     sender: SendRequest<Body>,
     /// When the head of an answer arrived last, or the connection was made.
     used_at: Mutex<Instant>,
-    /// A permit for each stream that the service takes besides those that are open. A request that hyper
-    /// keeps back for want of a stream could not be told from one that was sent.
+    /// A permit for each further stream that the service allows. Without it hyper would queue the request
+    /// for a stream, and a queued request looks the same as one that was sent.
     streams: Arc<Semaphore>,
 }
 
@@ -87,12 +87,12 @@ async fn drive<T>(
             streams.add_permits(told - allowed);
             allowed = told;
         } else {
-            // Of those that are in use the rest is taken back later.
+            // Permits in use cannot be forgotten now: the next poll tries again.
             allowed -= streams.forget_permits(allowed - told);
         }
         ended
     });
-    // How it ends is told by the requests on it; those that wait for a stream must hear of it too.
+    // Requests on the connection get its error from hyper; those that wait for a stream get it from here.
     drop(ended.await);
     streams.close();
 }
@@ -101,5 +101,5 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const HEADERS_BYTES_MAX: u32 = 64 * 1024;
 /// The streams of a connection before the service has said how many it takes.
 const STREAMS_AT_FIRST: usize = 100;
-/// And at most, whatever it says.
+/// The most streams of a connection, whatever the service allows.
 const STREAMS_MAX: usize = 10_000;
