@@ -4,6 +4,7 @@ mod answer;
 mod pool;
 mod shared;
 mod single_flight;
+mod streams;
 mod target;
 
 use std::error::Error;
@@ -121,8 +122,8 @@ impl Upstream {
             let sent = match connection {
                 Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
                 Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
-                    Ok(Ok(stream)) => self.send_http2(&shared, stream, &path, request).await,
-                    Ok(Err(_closed)) => continue,
+                    Ok(Some(stream)) => self.send_http2(&shared, stream, &path, request).await,
+                    Ok(None) => continue,
                     Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
                 },
             };
