@@ -4,6 +4,7 @@ mod answer;
 mod pool;
 mod shared;
 mod single_flight;
+mod streams;
 mod target;
 
 use std::error::Error;
@@ -35,9 +36,9 @@ pub(super) struct Upstream {
     pool: Pool,
     /// The one HTTP/2 connection.
     shared: Arc<Mutex<Option<Arc<Shared>>>>,
-    /// The attempt at the next one, for everybody who needs it.
+    /// The attempt to open the next one: all requests that need it wait for the same attempt.
     opening: SingleFlight<Result<Opened, Arc<dyn Error + Send + Sync>>>,
-    /// Whether TLS negotiated HTTP/1.1 the last time: then nobody waits for a connection of somebody else.
+    /// Whether TLS negotiated HTTP/1.1 the last time. Then every request opens its own connection at once.
     speaks_http1: AtomicBool,
 }
 
@@ -57,8 +58,9 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Where an answer may take `answer_max`: at least half of that is left for the answer itself, and the
-    /// connect is given up well before somebody takes the silence for that of a request that was sent.
+    /// Connecting takes at most [`CONNECT_MAX`] and at most half of `answer_max`, the time for the whole call.
+    /// So it is given up well before the timer of the layer, which counts everything as sent, and the service
+    /// has the other half for its answer.
     ///
     /// A service may close a connection that has been idle for `idle_max` at the very moment when a request
     /// is sent on it, and then nobody knows what became of the request. Only a safe request takes an older
@@ -115,8 +117,8 @@ impl Upstream {
             let sent = match connection {
                 Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
                 Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
-                    Ok(Ok(stream)) => self.send_http2(&shared, stream, &path, request).await,
-                    Ok(Err(_closed)) => continue,
+                    Ok(Some(stream)) => self.send_http2(&shared, stream, &path, request).await,
+                    Ok(None) => continue,
                     Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
                 },
             };
@@ -165,7 +167,7 @@ impl Upstream {
         shared.send(stream, request).await
     }
 
-    /// One that was idle for less than `idle_max`, else a new one, which has until then.
+    /// A kept connection that was idle for less than `idle_max`, else a new one, made before `until`.
     async fn connection(
         &self,
         protocol: Protocol,
@@ -173,8 +175,8 @@ impl Upstream {
         until: Instant,
     ) -> Result<Connected, SendError> {
         if let Some(connection) = self.kept(protocol, idle_max) {
-            // The runtime looks at its sockets before it comes back here: what the service has closed is
-            // closed here too.
+            // The runtime polls its sockets before this task goes on, and so learns that the service has
+            // closed the connection, if it has.
             yield_now().await;
             if !connection.is_closed() {
                 return Ok(connection);
@@ -208,8 +210,8 @@ impl Upstream {
         }
     }
 
-    /// One attempt for all who need a connection now: HTTP/2 needs no second one, and a service that is
-    /// slow to take it makes everybody wait once, not one after the other.
+    /// One attempt for all requests that need a connection now. With HTTP/2 they share the connection, and a
+    /// slow service makes them wait for one connect, not for one after the other.
     async fn open_together(&self) -> Result<Connected, BoxError> {
         let (target, shared) = (self.target.clone(), self.shared.clone());
         let opened = self.opening.join(async move {
@@ -270,15 +272,15 @@ impl Upstream {
 enum Protocol {
     Http1,
     Http2,
-    /// By TLS.
+    /// HTTP/1.1 or HTTP/2, as TLS negotiates.
     Negotiated,
 }
 
-/// What came of an attempt for everybody.
+/// What a shared attempt to connect has opened.
 #[derive(Clone)]
 enum Opened {
     Http2(Arc<Shared>),
-    /// Only one can use it; the others make their own.
+    /// Only one request can use it; the first takes it, the others open their own.
     Http1(Arc<Mutex<Option<http1::SendRequest<Body>>>>),
 }
 
@@ -288,12 +290,13 @@ fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// HTTP/2 says of some requests that they were not and will not be looked at: REFUSED_STREAM, and GOAWAY of
-/// those after the last one that it names.
+/// A service says in HTTP/2 that it has not processed a request, and will not: REFUSED_STREAM, or a GOAWAY that
+/// names an earlier request as the last one. Any other error may come after the request was received.
 fn judged(error: hyper::Error) -> SendError {
     let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    // h2 gives the error of a GOAWAY to the requests after the last one only. That holds on a runtime of one
-    // thread; on several, a request that is being handed over just then could get it too.
+    // h2 reports a GOAWAY only to requests after the last one that it names. This needs the gateway's
+    // runtimes of one thread each: with several threads, hyper can report it to a request that it is just
+    // handing to h2, which may then be sent.
     let is_refused = cause.is_some_and(|cause| {
         let reason = cause.reason();
         cause.is_remote() && (cause.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM))

@@ -15,8 +15,9 @@ pub(super) struct Pool(Mutex<Vec<Kept>>);
 #[derive(Debug)]
 struct Kept {
     sender: SendRequest<Body>,
-    /// When the head of its last answer arrived. The service counts from the end of that answer, which was
-    /// not earlier: so a connection is never idle for longer than it is taken for here.
+    /// When the head of its last answer arrived. The service starts its keep-alive timeout at the end of that
+    /// answer, which is later: so the idle time counted here is never too short. The moment when the gateway
+    /// has read the answer would be too late: a slow client delays it while the service counts.
     used_at: Instant,
     idle_max: Duration,
 }

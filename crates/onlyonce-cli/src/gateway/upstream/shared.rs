@@ -1,31 +1,28 @@
 //! An HTTP/2 connection, which many requests use at once.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::client::conn::TrySendError;
-use hyper::client::conn::http2::{Builder, Connection, SendRequest};
+use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::answer::Answer;
+use super::streams::Streams;
 
 /// An HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct Shared {
     sender: SendRequest<Body>,
+    streams: Streams,
     /// When the head of an answer arrived last, or the connection was made.
     used_at: Mutex<Instant>,
-    /// A permit for each stream that the service takes besides those that are open. A request that hyper
-    /// keeps back for want of a stream could not be told from one that was sent.
-    streams: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -37,12 +34,11 @@ impl Shared {
         builder
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
-            .initial_max_send_streams(STREAMS_AT_FIRST)
+            .initial_max_send_streams(0)
             .max_header_list_size(HEADERS_BYTES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        let streams = Arc::new(Semaphore::new(STREAMS_AT_FIRST));
-        tokio::spawn(drive(connection, streams.clone()));
-        Ok(Self { sender, used_at: Mutex::new(Instant::now()), streams })
+        let streams = Streams::run(connection).await?;
+        Ok(Self { sender, streams, used_at: Mutex::new(Instant::now()) })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -55,9 +51,9 @@ impl Shared {
         !self.is_closed() && used_at.elapsed() < idle_max
     }
 
-    /// Waits for a stream; an error is the end of the connection.
-    pub(super) async fn stream(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
-        self.streams.clone().acquire_owned().await
+    /// Waits for a stream; nothing once the connection has ended.
+    pub(super) async fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        self.streams.acquire().await
     }
 
     /// Sends `request` on a stream, which is free again when the answer was read or given up.
@@ -72,35 +68,5 @@ impl Shared {
     }
 }
 
-/// Runs the connection, and goes by the number of streams that the service says it takes.
-async fn drive<T>(
-    mut connection: Connection<TokioIo<T>, Body, TokioExecutor>,
-    streams: Arc<Semaphore>,
-) where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let mut allowed = STREAMS_AT_FIRST;
-    let ended = poll_fn(|cx| {
-        let ended = Pin::new(&mut connection).poll(cx);
-        let told = connection.current_max_send_streams().min(STREAMS_MAX);
-        if told > allowed {
-            streams.add_permits(told - allowed);
-            allowed = told;
-        } else {
-            // Of those that are in use the rest is taken back later.
-            allowed -= streams.forget_permits(allowed - told);
-        }
-        ended
-    });
-    // How it ends is told by the requests on it; those that wait for a stream must hear of it too.
-    drop(ended.await);
-    streams.close();
-}
-
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const HEADERS_BYTES_MAX: u32 = 64 * 1024;
-/// The streams of a connection before the service has said how many it takes: one, because a request that is handed
-/// over beyond that number counts as sent, and may never be.
-const STREAMS_AT_FIRST: usize = 1;
-/// And at most, whatever it says.
-const STREAMS_MAX: usize = 10_000;

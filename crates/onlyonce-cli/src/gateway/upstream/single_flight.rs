@@ -38,7 +38,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// A result that is there already is of an earlier time: it is not for those who ask now.
+/// A result that is already there is from an earlier time: a new caller starts new work.
 fn is_pending<T>(result: &watch::Receiver<Option<T>>) -> bool {
     result.has_changed().is_ok() && result.borrow().is_none()
 }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_no_result_and_stands_in_nobodys_way() {
+    async fn work_that_panics_gives_no_result_and_blocks_nobody() {
         let flight = SingleFlight::<u8>::default();
         assert_eq!(flight.join(async { panic!("as the test wants") }).await, None);
         assert_eq!(flight.join(async { 3 }).await, Some(3));

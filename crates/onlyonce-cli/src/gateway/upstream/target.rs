@@ -74,10 +74,10 @@ impl Target {
     /// A new connection, from the look-up of the host to the end of the TLS handshake within
     /// [`CONNECT_MAX`]. TLS negotiates which HTTP is spoken; without TLS it is as `is_http2` says.
     pub(super) async fn connect(&self, is_http2: bool) -> Result<Connected, BoxError> {
-        timeout(CONNECT_MAX, self.connect_at_leisure(is_http2)).await?
+        timeout(CONNECT_MAX, self.connect_unbounded(is_http2)).await?
     }
 
-    async fn connect_at_leisure(&self, is_http2: bool) -> Result<Connected, BoxError> {
+    async fn connect_unbounded(&self, is_http2: bool) -> Result<Connected, BoxError> {
         let stream = TcpStream::connect(&*self.addresses().await?).await?;
         stream.set_nodelay(true)?;
         let Some(connector) = &self.tls else {
@@ -121,7 +121,7 @@ where
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BYTES_MAX);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    // How it ends is told by the requests on it.
+    // Requests on the connection get its error from hyper.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     Ok(sender)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::peer::{Habit, Peer};
+use super::peer::{Habit, PATIENT, Peer};
 use crate::client::{Ask, Connection};
 use crate::profile::{D, Profile, Set};
 use crate::subject::{Kind, Subject};
@@ -31,9 +31,6 @@ async fn post(client: &mut Connection) -> u16 {
     let ask = Ask::post(B1).key(format!("{:032x}", fastrand::u128(..)));
     client.send(&ask).await.unwrap().status
 }
-
-/// Never closes.
-const PATIENT: Habit = Habit { idle_max: Duration::MAX, line: "" };
 
 async fn a_guarded_request_takes_no_connection_that_was_idle_for_a_second(_: Kind) {
     let peer = Peer::start(Habit { idle_max: Duration::from_millis(1050), line: "" }).await;

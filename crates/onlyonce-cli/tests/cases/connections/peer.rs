@@ -42,6 +42,9 @@ pub(super) struct Habit {
     pub(super) line: &'static str,
 }
 
+/// Never closes.
+pub(super) const PATIENT: Habit = Habit { idle_max: Duration::MAX, line: "" };
+
 impl Peer {
     pub(super) async fn start(habit: Habit) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -114,8 +117,7 @@ impl Full {
         let listener = TcpListener::from_std(self.socket.into()).unwrap();
         let counts = Arc::<Counts>::default();
         let mut server = JoinSet::new();
-        let habit = Habit { idle_max: Duration::MAX, line: "" };
-        server.spawn(serve(listener, counts.clone(), habit));
+        server.spawn(serve(listener, counts.clone(), PATIENT));
         Peer { address, counts, _server: server }
     }
 }
