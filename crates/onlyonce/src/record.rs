@@ -32,8 +32,8 @@ pub struct Record {
     pub principal: Principal,
     /// The route that claimed it.
     pub route: Arc<str>,
-    /// The host and the path that the request was sent with, for whoever asks later what became of it.
-    /// Empty where the route does not ask.
+    /// How the request was sent, in a word without spaces; and, where the route may ask later what became of the
+    /// operation, host and path, with spaces between. Empty where neither is needed.
     pub target: Arc<str>,
     /// When the first attempt that may have been executed was claimed.
     pub first_claimed_at: StoreTime,
@@ -61,6 +61,11 @@ impl Record {
         }
     }
 
+    /// The word for how the request was sent.
+    pub fn sent_as(&self) -> &str {
+        sent_as(&self.target)
+    }
+
     /// The response of a completed record.
     pub fn response(&self) -> Option<&Arc<Response>> {
         match &self.state {
@@ -68,6 +73,11 @@ impl Record {
             _ => None,
         }
     }
+}
+
+/// The word at the beginning of a target.
+pub(crate) fn sent_as(target: &str) -> &str {
+    target.split(' ').next().unwrap_or_default()
 }
 
 /// Where an operation stands. *Expired* is not here: it is derived from the store's time at each read.

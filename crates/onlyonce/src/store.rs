@@ -119,8 +119,8 @@ pub struct Draft {
     pub principal: Principal,
     /// The route that claims it.
     pub route: Arc<str>,
-    /// The host and the path that the request was sent with, for whoever asks later what became of it.
-    /// Empty where the route does not ask.
+    /// How the request was sent, in a word without spaces; and, where the route may ask later what became of the
+    /// operation, host and path, with spaces between. Empty where neither is needed.
     pub target: Arc<str>,
     /// How long the owner may be silent.
     pub lease: Lease,

@@ -18,6 +18,7 @@ use tower_service::Service;
 use super::ambiguity::{self, Judged};
 use super::cors::Cors;
 use super::forward::Forward;
+use super::forwarded_key::ForwardedKey;
 use super::headers;
 use super::principal::identify;
 use super::reconcile::Asker;
@@ -167,9 +168,12 @@ fn guard(
     let forward = Forward::new(upstream, route);
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
     let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
+    let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
+    let layer = layer.with_sent_as(&sent_as);
     let layer = match &route.reconcile {
         Some(rule) => {
-            layer.with_reconciler(Asker::new(route, rule.clone(), Arc::new(Upstream::new(uri)?)))
+            let upstream = Arc::new(Upstream::new(uri)?);
+            layer.with_reconciler(Asker::new(route, rule.clone(), upstream, &sent_as))
         }
         None => layer,
     };

@@ -1,5 +1,6 @@
 //! The key that the upstream sees.
 
+use http::Uri;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce::Attempt;
 use onlyonce::key::{Key, KeySource, KeySyntax};
@@ -49,13 +50,18 @@ impl ForwardedKey {
         }
     }
 
-    /// The name of the rule.
-    pub(super) fn name(&self) -> &'static str {
-        match self.how {
-            ForwardKey::Verbatim => "verbatim",
-            ForwardKey::Derive => "derive",
-            ForwardKey::Strip => "strip",
+    /// A word for how keys reach `upstream`, where it must know operations by them.
+    pub(super) fn word(&self, upstream: &Uri) -> String {
+        match self.is_relied_on {
+            true => format!("{:?},{:?},{:?},{upstream}", self.how, self.syntax, self.fields),
+            false => String::new(),
         }
+    }
+
+    /// Whether the upstream can know the operation by this text and by nothing else. A key that is quoted may be
+    /// known there with its quotes or without them.
+    pub(super) fn is_certain(&self, text: &str) -> bool {
+        spelled(text, self.syntax) == text
     }
 
     /// The text by which the upstream knows the operation.

@@ -108,6 +108,6 @@ impl AsRef<[u8]> for Held {
 /// An answer of this size needs no room: whoever holds all of it must not hold up others.
 const SMALL_BYTES_MAX: usize = 16 * 1024;
 /// The share of one connection.
-const CONNECTION_BYTES_MAX: usize = 8 << 20;
+const CONNECTION_BYTES_MAX: usize = 32 << 20;
 /// The kept answers that are held at once for clients to read them.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;

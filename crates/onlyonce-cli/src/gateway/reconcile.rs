@@ -25,6 +25,7 @@ pub(super) struct Asker {
     rule: ReconcileRule,
     matching: Match,
     key: ForwardedKey,
+    sent_as: String,
     credentials: Vec<HeaderName>,
     upstream: Arc<Upstream>,
     body_bytes_max: usize,
@@ -33,8 +34,14 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    pub(super) fn new(route: &Route, rule: ReconcileRule, upstream: Arc<Upstream>) -> Self {
+    pub(super) fn new(
+        route: &Route,
+        rule: ReconcileRule,
+        upstream: Arc<Upstream>,
+        sent_as: &str,
+    ) -> Self {
         Self {
+            sent_as: sent_as.to_owned(),
             rule,
             matching: route.matching.clone(),
             key: ForwardedKey::of(route),
@@ -47,7 +54,7 @@ impl Asker {
 
     fn request(&self, question: Question<'_>) -> Result<Request<Body>, BoxError> {
         // A record of a time when the route did not ask does not say what was sent.
-        if question.sent_as != self.sent_as() || !self.matching.has_path(question.path) {
+        if question.sent_as != self.sent_as || !self.matching.has_path(question.path) {
             return Err("the request was sent by other rules than those in force".into());
         }
         let key = self.key.text(question.key, question.id);
@@ -81,18 +88,18 @@ impl Reconciler for Asker {
         question: Question<'a>,
     ) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
         let request = self.request(question);
+        let is_certain = self.key.is_certain(&self.key.text(question.key, question.id));
         let (upstream, bytes_max) = (self.upstream.clone(), self.body_bytes_max);
         let found = self.rule.found.to_string();
         let asking =
             self.runtime.spawn(async move { find(&upstream, request?, bytes_max, &found).await });
         Box::pin(async move {
             let finding = asking.await.unwrap_or_else(|stopped| Err(stopped.into()));
-            finding.unwrap_or(Finding::Unclear)
+            match finding.unwrap_or(Finding::Unclear) {
+                Finding::Absent if !is_certain => Finding::Unclear,
+                finding => finding,
+            }
         })
-    }
-
-    fn sent_as(&self) -> &str {
-        self.key.name()
     }
 
     fn asks_by_itself(&self) -> bool {

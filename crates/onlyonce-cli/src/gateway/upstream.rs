@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::{InvalidUri, PathAndQuery};
+use http::uri::{Authority, InvalidUri, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
@@ -117,6 +117,9 @@ impl Upstream {
             let sent = match connection {
                 Connected::Http1(sender) => self.send_http1(sender, &path, request).await,
                 Connected::Http2(shared) => match timeout_at(until, shared.stream()).await {
+                    Ok(Some(_)) if Instant::now() >= until => {
+                        return Err(SendError::NotSent("the time for a stream is over".into()));
+                    }
                     Ok(Some(stream)) => self.send_http2(&shared, stream, &path, request).await,
                     Ok(None) => continue,
                     Err(elapsed) => return Err(SendError::NotSent(elapsed.into())),
@@ -261,9 +264,11 @@ impl Upstream {
     /// Under the host that the client asked for, as over HTTP/1.1: `:authority` and `Host` say the same.
     fn absolute_form(&self, path: &PathAndQuery, host: Option<&HeaderValue>) -> Uri {
         let scheme = if self.target.scheme == Scheme::Https { "https" } else { "http" };
-        let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
-        let authority = host.unwrap_or(&self.target.authority);
-        let absolute = format!("{scheme}://{authority}{path}").parse();
+        let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let host = host.filter(|host| !host.as_str().contains('@'));
+        let authority = host.map_or_else(|| self.target.authority.clone(), |host| host.to_string());
+        let absolute = Uri::builder().scheme(scheme).authority(authority);
+        let absolute = absolute.path_and_query(path.clone()).build();
         absolute.unwrap_or_else(|_| Uri::from(path.clone()))
     }
 }

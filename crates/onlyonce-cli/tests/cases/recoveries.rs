@@ -9,7 +9,8 @@ use crate::{B1, K1, on_gateway, until};
 on_gateway! {
     a_redrive_without_a_client_key_carries_a_key, a_redrive_spells_the_key_in_one_way,
     a_redrive_of_a_key_in_the_body_carries_it_in_the_header, what_was_sent_is_what_is_asked_about,
-    what_was_sent_is_asked_about_after_a_crash, what_was_sent_by_other_rules_is_not_asked_about, a_derived_key_is_asked_for_as_it_was_forwarded,
+    what_was_sent_is_asked_about_after_a_crash, what_was_sent_by_other_rules_is_not_asked_about,
+    what_was_sent_by_other_rules_is_not_sent_again, a_quoted_key_that_is_not_found_stays_held, a_derived_key_is_asked_for_as_it_was_forwarded,
 }
 
 const REDRIVE: &str = r#"recovery = "redrive""#;
@@ -118,7 +119,7 @@ async fn is_held_after(on: Kind, before: &'static str, after: &'static str) {
     let mut t = on.start(&[Set::Toml(before)]).await;
     t.u.plan("/t", [Reply::reset()]);
     t.u.plan("/charges", [Reply::status(404)]);
-    let ask = Ask::post(B1).key(K1);
+    let ask = Ask::post(B1).key(format!("\"{K1}\""));
     t.send(&ask).await.problem(502, "idempotency_outcome_unknown");
     t.reconfigure(&[Set::Toml(after)]).await;
     for _ in 0..3 {
@@ -146,6 +147,29 @@ reconcile = { ask = "GET /charges?key={key}", found = "/0/id", absent = "release
 async fn what_was_sent_by_other_rules_is_not_asked_about(on: Kind) {
     is_held_after(on, r#"upstream_timeout = "200ms""#, RELEASING).await;
     is_held_after(on, RELEASING, RELEASING_DERIVED).await;
+}
+
+// The upstream would not know the operation again by another key.
+async fn what_was_sent_by_other_rules_is_not_sent_again(on: Kind) {
+    is_held_after(on, REDRIVE, "recovery = \"redrive\"\nforward_key = \"derive\"").await;
+    is_held_after(on, "forward_key = \"strip\"", REDRIVE).await;
+    is_held_after(on, "ttl = \"23h\"", REDRIVE).await;
+    is_held_after(on, REDRIVE, "recovery = \"redrive\"\nkey_syntax = \"strict\"").await;
+}
+
+// The upstream may know such a key with its quotes, and be asked for it without.
+async fn a_quoted_key_that_is_not_found_stays_held(on: Kind) {
+    let t = on.start(&[Set::Toml(RELEASING)]).await;
+    t.u.plan("/t", [Reply::reset()]);
+    t.u.plan("/charges", [Reply::status(404)]);
+    let ask = Ask::post(B1).key("\"a b\"");
+    t.send(&ask).await.problem(502, "idempotency_outcome_unknown");
+    for _ in 0..5 {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        t.send(&ask).await.problem(409, "idempotency_outcome_unknown");
+    }
+    assert!(t.u.count("/charges") >= 2, "it was asked for");
+    assert_eq!(t.u.count("/t"), 1);
 }
 
 async fn a_derived_key_is_asked_for_as_it_was_forwarded(on: Kind) {

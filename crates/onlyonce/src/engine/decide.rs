@@ -6,7 +6,7 @@ use crate::clock::{StoreTime, as_ms};
 use crate::engine::Write;
 use crate::engine::table::Phase;
 use crate::policy::Recovery;
-use crate::record::{Record, Response, Revision, State, TakenFrom};
+use crate::record::{Record, Response, Revision, State, TakenFrom, sent_as};
 use crate::store::{Draft, Seen};
 
 /// The request in question.
@@ -97,7 +97,9 @@ fn recover(record: &Record, since: StoreTime, seen: &Seen, asked: Asked<'_>) -> 
             let same_bytes = record.fingerprint.raw == asked.draft.fingerprint.raw;
             // A record from the future is one of a clock that was put back: nobody knows how old it is.
             let in_time = (0..as_ms(within)).contains(&seen.now.since_ms(record.first_claimed_at));
-            if same_bytes && in_time {
+            // An upstream that was given the key otherwise would not know it again.
+            let same_way = record.sent_as() == sent_as(&asked.draft.target);
+            if same_bytes && in_time && same_way {
                 Decision::Take(Box::new(Write::redrive(record, since, asked.draft.clone())))
             } else {
                 unknown

@@ -22,7 +22,7 @@ use super::request::Whole;
 use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, headers, problem};
 use crate::body::Kind;
 use crate::key::Key;
-use crate::once::{Attempt, Inner, Room, Verdict, Worked};
+use crate::once::{Attempt, Inner, Once, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
@@ -48,6 +48,7 @@ where
             headers::for_inner(&mut head.headers, attempt);
             head.extensions.insert(Attempt { number: attempt, id });
             head.extensions.insert(key);
+            head.extensions.insert(Claimed { once: once.clone(), id });
             let (body, _room) = body.into_parts();
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
@@ -64,6 +65,20 @@ where
                 Err(_) => no_answer(problem::timed_out(&policy)),
             }
         })
+    }
+}
+
+/// Among the extensions of a request while it is executed.
+#[derive(Clone)]
+pub(super) struct Claimed {
+    once: Arc<Inner>,
+    id: OperationId,
+}
+
+impl Claimed {
+    /// Whether this engine executes this operation. Another one may have the same id in another store.
+    pub(super) fn is_by(&self, once: &Once, id: OperationId) -> bool {
+        Arc::ptr_eq(&self.once, &once.inner) && self.id == id
     }
 }
 

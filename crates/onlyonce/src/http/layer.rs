@@ -59,6 +59,7 @@ impl Once {
                 policy,
                 counters,
                 failure,
+                sent_as: Arc::default(),
                 reconciler: None,
             }),
         }
@@ -99,6 +100,14 @@ impl OnceLayer {
         Self { rules: Arc::new(rules), ..self }
     }
 
+    /// Names, in a word without spaces, how the inner service passes requests and their keys on. It is kept with
+    /// each operation: an unknown outcome is sent again only if it was sent in the same way, because an
+    /// upstream that was given the key otherwise would not know it again. Default: nothing.
+    pub fn with_sent_as(self, sent_as: &str) -> Self {
+        let rules = Rules { sent_as: sent_as.replace(' ', "+").into(), ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules), ..self }
+    }
+
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
     /// would be about. Nothing is executed and nothing changes.
     ///
@@ -135,6 +144,8 @@ pub(super) struct Rules {
     pub(super) counters: Arc<Counters>,
     /// What `recovery = "fail"` stores, the same for every request.
     pub(super) failure: Arc<record::Response>,
+    /// How requests are passed on.
+    pub(super) sent_as: Arc<str>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
 }
 

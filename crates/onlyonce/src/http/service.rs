@@ -8,14 +8,14 @@ use http::{Method, Request, Response, header};
 use tower_service::Service;
 
 use super::Body;
-use super::capture::call;
+use super::capture::{Claimed, call};
 use super::headers;
 use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Attempt, Ended, Once, Refusal};
+use crate::once::{Ask, Asking, Ended, Once, Refusal};
 use crate::policy::{InFlight, KeyNeed, Mode, Policy};
 use crate::record::KeyText;
 use crate::scope::{OperationId, Principal};
@@ -79,8 +79,8 @@ where
             Err(problem) => return Ok(problem.response(&policy)),
         };
         let id = request::id(&self.once, &policy, &head, &who, &key);
-        if head.extensions.get::<Attempt>().is_some_and(|outer| outer.id == id) {
-            // A layer around this one has claimed the operation already: this is its execution.
+        if head.extensions.get::<Claimed>().is_some_and(|outer| outer.is_by(&self.once, id)) {
+            // Another layer of the same engine has claimed the operation already: this is its execution.
             return self.forward(head, body.into_body()).await;
         }
         let origin = head.headers.get(header::ORIGIN).cloned();
@@ -128,8 +128,8 @@ where
     /// What a reconciler asks about later: kept only where there is one.
     fn target(&self, head: &Parts) -> Arc<str> {
         match &self.rules.reconciler {
-            Some(reconciler) => request::target(head, reconciler.sent_as()).into(),
-            None => Arc::default(),
+            Some(_) => request::target(head, &self.rules.sent_as).into(),
+            None => self.rules.sent_as.clone(),
         }
     }
 

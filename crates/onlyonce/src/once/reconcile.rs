@@ -24,13 +24,6 @@ pub trait Reconciler: Send + Sync + 'static {
     /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
     fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Finding>;
 
-    /// How requests are sent at present, in a word without spaces, where the question depends on that. It is kept
-    /// with each operation and comes back in [`Question::sent_as`], so that a question is never asked by
-    /// other rules than the request was sent by.
-    fn sent_as(&self) -> &str {
-        ""
-    }
-
     /// Whether it has credentials of its own, and may be asked without a client's.
     fn asks_by_itself(&self) -> bool {
         false
@@ -45,7 +38,7 @@ pub struct Question<'a> {
     pub id: OperationId,
     /// The key of the operation.
     pub key: &'a str,
-    /// What [`Reconciler::sent_as`] said when the request was sent.
+    /// What [`OnceLayer::with_sent_as`](crate::http::OnceLayer::with_sent_as) said when the request was sent.
     pub sent_as: &'a str,
     /// The `Host` that the request was sent with.
     pub host: &'a str,
