@@ -208,3 +208,22 @@ async fn a_look_up_finds_the_operation_of_a_nested_route() {
         assert_eq!(shop.layer().look_up(&head).await.status(), status, "{path}");
     }
 }
+
+// The inner layer meets the claim of the outer one, which is its own.
+#[tokio::test]
+async fn layers_at_two_levels_execute_once() {
+    let shop = Shop::new();
+    let app = Router::new().nest("/v1", shop.guarded()).layer(shop.layer());
+    shop.assert_apart(&app, &["/v1/charges", "/v1/other"]).await;
+}
+
+// Another engine has another store, which must know of the operation too.
+#[tokio::test]
+async fn layers_of_two_engines_both_claim() {
+    let (outer, inner) = (Shop::new(), Shop::new());
+    let app = Router::new().nest("/v1", inner.guarded()).layer(outer.layer());
+    inner.assert_apart(&app, &["/v1/charges"]).await;
+    let behind = Router::new().nest("/v1", inner.guarded());
+    assert!(send(&behind, "/v1/charges").await.is_replay(), "the inner store has it");
+    assert_eq!(inner.executions(), 1);
+}
