@@ -89,11 +89,11 @@ fn connect(
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
         let (app, outgoing, line) = (app.clone(), outgoing.clone(), client.line.clone());
-        let in_flight = line.begin();
+        let (in_flight, version) = (line.begin(), request.version());
         Box::pin(async move {
             let Ok(answer) = app.answer(request).await;
             drop(in_flight);
-            Ok(outgoing.held(answer, &line))
+            Ok(outgoing.held(answer, &line, version))
         })
     });
     let builder = builder();
@@ -102,6 +102,7 @@ fn connect(
         let connection = builder.serve_connection_with_upgrades(io, service);
         // How a connection ends is its peer's affair; one that makes no progress is closed.
         tokio::select! {
+            biased;
             _ = watcher.watch(connection.into_owned()) => {}
             () = line.stalled() => {}
         }

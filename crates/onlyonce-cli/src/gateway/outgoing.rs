@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::Response;
+use http::{Response, Version};
 use hyper::body::{Bytes, Frame, SizeHint};
 use onlyonce::Policy;
 use onlyonce::http::{Body, problem};
@@ -26,9 +26,18 @@ impl Outgoing {
     /// room it is dropped: what was executed is stored, and a retry gets it.
     ///
     /// A streamed answer needs none: it is read from the service as its client reads, but for a buffer.
-    pub(super) fn held(&self, answer: Response<Body>, line: &Line) -> Response<Body> {
+    pub(super) fn held(
+        &self,
+        answer: Response<Body>,
+        line: &Line,
+        version: Version,
+    ) -> Response<Body> {
         let bytes = answer.body().held_bytes();
         let is_small = bytes <= SMALL_BYTES_MAX;
+        // HTTP/1 has one answer at a time on a connection, and a full socket shows that nobody reads it.
+        if bytes == 0 || (is_small && version < Version::HTTP_2) {
+            return answer;
+        }
         let room = match is_small {
             true => None,
             false => self.room(bytes.min(ANSWERS_BYTES_MAX), line),
@@ -36,7 +45,7 @@ impl Outgoing {
         if !is_small && room.is_none() {
             return problem::answer_not_sent(&Policy::default());
         }
-        let room = (bytes > 0).then(|| (room, line.hold(bytes)));
+        let room = Some((room, line.hold(bytes)));
         answer.map(|body| Body::new(Roomed { body, room }))
     }
 }
