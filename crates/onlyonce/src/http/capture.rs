@@ -14,7 +14,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use super::body::Fed;
@@ -50,10 +50,11 @@ where
             head.extensions.insert(key);
             head.extensions.insert(Claimed { once: once.clone(), id });
             let (body, _room) = body.into_parts();
+            let until = Instant::now() + policy.upstream_timeout;
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
-                    Ok(response) => capture(response, &policy, &once.room).await,
+                    Ok(response) => capture(response, &policy, &once.room, until).await,
                     Err(_) => no_answer(problem::failed(&policy)),
                 }
             };
@@ -76,9 +77,11 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// Whether this engine executes this operation. Another one may have the same id in another store.
-    pub(super) fn is_by(&self, once: &Once, id: OperationId) -> bool {
-        Arc::ptr_eq(&self.once, &once.inner) && self.id == id
+    /// Whether another layer of this engine executes the operation already. Another engine may have the same id
+    /// in another store.
+    pub(super) fn is_executed(head: &Parts, once: &Once, id: OperationId) -> bool {
+        let claimed = head.extensions.get::<Self>();
+        claimed.is_some_and(|outer| Arc::ptr_eq(&outer.once, &once.inner) && outer.id == id)
     }
 }
 
@@ -88,7 +91,12 @@ fn no_answer(told: record::Response) -> Worked<Response<Body>> {
     Worked::new(Verdict::Unknown(Arc::new(told)), fresh)
 }
 
-async fn capture<A>(response: Response<A>, policy: &Policy, room: &Room) -> Worked<Response<Body>>
+async fn capture<A>(
+    response: Response<A>,
+    policy: &Policy,
+    room: &Room,
+    until: Instant,
+) -> Worked<Response<Body>>
 where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
@@ -118,8 +126,9 @@ where
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
         if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
-            // Not longer: the operation was executed, and must not be unknown for want of our own room.
-            match timeout(policy.upstream_timeout / 2, room.answer(largest)).await {
+            // The operation was executed, and must not become unknown at `until` for want of our own room.
+            let wait = until.saturating_duration_since(Instant::now()) / 2;
+            match timeout(wait, room.answer(largest)).await {
                 Ok(room) => held = room,
                 Err(_) => return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy),
             }

@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use self::kind::{Kind, Retry};
-use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer};
+use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer, headers};
 use crate::key::{KeyError, KeySource};
 use crate::once::Refusal;
 use crate::policy::{Errors, Mismatch, Policy, Recovery};
@@ -238,10 +238,15 @@ impl Problem {
     }
 }
 
-/// The problem of a refusal; a replay is none.
-pub(crate) fn refused(refusal: &Refusal, policy: &Policy, key: &str) -> Response<Body> {
+/// The problem of a refusal, or a replay, to a page of `origin` if it comes from one.
+pub(crate) fn refused(
+    refusal: &Refusal,
+    policy: &Policy,
+    key: &str,
+    origin: Option<&HeaderValue>,
+) -> Response<Body> {
     let problem = match refusal {
-        Refusal::Replay(response) => return replay(response, policy),
+        Refusal::Replay(response) => return headers::for_origin(origin, replay(response, policy)),
         Refusal::Reused => Problem::key_reused(policy.mismatch),
         Refusal::InProgress => Problem::in_progress(),
         Refusal::Unknown { .. } => Problem::held(policy.recovery),

@@ -9,7 +9,6 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::{Claimed, call};
-use super::headers;
 use super::layer::Rules;
 use super::problem::{self, Problem};
 use super::request::{self, Whole};
@@ -51,10 +50,7 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods.contains(&head.method) {
-            return match slips_by(&policy, &head) {
-                true => Ok(Problem::method_unclear().response(&policy)),
-                false => self.forward(head, Body::new(body)).await,
-            };
+            return self.pass(head, body).await;
         }
         if policy.mode == Mode::Observe {
             return self.observe(head, body).await;
@@ -79,18 +75,13 @@ where
             Err(problem) => return Ok(problem.response(&policy)),
         };
         let id = request::id(&self.once, &policy, &head, &who, &key);
-        if head.extensions.get::<Claimed>().is_some_and(|outer| outer.is_by(&self.once, id)) {
-            // Another layer of the same engine has claimed the operation already: this is its execution.
+        if Claimed::is_executed(&head, &self.once, id) {
             return self.forward(head, body.into_body()).await;
         }
         let origin = head.headers.get(header::ORIGIN).cloned();
-        let refused = |refusal: &Refusal| {
-            let answer = problem::refused(refusal, &policy, key.as_str());
-            headers::for_origin(origin.as_ref(), answer)
-        };
         if let Some(replay) = self.once.inner.cached_for(id, &raw) {
             self.rules.counters.replayed.one();
-            return Ok(refused(&replay));
+            return Ok(problem::refused(&replay, &policy, key.as_str(), origin.as_ref()));
         }
         let fingerprint = request::fingerprint(&policy, &head, &body, raw);
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
@@ -105,9 +96,23 @@ where
         ask.count(&ended);
         Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => refused(&refusal),
+            Ended::Refused(refusal) => {
+                problem::refused(&refusal, &policy, key.as_str(), origin.as_ref())
+            }
             Ended::Unsettled => problem::unsettled(&policy),
         })
+    }
+
+    /// A request that is not guarded, unless it only seems so.
+    async fn pass<B>(self, head: Parts, body: B) -> Result<Response<Body>, S::Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        match slips_by(&self.rules.policy, &head) {
+            true => Ok(Problem::method_unclear().response(&self.rules.policy)),
+            false => self.forward(head, Body::new(body)).await,
+        }
     }
 
     /// As if there were no layer.
@@ -125,7 +130,7 @@ where
         Some(Asking { reconciler, headers: head.headers.clone() })
     }
 
-    /// What a reconciler asks about later: kept only where there is one.
+    /// How the request is sent, and what a reconciler asks about later where there is one.
     fn target(&self, head: &Parts) -> Arc<str> {
         match &self.rules.reconciler {
             Some(_) => request::target(head, &self.rules.sent_as).into(),

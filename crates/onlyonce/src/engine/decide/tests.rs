@@ -198,6 +198,14 @@ fn a_redrive_ends_with_its_window_and_needs_the_same_bytes() {
     assert_eq!(decision, Decision::Unknown { since: NOW });
 }
 
+// An upstream that was given the key otherwise executes it as a new one.
+#[test]
+fn a_redrive_needs_to_be_sent_in_the_same_way() {
+    let draft = Draft { target: "derived api.test /charges".into(), ..draft(SECOND) };
+    let decision = decide(&seen(unknown(), NOW), Asked { draft: &draft, recovery: REDRIVE });
+    assert_eq!(decision, Decision::Unknown { since: NOW });
+}
+
 // Rule 1, the interleaving: the reaper's write against the owner's renewal, settle and a redrive. R51, R98
 #[test]
 fn rule_1_a_write_of_another_needs_the_exact_revision_it_read() {
