@@ -50,11 +50,11 @@ where
             head.extensions.insert(key);
             head.extensions.insert(Claimed { once: once.clone(), id });
             let (body, _room) = body.into_parts();
-            let until = Instant::now() + policy.upstream_timeout;
+            let called = Instant::now();
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
-                    Ok(response) => capture(response, &policy, &once.room, until).await,
+                    Ok(response) => capture(response, &policy, &once.room, called).await,
                     Err(_) => no_answer(problem::failed(&policy)),
                 }
             };
@@ -95,7 +95,7 @@ async fn capture<A>(
     response: Response<A>,
     policy: &Policy,
     room: &Room,
-    until: Instant,
+    called: Instant,
 ) -> Worked<Response<Body>>
 where
     A: http_body::Body<Data = Bytes> + Send + 'static,
@@ -126,8 +126,8 @@ where
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
         if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
-            // The operation was executed, and must not become unknown at `until` for want of our own room.
-            let wait = until.saturating_duration_since(Instant::now()) / 2;
+            // The operation was executed, and must not become unknown at its timeout for want of our own room.
+            let wait = policy.upstream_timeout.saturating_sub(called.elapsed()) / 2;
             match timeout(wait, room.answer(largest)).await {
                 Ok(room) => held = room,
                 Err(_) => return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy),
