@@ -37,6 +37,8 @@ use self::outgoing::Outgoing;
 use self::store::About;
 use crate::config::{Admin, Config};
 
+type Thread = JoinHandle<io::Result<()>>;
+
 /// A gateway that serves.
 #[derive(Debug)]
 pub struct Gateway {
@@ -46,8 +48,8 @@ pub struct Gateway {
     pub admin: Option<SocketAddr>,
     once: Once,
     stage: watch::Sender<Stage>,
-    listeners: Vec<JoinHandle<io::Result<()>>>,
-    admin_listener: Option<JoinHandle<io::Result<()>>>,
+    threads: Vec<Thread>,
+    admin_thread: Option<Thread>,
 }
 
 /// How far the gateway has come with its end.
@@ -56,9 +58,9 @@ enum Stage {
     Serving,
     /// Takes nothing new, and lets end what is under way.
     Draining,
-    /// Every operation has ended, or was given up as unknown: the runtimes of the listeners may end.
+    /// Every operation has ended, or was given up as unknown: the runtimes of the serving threads may end.
     Drained,
-    /// The listeners have ended, and so may the admin listener.
+    /// The serving threads have ended, and so may the admin thread.
     Ended,
 }
 
@@ -114,18 +116,11 @@ impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let (once, about) = engine(config).await?;
-        let count = std::thread::available_parallelism().map_or(1, usize::from);
-        let listeners = bind(config.listen, count)?;
-        let address = local_address(&listeners[0], config.listen)?;
+        let listener = bind(config.listen)?;
+        let address = local_address(&listener, config.listen)?;
         let (stage, staged) = watch::channel(Stage::Serving);
-        let outgoing = Outgoing::new();
-        let mut threads = Vec::new();
-        for listener in listeners {
-            let app = App::new(config, &once).map_err(StartError::Config)?;
-            threads.push(spawn(listener, (app, outgoing.clone()), staged.clone()));
-        }
-        let mut gateway =
-            Self { address, admin: None, once, stage, listeners: threads, admin_listener: None };
+        let threads = serve(config, &once, listener, &staged)?;
+        let mut gateway = Self { address, admin: None, once, stage, threads, admin_thread: None };
         if let Some(admin) = &config.admin {
             gateway.start_admin(admin, about, staged)?;
         }
@@ -143,9 +138,9 @@ impl Gateway {
         self.stage.send_replace(Stage::Draining);
         let left = self.once.shutdown(DRAIN).await;
         self.stage.send_replace(Stage::Drained);
-        join(self.listeners).await;
+        join(self.threads).await;
         self.stage.send_replace(Stage::Ended);
-        join(self.admin_listener).await;
+        join(self.admin_thread).await;
         left
     }
 
@@ -155,11 +150,11 @@ impl Gateway {
         about: About,
         stage: watch::Receiver<Stage>,
     ) -> Result<(), StartError> {
-        let listener = bind(admin.listen, 1)?.remove(0);
+        let listener = bind(admin.listen)?;
         self.admin = Some(local_address(&listener, admin.listen)?);
         let desk = Desk { once: self.once.clone(), about, token: admin.token.clone(), stage };
         let serve = move || admin::serve(listener, desk);
-        self.admin_listener = Some(on_thread("onlyonce-admin", serve));
+        self.admin_thread = Some(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }
@@ -183,26 +178,41 @@ fn adjusted(settings: Settings, config: &Config) -> Settings {
     }
 }
 
-fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartError> {
-    listen::bind(address, count).map_err(|source| StartError::Listen { address, source })
+fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    listen::bind(address).map_err(|source| StartError::Listen { address, source })
 }
 
 fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
-fn spawn(
+/// A thread that accepts connections, and a thread per core that serves them.
+fn serve(
+    config: &Config,
+    once: &Once,
     listener: TcpListener,
-    app: (App, Outgoing),
-    stage: watch::Receiver<Stage>,
-) -> JoinHandle<io::Result<()>> {
-    on_thread("onlyonce-serve", move || listen::serve(listener, app, stage, DRAIN))
+    stage: &watch::Receiver<Stage>,
+) -> Result<Vec<Thread>, StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let outgoing = Outgoing::new();
+    let (mut queues, mut threads) = (Vec::new(), Vec::new());
+    for _ in 0..cores {
+        let app = (App::new(config, once).map_err(StartError::Config)?, outgoing.clone());
+        let ((queue, accepted), stage) = (listen::queue(), stage.clone());
+        queues.push(queue);
+        let serve = move || listen::serve(accepted, app, stage, DRAIN);
+        threads.push(on_thread("onlyonce-serve", serve));
+    }
+    let stage = stage.clone();
+    let accept = move || listen::accept(listener, queues, stage);
+    threads.push(on_thread("onlyonce-accept", accept));
+    Ok(threads)
 }
 
-async fn join(threads: impl IntoIterator<Item = JoinHandle<io::Result<()>>> + Send + 'static) {
+async fn join(threads: impl IntoIterator<Item = Thread> + Send + 'static) {
     let joined = tokio::task::spawn_blocking(move || {
         for thread in threads {
-            // A listener that failed has nothing left to say.
+            // A thread that failed has nothing left to say.
             let _ = thread.join();
         }
     });
@@ -210,10 +220,7 @@ async fn join(threads: impl IntoIterator<Item = JoinHandle<io::Result<()>>> + Se
 }
 
 /// A thread with a runtime of its own: nothing of one core waits for another.
-fn on_thread<F>(
-    name: &str,
-    serve: impl FnOnce() -> F + Send + 'static,
-) -> JoinHandle<io::Result<()>>
+fn on_thread<F>(name: &str, serve: impl FnOnce() -> F + Send + 'static) -> Thread
 where
     F: Future<Output = io::Result<()>>,
 {

@@ -1,4 +1,4 @@
-//! Listeners and connections, one thread per core.
+//! The listener, and its connections on a thread per core.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +12,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use super::Stage;
@@ -22,16 +22,9 @@ use super::headers::Origin;
 use super::outgoing::Outgoing;
 use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
-/// So many handles of one listener, a thread each. The address is this process's alone: a second gateway on the
-/// port, with another store, would get half of the retries.
-pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let listener = bind_one(address)?;
-    let mut listeners = (1..count).map(|_| listener.try_clone()).collect::<io::Result<Vec<_>>>()?;
-    listeners.push(listener);
-    Ok(listeners)
-}
-
-fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
+/// The address is this process's alone: a second gateway on the port, with another store, would get half of the
+/// retries.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A gateway that starts again need not wait until the connections of the last one are forgotten.
     socket.set_reuse_address(true)?;
@@ -41,27 +34,58 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Serves until the gateway drains, then lets the requests that are there end, within `drain`.
-pub(super) async fn serve(
+/// A connection that was accepted and is not served yet.
+type Accepted = (std::net::TcpStream, SocketAddr);
+
+/// The queue of one serving thread.
+pub(super) fn queue() -> (mpsc::Sender<Accepted>, mpsc::Receiver<Accepted>) {
+    mpsc::channel(ACCEPTED_MAX)
+}
+
+/// Accepts until the gateway drains, and gives the connections to the serving threads in turn.
+pub(super) async fn accept(
     listener: TcpListener,
+    threads: Vec<mpsc::Sender<Accepted>>,
+    mut stage: watch::Receiver<Stage>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    for thread in threads.iter().cycle() {
+        tokio::select! {
+            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => break,
+            accepted = next(&listener) => {
+                // A thread that failed serves nobody, and its connection is closed.
+                let _ = thread.send(accepted).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn next(listener: &tokio::net::TcpListener) -> Accepted {
+    loop {
+        match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok(accepted) => return accepted,
+            // No file descriptors, or a peer that left: the next accept may work.
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Serves what is accepted until the gateway drains, then lets the requests that are there end, within `drain`.
+pub(super) async fn serve(
+    mut accepted: mpsc::Receiver<Accepted>,
     app: (App, Outgoing),
     mut stage: watch::Receiver<Stage>,
     drain: Duration,
 ) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
-    loop {
-        tokio::select! {
-            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => connect(stream, peer, &app, &connections, &graceful),
-                // No file descriptors, or a peer that left: the next accept may work.
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            },
+    while let Some((stream, peer)) = accepted.recv().await {
+        // The system may refuse to watch one more; that connection is closed.
+        if let Ok(stream) = TcpStream::from_std(stream) {
+            connect(stream, peer, &app, &connections, &graceful);
         }
     }
-    drop(listener);
     // What has not ended by then is cut off, and its operation is unknown. An operation whose client has left
     // has no connection, and runs on this runtime all the same.
     let drained = stage.wait_for(|stage| *stage >= Stage::Drained);
@@ -130,6 +154,8 @@ fn builder() -> auto::Builder<TokioExecutor> {
 }
 
 const BACKLOG: i32 = 1024;
+/// Connections that wait for one thread.
+const ACCEPTED_MAX: usize = 64;
 /// Connections of one thread.
 const CONNECTIONS_MAX: usize = 10_000;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
