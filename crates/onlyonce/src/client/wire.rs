@@ -4,9 +4,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -80,7 +80,14 @@ impl Transport for Wire {
 /// The whole answer, or why it is none.
 async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, Failure> {
     let (head, body) = response.into_parts();
-    collected(head, body, bytes_max).await
+    let is_http2 = head.version == Version::HTTP_2;
+    let mut body = std::pin::pin!(body);
+    let answer = collected(head, body.as_mut(), bytes_max).await?;
+    // hyper takes a stream that was reset with NO_ERROR for one that ended.
+    if is_http2 && !body.is_end_stream() {
+        return Err(Failure::new(Reach::MaybeSent, "the answer was reset before its end"));
+    }
+    Ok(answer)
 }
 
 /// The same for whatever body.
@@ -113,3 +120,32 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
 /// Shorter than an attempt, so that a connection that never comes about is proved never to have sent.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const IDLE_WAIT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn half_an_answer_is_no_answer() {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let (read_head, head_is_read) = tokio::sync::oneshot::channel();
+        // As Envoy does when its upstream breaks off.
+        tokio::spawn(async move {
+            let mut connection = h2::server::handshake(server).await.unwrap();
+            let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+            tokio::spawn(async move { while connection.accept().await.is_some() {} });
+            let mut body = respond.send_response(Response::new(()), false).unwrap();
+            body.send_data(Bytes::from("half of "), false).unwrap();
+            head_is_read.await.unwrap();
+            body.send_reset(h2::Reason::NO_ERROR);
+        });
+        let io = hyper_util::rt::TokioIo::new(client);
+        let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await;
+        let (mut sender, connection) = connected.unwrap();
+        tokio::spawn(connection);
+        let response = sender.send_request(Request::new(Full::new(Bytes::new()))).await.unwrap();
+        read_head.send(()).unwrap();
+        let failure = whole(response, 1024).await.unwrap_err();
+        assert_eq!(failure.reach, Reach::MaybeSent);
+    }
+}
