@@ -78,6 +78,8 @@ impl Line {
 
     fn trouble(&self, error: RedisError) -> Trouble {
         match error.code() {
+            // Somebody's script is running for longer than the server waits.
+            Some(BUSY) => Trouble::Full,
             // Scripts write last: after an error the record is as it was.
             Some(code) => {
                 if code == READONLY || error.to_string().contains(READONLY) {
@@ -130,3 +132,4 @@ pub(super) struct Lost;
 
 /// What a server says that was a primary and is none any more.
 const READONLY: &str = "READONLY";
+const BUSY: &str = "BUSY";

@@ -72,8 +72,8 @@ pub(super) struct Call {
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// The queue is full.
-    #[error("the queue is full")]
+    /// The queue is full, or the server is busy with a script.
+    #[error("the store is busy")]
     Full,
     /// The link was closed before it was sent.
     #[error("the link is closed")]

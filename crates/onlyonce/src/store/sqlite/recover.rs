@@ -13,7 +13,7 @@ use super::file::{Identity, Owned};
 use super::interned::Interned;
 use super::queue::Wait;
 use super::shared::{Shared, Status, lock};
-use super::writer::{BATCH_JOBS_MAX, DOWN, Open, Writer};
+use super::writer::{BATCH_JOBS_MAX, Open, Writer, down};
 
 impl Writer {
     /// Opens the file again, and again after a pause that grows, until it succeeds or the store is closed.
@@ -30,7 +30,7 @@ impl Writer {
                 return self.shared.set_status(Status::Up);
             }
             let more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, Wait::AtMost(pause));
-            self.refuse(&mut jobs, DOWN);
+            self.refuse(&mut jobs, down);
             if !more {
                 return;
             }

@@ -64,8 +64,8 @@ impl Writer {
         if jobs.is_empty() && self.sweeps.is_empty() {
             return;
         }
-        if let Err(fault) = self.may_write() {
-            return self.refuse(jobs, fault);
+        if let Err(error) = self.may_write() {
+            return self.refuse(jobs, error);
         }
         let mut done = self.attempt(jobs, How::Together);
         if let Err(Failure::Member) = done {
@@ -77,10 +77,11 @@ impl Writer {
         }
     }
 
-    fn may_write(&self) -> Result<(), &'static str> {
+    fn may_write(&self) -> Result<(), fn() -> StoreError> {
         match &self.open {
-            None => Err(DOWN),
-            Some(open) if open.log.is_full() => Err(LOG_FULL),
+            None => Err(down),
+            // An outside reader keeps the log from being written back.
+            Some(open) if open.log.is_full() => Err(|| StoreError::Busy),
             Some(_) => Ok(()),
         }
     }
@@ -148,14 +149,15 @@ impl Writer {
             }
             Failure::NotDone(error) => {
                 let cause = Cause::new(Some(error));
-                jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(unavailable(cause.clone()))));
+                jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(cause.store_error())));
                 self.fail_sweeps(&cause);
                 if !cause.is_busy() {
                     self.recover();
                 }
             }
+            // Another program wrote the file: it is there, and must be read again.
             Failure::Outside => {
-                self.refuse(jobs, OUTSIDE);
+                self.refuse(jobs, || StoreError::Busy);
                 self.recover();
             }
             Failure::Unsure(error) => {
@@ -178,10 +180,10 @@ impl Writer {
     }
 
     /// Answers work that was not begun.
-    pub(super) fn refuse(&mut self, jobs: &mut Vec<Job>, why: &'static str) {
+    pub(super) fn refuse(&mut self, jobs: &mut Vec<Job>, error: fn() -> StoreError) {
         let fault = || match self.shared.status() {
             Status::Replaced => Fault::NotDone(Status::Replaced.error()),
-            _ => Fault::NotDone(unavailable(why)),
+            _ => Fault::NotDone(error()),
         };
         let sweeps = mem::take(&mut self.sweeps);
         sweeps.into_iter().for_each(|sweep| sweep.fail(fault()));
@@ -259,10 +261,21 @@ impl Cause {
         Self(error.map(Arc::new))
     }
 
+    fn store_error(&self) -> StoreError {
+        match self.is_busy() {
+            true => StoreError::Busy,
+            false => unavailable(self.clone()),
+        }
+    }
+
     fn is_busy(&self) -> bool {
         let code = self.0.as_ref().and_then(|error| error.sqlite_error_code());
         matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
+}
+
+pub(super) fn down() -> StoreError {
+    unavailable("the disk failed; the store is being opened again")
 }
 
 /// However the thread ends, nobody waits for it any more.
@@ -281,6 +294,3 @@ impl Drop for Exit {
 
 /// Jobs in one transaction.
 pub(super) const BATCH_JOBS_MAX: usize = 512;
-const OUTSIDE: &str = "another program wrote the store file; it is being read again";
-pub(super) const DOWN: &str = "the disk failed; the store is being opened again";
-const LOG_FULL: &str = "the log cannot be written back; does an outside reader hold the file open?";

@@ -133,7 +133,7 @@ async fn an_outside_writer_is_waited_for_and_then_work_is_refused_undone() {
     // An outside writer that holds the file for longer than anyone waits.
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = lab.store.claim(draft(2)).await;
-    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Unavailable(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Busy))), "{refused:?}");
     outside.execute_batch("ROLLBACK").unwrap();
     assert!(lab.store.claim(draft(2)).await.unwrap().mine);
     assert_eq!(lab.kind(1).await, Some(StateKind::Completed));
@@ -174,7 +174,7 @@ async fn what_an_outside_writer_changed_is_read_again_before_anything_is_written
     outside.execute_batch("UPDATE record_27 SET key = 'other' WHERE row = 1").unwrap();
     drop(outside);
     let refused = lab.store.claim(draft(3)).await;
-    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Unavailable(_)))));
+    assert!(matches!(refused, Err(Fault::NotDone(StoreError::Busy))), "{refused:?}");
     assert!(claim_again(&lab, &draft(3)).await.mine);
     let unreadable = lab.store.load(id(1)).await;
     assert!(matches!(unreadable, Err(Fault::NotDone(StoreError::Unreadable(_)))));
