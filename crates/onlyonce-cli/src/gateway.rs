@@ -197,7 +197,7 @@ fn serve(
     let outgoing = Outgoing::new();
     let (mut queues, mut threads) = (Vec::new(), Vec::new());
     for _ in 0..cores {
-        let app = (App::new(config, once).map_err(StartError::Config)?, outgoing.clone());
+        let app = App::new(config, once, &outgoing).map_err(StartError::Config)?;
         let ((queue, accepted), stage) = (listen::queue(), stage.clone());
         queues.push(queue);
         let serve = move || listen::serve(accepted, app, stage, DRAIN);

@@ -20,11 +20,13 @@ use super::cors::Cors;
 use super::forward::Forward;
 use super::forwarded_key::ForwardedKey;
 use super::headers;
+use super::outgoing::Outgoing;
 use super::principal::identify;
 use super::reconcile::Asker;
 use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
+use super::wire::Line;
 use crate::config::{Config, Match, Route};
 
 /// The routes of one thread.
@@ -35,6 +37,7 @@ pub(super) struct App(Arc<Inner>);
 struct Inner {
     /// In the order of the configuration; the last one matches everything.
     routes: Vec<Guard>,
+    outgoing: Outgoing,
     description: bytes::Bytes,
 }
 
@@ -50,20 +53,23 @@ struct Guard {
 
 impl App {
     /// Every route has its layer, and every upstream its connections.
-    pub(super) fn new(config: &Config, once: &Once) -> Result<Self, BoxError> {
+    pub(super) fn new(config: &Config, once: &Once, outgoing: &Outgoing) -> Result<Self, BoxError> {
         let mut upstreams = HashMap::new();
         let routes = config.routes.iter().chain([&config.fallback]);
         let routes: Result<_, BoxError> =
             routes.map(|route| guard(route, config, once, &mut upstreams)).collect();
         let description = well_known::description(config).into();
-        Ok(Self(Arc::new(Inner { routes: routes?, description })))
+        let (routes, outgoing) = (routes?, outgoing.clone());
+        Ok(Self(Arc::new(Inner { routes, outgoing, description })))
     }
 
     pub(super) async fn answer(
         self,
         mut request: Request<Incoming>,
+        line: &Line,
     ) -> Result<Response<Body>, Infallible> {
-        if request.version() == Version::HTTP_2 {
+        let version = request.version();
+        if version == Version::HTTP_2 {
             headers::join_cookie_crumbs(request.headers_mut());
         }
         if request.method() == Method::CONNECT {
@@ -78,6 +84,7 @@ impl App {
         let guard = self.0.route(request.method(), request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let answer = guard.answer(request).await;
+        let answer = self.0.outgoing.held(answer, &guard.policy, line, version);
         Ok(guard.cors.readable(origin.as_ref(), answer))
     }
 

@@ -19,7 +19,6 @@ use super::Stage;
 use super::app::{Answering, App};
 use super::forward::Client;
 use super::headers::Origin;
-use super::outgoing::Outgoing;
 use super::wire::{HEAD_BYTES_MAX, Line, Watched};
 
 /// The address is this process's alone: a second gateway on the port, with another store, would get half of the
@@ -74,7 +73,7 @@ async fn next(listener: &tokio::net::TcpListener) -> Accepted {
 /// Serves what is accepted until the gateway drains, then lets the requests that are there end, within `drain`.
 pub(super) async fn serve(
     mut accepted: mpsc::Receiver<Accepted>,
-    app: (App, Outgoing),
+    app: App,
     mut stage: watch::Receiver<Stage>,
     drain: Duration,
 ) -> io::Result<()> {
@@ -96,7 +95,7 @@ pub(super) async fn serve(
 fn connect(
     stream: TcpStream,
     peer: SocketAddr,
-    (app, outgoing): &(App, Outgoing),
+    app: &App,
     connections: &Arc<Semaphore>,
     graceful: &GracefulShutdown,
 ) {
@@ -106,18 +105,18 @@ fn connect(
     };
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
-    let (app, outgoing) = (app.clone(), outgoing.clone());
+    let app = app.clone();
     let client = Arc::new(Client { origin: Origin::new(peer), line: Line::default() });
     let line = client.line.clone();
     let io = TokioIo::new(Watched::new(stream, line.clone()));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
-        let (app, outgoing, line) = (app.clone(), outgoing.clone(), client.line.clone());
-        let (in_flight, version) = (line.begin(), request.version());
+        let (app, client) = (app.clone(), client.clone());
+        let in_flight = client.line.begin();
         Box::pin(async move {
-            let Ok(answer) = app.answer(request).await;
+            let answer = app.answer(request, &client.line).await;
             drop(in_flight);
-            Ok(outgoing.held(answer, &line, version))
+            answer
         })
     });
     let builder = builder();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Response, Version};
+use http_body::Body as _;
 use hyper::body::{Bytes, Frame, SizeHint};
 use onlyonce::Policy;
 use onlyonce::http::{Body, problem};
@@ -15,11 +16,16 @@ use super::wire::{Line, Unsent};
 
 /// The room for answers of the whole process.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing(Arc<Semaphore>);
+pub(super) struct Outgoing {
+    large: Arc<Semaphore>,
+    /// Of its own, so that whoever fills the other with large answers does not hold up small ones.
+    small: Arc<Semaphore>,
+}
 
 impl Outgoing {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)))
+        let room = || Arc::new(Semaphore::new(ANSWERS_BYTES_MAX));
+        Self { large: room(), small: room() }
     }
 
     /// The answer, which takes room until its last byte was written to the connection. Where there is no
@@ -29,39 +35,86 @@ impl Outgoing {
     pub(super) fn held(
         &self,
         answer: Response<Body>,
+        policy: &Policy,
         line: &Line,
         version: Version,
     ) -> Response<Body> {
         let bytes = answer.body().held_bytes();
-        let is_small = bytes <= SMALL_BYTES_MAX;
         // HTTP/1 has one answer at a time on a connection, and a full socket shows that nobody reads it.
-        if bytes == 0 || (is_small && version < Version::HTTP_2) {
-            return answer;
+        let is_http1 = version < Version::HTTP_2;
+        match bytes {
+            _ if answer.body().is_end_stream() => answer,
+            0 if is_http1 => answer,
+            0 => answer.map(|body| Body::new(Streamed::new(body, line))),
+            1..=SMALL_BYTES_MAX if is_http1 => answer,
+            _ => match self.room(bytes.min(ANSWERS_BYTES_MAX), line) {
+                Some(room) => {
+                    let room = Some((room, line.hold(bytes)));
+                    answer.map(|body| Body::new(Roomed { body, room }))
+                }
+                None => problem::answer_not_sent(policy),
+            },
         }
-        let room = match is_small {
-            true => None,
-            false => self.room(bytes.min(ANSWERS_BYTES_MAX), line),
-        };
-        if !is_small && room.is_none() {
-            return problem::answer_not_sent(&Policy::default());
-        }
-        let room = Some((room, line.hold(bytes)));
-        answer.map(|body| Body::new(Roomed { body, room }))
     }
-}
 
-impl Outgoing {
-    /// Room for a large answer. One connection has a share only, but always room for one answer.
+    /// Of the room for large answers one connection has a share only, but always room for one answer. Its small
+    /// ones are bounded by the streams of a connection.
     fn room(&self, bytes: usize, line: &Line) -> Option<OwnedSemaphorePermit> {
+        let (room, share) = match bytes {
+            ..=SMALL_BYTES_MAX => (&self.small, ANSWERS_BYTES_MAX),
+            _ => (&self.large, CONNECTION_BYTES_MAX),
+        };
         let held = line.unsent_bytes();
-        if held > 0 && held + bytes > CONNECTION_BYTES_MAX {
+        if held > 0 && held + bytes > share {
             return None;
         }
-        self.0.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+        room.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 }
 
-type Room = (Option<OwnedSemaphorePermit>, Unsent);
+/// A streamed answer on an HTTP/2 connection. It tells when its client is awaited: whenever hyper does not ask for
+/// the next frame, because the client has opened no window for it.
+struct Streamed {
+    body: Body,
+    line: Line,
+    unsent: Option<Unsent>,
+}
+
+impl Streamed {
+    fn new(body: Body, line: &Line) -> Self {
+        Self { body, line: line.clone(), unsent: Some(line.hold(STREAM_BYTES)) }
+    }
+}
+
+impl http_body::Body for Streamed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.unsent = match frame {
+            // The service is awaited.
+            Poll::Pending => None,
+            Poll::Ready(_) => {
+                Some(self.unsent.take().unwrap_or_else(|| self.line.hold(STREAM_BYTES)))
+            }
+        };
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+type Room = (OwnedSemaphorePermit, Unsent);
 
 /// A kept answer, and its room until its bytes are handed over.
 struct Roomed {
@@ -114,9 +167,10 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// An answer of this size needs no room: whoever holds all of it must not hold up others.
 const SMALL_BYTES_MAX: usize = 16 * 1024;
-/// The share of one connection.
+/// The share of one connection in the room for large answers.
 const CONNECTION_BYTES_MAX: usize = 32 << 20;
-/// The kept answers that are held at once for clients to read them.
+/// The large answers that are held at once for clients to read them; and as much of small ones.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;
+/// What a stream counts for while its client is awaited. What is buffered of it is bounded per stream.
+const STREAM_BYTES: usize = 1;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use http::request::Builder;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::lab::Lab;
-use crate::upstream::LARGE;
+use crate::upstream::{LARGE, SMALL};
 use crate::within;
 
 // threat G5: three connections with a zero window took 1.7 GB.
@@ -41,6 +42,43 @@ async fn answers_that_nobody_reads_are_bounded() {
     assert_eq!((answer, body), (201, LARGE_BYTES));
 }
 
+// Small answers have a bound of their own, and those of HTTP/1 come one at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_answers_that_nobody_reads_are_bounded() {
+    let lab = Lab::start("cors = [\"https://shop.test\"]").await;
+    let request = || {
+        Request::post(format!("http://a{SMALL}"))
+            .header("origin", "https://shop.test")
+            .header("idempotency-key", "one-small-answer")
+    };
+    let first = answered(closed_window(lab.gateway.address).await, request()).await;
+    assert_eq!(first.status(), 201);
+    let mut asked = JoinSet::new();
+    for _ in 0..SMALL_CONNECTIONS {
+        let sender = closed_window(lab.gateway.address).await;
+        for _ in 0..STREAMS {
+            asked.spawn(answered(sender.clone(), request()));
+        }
+    }
+    let answers = within("the heads of the answers", asked.join_all()).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status() == 503).collect();
+    println!("{} of {} answers were refused", refused.len(), answers.len());
+    assert!(!refused.is_empty(), "more was asked for than may be held");
+    for refusal in refused {
+        let readable = refusal.headers().get("access-control-allow-origin");
+        assert_eq!(readable.unwrap(), "https://shop.test");
+    }
+    let mut stream = TcpStream::connect(lab.gateway.address).await.unwrap();
+    let request = format!(
+        "POST {SMALL} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: one-small-answer\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    within("the answer over HTTP/1", stream.read_exact(&mut first)).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 201");
+    assert_eq!(lab.upstream.count(SMALL), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_makes_no_progress_is_closed() {
     let lab = Lab::start("").await;
@@ -48,8 +86,22 @@ async fn a_connection_that_makes_no_progress_is_closed() {
         let sender = closed_window(lab.gateway.address).await;
         let answer = head(sender.clone(), "http2-reader-key".to_owned()).await;
         assert_eq!(answer.status(), 201);
-        while !sender.is_closed() {
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        closed(&sender).await;
+    };
+    let streamed = async {
+        let sender = closed_window(lab.gateway.address).await;
+        let request = Request::get(format!("http://a{LARGE}"));
+        let answer = answered(sender.clone(), request).await;
+        assert_eq!(answer.status(), 201);
+        closed(&sender).await;
+    };
+    let a_byte_a_second = async {
+        let mut stream = TcpStream::connect(lab.gateway.address).await.unwrap();
+        let head = format!("GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n");
+        // More answers than the buffers of the system hold.
+        stream.write_all(head.repeat(16).as_bytes()).await.unwrap();
+        while stream.read_u8().await.is_ok() && stream.write_all(b"\r\n").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
     };
     let http1 = async {
@@ -66,7 +118,8 @@ async fn a_connection_that_makes_no_progress_is_closed() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
     };
-    within("the connections to be closed", async { tokio::join!(http2, http1) }).await;
+    let all = async { tokio::join!(http2, streamed, http1, a_byte_a_second) };
+    within("the connections to be closed", all).await;
 }
 
 // Nothing is there to be read yet.
@@ -93,10 +146,20 @@ async fn closed_window(at: SocketAddr) -> SendRequest<Full<Bytes>> {
 }
 
 /// An answer whose body is left where it is.
-async fn head(mut sender: SendRequest<Full<Bytes>>, key: String) -> Response<Incoming> {
+async fn head(sender: SendRequest<Full<Bytes>>, key: String) -> Response<Incoming> {
     let request = Request::post(format!("http://a{LARGE}")).header("idempotency-key", key);
+    answered(sender, request).await
+}
+
+async fn answered(mut sender: SendRequest<Full<Bytes>>, request: Builder) -> Response<Incoming> {
     sender.ready().await.unwrap();
     sender.send_request(request.body(Full::default()).unwrap()).await.unwrap()
+}
+
+async fn closed(sender: &SendRequest<Full<Bytes>>) {
+    while !sender.is_closed() {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
 }
 
 async fn read_whole(at: SocketAddr, key: &str) -> (u16, usize) {
@@ -119,4 +182,6 @@ async fn read_whole(at: SocketAddr, key: &str) -> (u16, usize) {
 
 const CONNECTIONS: usize = 3;
 const STREAMS: usize = 250;
+/// With all their streams 70 MiB.
+const SMALL_CONNECTIONS: usize = 18;
 const LARGE_BYTES: usize = 1 << 20;

@@ -23,6 +23,9 @@ pub(crate) const GATED: &str = "/gated";
 /// Answers with a mebibyte.
 pub(crate) const LARGE: &str = "/large";
 
+/// Answers with 16 KiB.
+pub(crate) const SMALL: &str = "/small";
+
 #[derive(Clone, Debug)]
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -79,7 +82,11 @@ async fn execute(
     if path == GATED {
         ledger.gate.subscribe().wait_for(|open| *open).await.unwrap();
     }
-    let body = if path == LARGE { Bytes::from(vec![b'x'; 1 << 20]) } else { "done".into() };
+    let body = match path.as_str() {
+        LARGE => Bytes::from(vec![b'x'; 1 << 20]),
+        SMALL => Bytes::from(vec![b'x'; 16 << 10]),
+        _ => "done".into(),
+    };
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)

@@ -331,7 +331,8 @@ pub fn upstream_timeout(policy: &Policy) -> Response<Body> {
 /// For a client of a server that holds too many answers which their clients do not read.
 pub fn answer_not_sent(policy: &Policy) -> Response<Body> {
     let detail = "This server holds too many answers that their clients have not read, so this one was not \
-                  sent. Retry with the same key to get it; nothing is executed twice.";
+                  sent. Retry with the same key: what was executed is not executed again, and its stored answer is \
+                  sent.";
     // Without Retry-After, which says of a 503 that nothing was executed.
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail).response(policy)
 }

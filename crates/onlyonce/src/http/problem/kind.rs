@@ -73,7 +73,7 @@ pub(super) const RESPONSE_UNAVAILABLE: Kind = Kind::new(
 pub(super) const RESPONSE_NOT_SENT: Kind = Kind::new(
     "idempotency_response_not_sent",
     "Response was not sent",
-    "The operation may have been executed, and its response is stored. Retry with the same key to get it.",
+    "The operation may have been executed, and its response could not be sent. Retry with the same key to get it.",
     Retry::SameKey,
 );
 pub(super) const STORE_UNAVAILABLE: Kind = Kind::new(
