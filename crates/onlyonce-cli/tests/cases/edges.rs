@@ -8,8 +8,8 @@ use crate::{B1, K1, on_both, on_gateway};
 on_both! { a_method_in_another_case_is_refused, a_method_that_a_header_overrides_is_refused }
 
 on_gateway! {
-    a_host_that_is_said_twice_is_refused, what_the_gateway_judges_by_is_not_dropped_on_the_way, connect_is_refused,
-    only_a_websocket_may_change_the_protocol,
+    a_host_that_is_said_twice_is_refused, a_method_of_a_route_in_another_case_is_refused, what_the_gateway_judges_by_is_not_dropped_on_the_way, connect_is_refused,
+    only_a_websocket_may_change_the_protocol, what_only_observes_refuses_nothing,
 }
 
 // `patch` is another method to HTTP, and the same to many services.
@@ -26,6 +26,17 @@ async fn a_method_in_another_case_is_refused(on: Kind) {
     let in_body = Ask::post(r#"{"id":"k-1"}"#).method("patch");
     t.send(&in_body).await.problem(400, "request_ambiguous");
     assert_eq!(t.u.total(), 0);
+}
+
+async fn a_method_of_a_route_in_another_case_is_refused(on: Kind) {
+    let route = "[[route]]\nmatch = \"PUT /t\"\n";
+    let t = on.start(&[Set::Toml(route)]).await;
+    let put = Ask::post(B1).key(K1);
+    for method in ["put", "Put"] {
+        t.send(&put.clone().method(method)).await.problem(400, "request_ambiguous");
+    }
+    assert_eq!(t.u.total(), 0);
+    t.send(&put.method("PUT")).await.fresh(200);
 }
 
 // Many services take the header for the method.
@@ -75,6 +86,20 @@ key_from = ["header:X-Key"]"#;
         }
     }
     assert_eq!(t.u.total(), 0);
+    let named = |name: &str, value: &str| {
+        let ask = Ask::post(B1).key(K1).header(name, value);
+        ask.header("Connection", name.to_owned())
+    };
+    for (lines, odd) in [
+        ("", Ask::post(B1).key(K1).header("Connection", "idempotency-key")),
+        ("", named("Authorization", "Bearer ann")),
+        ("", named("X-Api-Key", "ann")),
+        (r#"scope = ["principal", "path", "header:X-Tenant"]"#, named("X-Tenant", "t1")),
+    ] {
+        let t = on.start(&[Set::Toml(lines)]).await;
+        t.send(&odd).await.problem(400, "request_ambiguous");
+        assert_eq!(t.u.total(), 0, "{odd:?}");
+    }
     // Any other field may be named, and is not passed on.
     let ask = ask.header("X-Hop", "1").header("Connection", "X-Hop");
     t.send(&ask).await.fresh(201);
@@ -100,4 +125,22 @@ async fn only_a_websocket_may_change_the_protocol(on: Kind) {
         let seen = seen.last().expect("it is passed on");
         assert_eq!((seen.header("upgrade"), seen.header("connection")), (None, None), "{protocol}");
     }
+}
+
+async fn what_only_observes_refuses_nothing(on: Kind) {
+    let t = on.start(&[Set::Toml("mode = \"observe\""), Set::Required]).await;
+    let ask = Ask::post(B1).key(K1);
+    for odd in [
+        Ask::post(B1),
+        ask.clone().header("Connection", "idempotency-key"),
+        ask.clone().header("Cookie", "session=1"),
+        ask.clone().key("another"),
+        ask.clone().to("http://other.test/t"),
+    ] {
+        t.send(&odd).await.fresh(201);
+    }
+    t.send(&ask.clone().method("patch")).await.fresh(200);
+    t.send(&ask.clone()).await.fresh(201);
+    t.send(&ask).await.fresh(201);
+    assert_eq!(t.n(), 8);
 }

@@ -30,6 +30,7 @@ mod scope;
 mod stores;
 mod syntax;
 mod well_known;
+mod words;
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use crate::{B1, K1, on_gateway, until};
 
 on_gateway! {
     a_redrive_without_a_client_key_carries_a_key, a_redrive_spells_the_key_in_one_way,
-    a_redrive_of_a_key_in_the_body_carries_it_in_the_header, what_was_sent_is_what_is_asked_about,
+    a_redrive_of_a_key_in_the_body_carries_it_in_the_header, a_redrive_carries_the_key_in_the_header_of_its_route,
+    a_redrive_with_a_key_that_ends_at_this_hop_is_refused, what_was_sent_is_what_is_asked_about,
     what_was_sent_is_asked_about_after_a_crash, what_was_sent_by_other_rules_is_not_asked_about,
     what_was_sent_by_other_rules_is_not_sent_again, a_quoted_key_that_is_not_found_stays_held, a_derived_key_is_asked_for_as_it_was_forwarded,
 }
@@ -54,6 +55,34 @@ async fn a_redrive_of_a_key_in_the_body_carries_it_in_the_header(on: Kind) {
     let ask = Ask::post(r#"{"id":"k-1"}"#);
     let keys = redriven(on, &profile, ask.clone().key("one"), ask.key("two")).await;
     assert_eq!(keys, [Some("k-1".to_owned()), Some("k-1".to_owned())]);
+}
+
+async fn a_redrive_carries_the_key_in_the_header_of_its_route(on: Kind) {
+    let profile = [Set::Toml(REDRIVE), Set::KeyFrom(&["header:X-Ref"])];
+    let t = on.start(&profile).await;
+    t.u.plan("/t", [Reply::reset(), Reply::created()]);
+    let ask = Ask::post(B1).header("X-Ref", "\"order-17\"");
+    t.send(&ask).await.problem(502, "idempotency_outcome_unknown");
+    t.send(&Ask::post(B1).header("X-Ref", "order-17")).await.fresh(201);
+    let keys: Vec<_> =
+        t.u.seen().iter().map(|seen| seen.header("x-ref").map(str::to_owned)).collect();
+    assert_eq!(keys, [Some("order-17".to_owned()), Some("order-17".to_owned())]);
+    // A derived key is the same one each time too.
+    let lines = "recovery = \"redrive\"\nforward_key = \"derive\"";
+    let keys =
+        redriven(on, &[Set::Toml(lines)], Ask::post(B1).key(K1), Ask::post(B1).key(K1)).await;
+    assert!(keys[0].as_ref().is_some_and(|key| key != K1), "{keys:?}");
+    assert_eq!(keys[0], keys[1]);
+}
+
+// A field that `Connection` names is not passed on, and the upstream could not dedup on it.
+async fn a_redrive_with_a_key_that_ends_at_this_hop_is_refused(on: Kind) {
+    let ask = Ask::post(r#"{"id":"k-1"}"#).key(K1).header("Connection", "Idempotency-Key");
+    for sources in [&["header:Idempotency-Key"][..], &["json:/id"]] {
+        let t = on.start(&[Set::Toml(REDRIVE), Set::KeyFrom(sources)]).await;
+        t.send(&ask).await.problem(400, "request_ambiguous");
+        assert_eq!(t.u.total(), 0, "{sources:?}");
+    }
 }
 
 /// What the upstream is asked, once it was asked.
@@ -112,6 +141,28 @@ async fn what_was_sent_is_asked_about_after_a_crash(on: Kind) {
     assert_ne!(key, K1);
     assert_eq!(target, format!("/accounts/7/charges?key={key}"));
     assert_eq!(host.as_deref(), Some("api.test"));
+    let asked = t.u.seen().into_iter().find(|seen| seen.method == "GET").expect("it was asked");
+    assert_eq!(asked.header("authorization"), Some("Bearer ours"));
+    // What was found is the outcome, before any client comes back.
+    let replay = settled(&t, &ask).await;
+    assert_eq!((replay.status, &replay.body[..]), (200, &br#"[{"id":"ch_1"}]"#[..]));
+    let asked = t.u.seen().iter().filter(|seen| seen.method == "GET").count();
+    assert_eq!((asked, t.u.total() - asked), (1, 1), "asked once, executed once");
+}
+
+/// The replay of an operation that is settled in the background.
+async fn settled(t: &Subject, ask: &Ask) -> crate::answer::Answer {
+    let look_up = "/.well-known/idempotency/operation?method=POST&path=/accounts/7/charges";
+    let look_up = Ask::bare("GET", look_up).key(K1).tenant("ann");
+    crate::within("the outcome", async {
+        while t.send(&look_up).await.json()["state"] != "completed" {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let answer = t.send(ask).await;
+    assert_eq!(answer.all("idempotent-replayed"), ["true"]);
+    answer
 }
 
 /// An operation that was sent by the first of these rules, and is asked for by the second: it stays held.
