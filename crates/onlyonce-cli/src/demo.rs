@@ -166,11 +166,11 @@ fn show_what_to_try(gateway: SocketAddr, bank: SocketAddr) {
         "Still running: the gateway on http://{gateway}, the bank on http://{bank}. Try it:\n"
     );
     println!(
-        "  curl -i http://{gateway}/charges -H 'Idempotency-Key: my-first-key' {charge} -d '{{\"customer\":\"you\",\"amount\":100}}'"
+        "  curl -i http://{gateway}/charges -H 'Idempotency-Key: my-first-charge-key' {charge} -d '{{\"customer\":\"you\",\"amount\":100}}'"
     );
     println!("  (the same line again: the same charge, with Idempotent-Replayed: true)");
     println!(
-        "  curl -i http://{gateway}/charges -H 'Idempotency-Key: my-first-key' {charge} -d '{{\"customer\":\"you\",\"amount\":999}}'"
+        "  curl -i http://{gateway}/charges -H 'Idempotency-Key: my-first-charge-key' {charge} -d '{{\"customer\":\"you\",\"amount\":999}}'"
     );
     println!("  curl -s http://{gateway}/charges");
     println!(

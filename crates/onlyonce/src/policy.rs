@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, StatusCode, header};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
 
 use crate::fingerprint::FingerprintRules;
 use crate::key::{KeyFormat, KeyRules, KeySource};
@@ -80,7 +81,7 @@ impl Policy {
     /// run again when it comes again.
     ///
     /// 5xx, 408 and 429 free the key, and so does a delivery without a whole answer (a timeout, a panic, a broken
-    /// connection). 2xx, 3xx and other 4xx are kept. **So a handler may run twice for one event**: one that failed
+    /// connection). 2xx, 3xx and other 4xx are kept, but for 409 with `Retry-After`. **So a handler may run twice for one event**: one that failed
     /// after half of its work, or is still at it when its time is over. Its own dedup is its business.
     pub fn webhook() -> Self {
         Self {
@@ -228,13 +229,17 @@ impl Policy {
     /// What an answer of the inner service means for the record.
     ///
     /// Stored: 2xx, 3xx, 500 and other 5xx, and every 4xx but those that say "not executed". Released:
-    /// those, and 503 or 409 with `Retry-After`. Unknown: 502, 504 and 503 without it, because a
-    /// proxy behind us may have sent the request on.
+    /// those, and 503 or 409 with `Retry-After`. Unknown: 502, 504, 503 without it, and 503 with the `Via` of
+    /// another proxy, because a proxy behind us may have sent the request on: Varnish answers 503 with
+    /// `Retry-After` when its backend dies after it executed.
     pub fn keeps(&self, status: StatusCode, headers: &HeaderMap) -> Keeps {
         let retry_after = headers.contains_key(header::RETRY_AFTER);
         match status {
             _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
-            StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE if retry_after => Keeps::Release,
+            StatusCode::CONFLICT if retry_after => Keeps::Release,
+            StatusCode::SERVICE_UNAVAILABLE if retry_after && !is_relayed(headers) => {
+                Keeps::Release
+            }
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => Keeps::Unknown,
@@ -242,6 +247,14 @@ impl Policy {
         }
     }
 }
+
+/// Whether a proxy other than our gateway passed the answer on, or made it.
+pub(crate) fn is_relayed(headers: &HeaderMap) -> bool {
+    headers.get_all(header::VIA).iter().any(|via| via != VIA)
+}
+
+/// What the gateway calls itself in the `Via` header.
+pub const VIA: HeaderValue = HeaderValue::from_static("1.1 onlyonce");
 
 impl Default for Policy {
     fn default() -> Self {

@@ -322,7 +322,8 @@ pub enum StoreError {
     /// No answer, or an error of the machine below. Repeating with the same key is safe.
     #[error("store is unavailable")]
     Unavailable(#[source] BoxError),
-    /// Its queue is full. Try again later.
+    /// It is there, and takes nothing right now: its queue is full, or another program has locked it. Try again
+    /// later.
     #[error("store is busy")]
     Busy,
     /// It will never take this content. Write less of it.

@@ -587,6 +587,29 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
     }
 }
 
+/// A hop that lost its backend may end the stream of a gRPC answer before its trailers.
+#[tokio::test]
+async fn a_grpc_answer_without_its_status_is_not_whole() {
+    for (media_type, in_head, is_whole) in [
+        ("application/grpc", false, false),
+        ("application/grpc+proto", false, false),
+        ("application/grpc", true, true),
+        ("application/grpc-web", false, true),
+    ] {
+        let guarded = Guarded::new(Policy::default(), move |_| async move {
+            let mut response = Response::builder().header("content-type", media_type);
+            if in_head {
+                response = response.header("grpc-status", "0");
+            }
+            response.body(Body::from("half of a message")).unwrap()
+        });
+        let first = guarded.post(KEY, BODY).await;
+        let again = guarded.post(KEY, BODY).await;
+        assert_eq!((again.is_replay(), guarded.executions()), (is_whole, 1), "{media_type}");
+        assert_eq!(first.status.as_u16(), if is_whole { 200 } else { 502 });
+    }
+}
+
 /// A webhook is delivered again until it succeeds: what failed must be able to.
 #[tokio::test]
 async fn a_webhook_that_failed_runs_again_when_it_is_delivered_again() {

@@ -11,7 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{Body, UntilClose, problem};
 use onlyonce::key::Key;
-use onlyonce::policy::Policy;
+use onlyonce::policy::{Policy, VIA};
 use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
 use tower_service::Service;
@@ -131,7 +131,8 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     if wants_trailers {
         head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    if !head.headers.contains_key(header::HOST)
+    let has_host = head.headers.get(header::HOST).is_some_and(|host| !host.is_empty());
+    if !has_host
         && let Some(host) =
             head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
     {
@@ -153,7 +154,7 @@ fn for_client(response: Response<Answer>) -> Response<Body> {
         head.extensions.insert(UntilClose);
     }
     headers::strip_hop_by_hop(&mut head.headers);
-    head.headers.append(header::VIA, headers::VIA);
+    head.headers.append(header::VIA, VIA);
     head.version = Version::HTTP_11;
     Response::from_parts(head, Body::new(body))
 }
@@ -161,10 +162,12 @@ fn for_client(response: Response<Answer>) -> Response<Body> {
 /// Whether only the end of the connection ends the body, as hyper reads it: RFC 9112 section 6.3.
 fn is_until_close(head: &http::response::Parts, body: &Answer) -> bool {
     let coding = head.headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
-    let is_framed = match coding.map(|coding| coding.as_bytes().rsplit(|byte| *byte == b',')) {
-        Some(mut codings) => {
-            codings.next().is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"))
-        }
+    let is_framed = match coding {
+        // hyper reads no coding that is not ASCII.
+        Some(coding) => coding.to_str().is_ok_and(|coding| {
+            let last = coding.rsplit(',').next();
+            last.is_some_and(|last| last.trim().eq_ignore_ascii_case("chunked"))
+        }),
         None => head.headers.contains_key(header::CONTENT_LENGTH),
     };
     head.version <= Version::HTTP_11 && !is_framed && !body.is_end_stream()

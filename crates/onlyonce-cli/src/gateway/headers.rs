@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
+use onlyonce::policy::VIA;
 
 /// Removes what belongs to one connection only: RFC 9110 section 7.6.1.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
@@ -99,7 +100,6 @@ fn append_to_list(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue)
     earlier.insert(list);
 }
 
-pub(super) const VIA: HeaderValue = HeaderValue::from_static("1.1 onlyonce");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

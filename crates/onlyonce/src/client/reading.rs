@@ -1,5 +1,6 @@
 //! What an attempt means: the pure reading of one answer, or of why there is none.
 
+use http::header::RETRY_AFTER;
 use http::{HeaderName, StatusCode};
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
 use super::transport::{Failure, Reach};
 use crate::clock::StoreTime;
+use crate::policy::is_relayed;
 
 /// What one attempt says about the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +154,8 @@ fn doubt(answer: &Answer, problem: &Problem) -> Option<Doubt> {
         _ if problem.code == IN_PROGRESS => Some(Doubt::InProgress),
         _ if NOT_EXECUTED.contains(&problem.code.as_str()) => None,
         409 => Some(Doubt::InProgress),
-        // A proxy that sends no Retry-After may have sent the request on.
-        503 if answer.headers.contains_key(http::header::RETRY_AFTER) => None,
+        // A proxy, or a service without a Retry-After, may have executed the request or sent it on.
+        503 if answer.headers.contains_key(RETRY_AFTER) && !is_relayed(&answer.headers) => None,
         500.. => Some(Doubt::ServerError),
         _ => None,
     }

@@ -80,9 +80,8 @@ async fn ask_routes<T: Transport>(
     transport: &mut T,
     operation: &Operation,
 ) -> Option<Vec<(String, Duration)>> {
-    let mut request = Request::new(Bytes::new());
-    *request.uri_mut() = with_path(&operation.uri, PATH)?;
-    let answer = ask(retries, transport, request).await?;
+    let uri = with_path(&operation.uri, PATH)?;
+    let answer = ask(retries, transport, operation.question(&retries.settings, uri)).await?;
     let document: Value = answer.json().ok()?;
     let routes = document["routes"].as_array()?.iter().filter_map(|route| {
         let ttl = Duration::from_secs(route["ttl"].as_u64()?);

@@ -114,7 +114,9 @@ where
     let mut trailers = None;
     loop {
         match body.frame().await {
-            None if is_short(&head, bytes.len()) => return no_answer(problem::failed(policy)),
+            None if is_short(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) => {
+                return no_answer(problem::failed(policy));
+            }
             None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
             Some(Err(_)) => return no_answer(problem::failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
@@ -143,6 +145,19 @@ fn is_short(head: &response::Parts, bytes: usize) -> bool {
     let told = told.and_then(|value| value.parse::<usize>().ok());
     let has_body = !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     has_body && told.is_some_and(|told| told != bytes)
+}
+
+/// Whether this is a gRPC answer without its end, the status in the trailers (or in the head of an answer that is
+/// nothing but trailers). A hop that lost its backend may end the stream so.
+fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bool {
+    let media_type = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    // gRPC-Web has its trailers in its body.
+    let is_grpc = media_type
+        .strip_prefix(b"application/grpc")
+        .is_some_and(|rest| rest.first() != Some(&b'-'));
+    let has_status = |headers: &HeaderMap| headers.contains_key("grpc-status");
+    let is_ended = has_status(&head.headers) || trailers.is_some_and(has_status);
+    is_grpc && head.status == StatusCode::OK && !is_ended
 }
 
 /// How large the part of an answer that is read before it is known to be whole, or too large, may become.

@@ -152,6 +152,14 @@ fn a_503_that_asks_to_come_back_did_nothing() {
     let pause = Pause::AtLeast(Duration::from_secs(2));
     let told = Meaning::Again(Again { doubt: None, pause, is_unsent: false });
     assert_eq!(meaning((503, &[("retry-after", "2")], "")), told);
+    let gateway = [("retry-after", "2"), ("via", "1.1 onlyonce")];
+    assert_eq!(meaning((503, &gateway, "")), told);
+    // Varnish says so too when its backend died, whatever the backend did before.
+    let varnish = [("retry-after", "2"), ("via", "1.1 varnish")];
+    assert_eq!(
+        meaning((503, &varnish, "")),
+        Meaning::Again(Again { doubt: Some(Doubt::ServerError), pause, is_unsent: false })
+    );
 }
 
 // R153, R159
