@@ -116,13 +116,13 @@ pub enum KeyError {
     #[error("the key is a well-known constant")]
     Denied,
     /// Send the same key in every place that has one, or in one place only.
-    #[error("the key differs from place to place in the request")]
+    #[error("different keys were sent in different places of the request")]
     Disagreement,
     /// Send the key as a JSON string or number.
     #[error("the key in the body is neither a string nor a number")]
     NotText,
     /// Send the part of the request that has the key well-formed, and a body without a content coding.
-    #[error("the part of the request that should have the key cannot be read")]
+    #[error("the part of the request that should have the key cannot be parsed")]
     Unreadable,
 }
 

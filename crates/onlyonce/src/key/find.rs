@@ -74,7 +74,7 @@ fn in_json(
     body: Option<&[u8]>,
     pointer: &Pointer,
 ) -> Result<Option<String>, KeyError> {
-    let kind = kind_of(head).unwrap_or(Kind::Json);
+    let kind = kind_of(head, body)?.unwrap_or(Kind::Json);
     let Some(body) = uncoded(head, body.filter(|_| kind == Kind::Json))? else {
         return Ok(None);
     };
@@ -91,7 +91,7 @@ fn in_query(head: &Parts, name: &str) -> Result<Option<String>, KeyError> {
 }
 
 fn in_form(head: &Parts, body: Option<&[u8]>, name: &str) -> Result<Option<String>, KeyError> {
-    let kind = kind_of(head).unwrap_or(Kind::Opaque);
+    let kind = kind_of(head, body)?.unwrap_or(Kind::Opaque);
     let body = body.filter(|_| matches!(kind, Kind::Form | Kind::Multipart(_)));
     let Some(body) = uncoded(head, body)? else {
         return Ok(None);
@@ -130,8 +130,13 @@ fn uncoded<'a>(head: &Parts, body: Option<&'a [u8]>) -> Result<Option<&'a [u8]>,
     }
 }
 
-fn kind_of(head: &Parts) -> Option<Kind<'_>> {
-    field(head, &CONTENT_TYPE).map(Kind::of)
+/// What the body is. Of two media types, nobody knows which one its reader goes by.
+fn kind_of<'a>(head: &'a Parts, body: Option<&[u8]>) -> Result<Option<Kind<'a>>, KeyError> {
+    let has_body = body.is_some_and(|body| !body.is_empty());
+    if has_body && head.headers.get_all(CONTENT_TYPE).iter().count() > 1 {
+        return Err(KeyError::Unreadable);
+    }
+    Ok(field(head, &CONTENT_TYPE).map(Kind::of))
 }
 
 fn field<'a>(head: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {

@@ -24,6 +24,18 @@ fn a_doubled_header_is_refused() {
     assert_eq!(text(find_in("header:webhook-id", &head, "")), Err(KeyError::Several));
 }
 
+// Which of the two the service reads the body by, nobody knows.
+#[test]
+fn a_body_with_two_media_types_has_no_readable_key() {
+    let plain = Request::post("/t").header("content-type", "text/plain");
+    let head = head(plain.header("content-type", "application/json"));
+    for source in ["json:/k", "form:k"] {
+        let found = find_in(source, &head, r#"{"k":"1"}"#);
+        assert_eq!(text(found), Err(KeyError::Unreadable), "{source}");
+        assert_eq!(text(find_in(source, &head, "")), Ok(None));
+    }
+}
+
 // R17: SYN-37
 #[test]
 fn a_key_is_found_in_a_json_body() {
