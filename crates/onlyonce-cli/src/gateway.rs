@@ -194,10 +194,11 @@ fn serve(
     stage: &watch::Receiver<Stage>,
 ) -> Result<Vec<Thread>, StartError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let layers = app::layers(config, once).map_err(StartError::Config)?;
     let outgoing = Outgoing::new();
     let (mut queues, mut threads) = (Vec::new(), Vec::new());
     for _ in 0..cores {
-        let app = App::new(config, once, &outgoing).map_err(StartError::Config)?;
+        let app = App::new(config, &layers, &outgoing).map_err(StartError::Config)?;
         let ((queue, accepted), stage) = (listen::queue(), stage.clone());
         queues.push(queue);
         let serve = move || listen::serve(accepted, app, stage, DRAIN);

@@ -204,8 +204,8 @@ enum Form {
     Parts = 3,
 }
 
-/// What frameworks take for the method in place of the request's own.
-pub(crate) const METHOD_OVERRIDES: [HeaderName; 3] = [
+/// Headers that frameworks take for the method, in place of the request's own.
+pub const METHOD_OVERRIDES: [HeaderName; 3] = [
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-method-override"),

@@ -219,11 +219,13 @@ pub(crate) struct Inner {
 
 /// What is known of a route, by its name.
 struct RouteState {
-    policy: Arc<Policy>,
+    /// The longest of the policies that have this name.
+    hold_max: Duration,
     counters: Arc<Counters>,
     /// What would have happened, where the route only observes.
     observed: Arc<Counters>,
-    reconciler: Option<Arc<dyn Reconciler>>,
+    /// One for each layer that has this name and somebody to ask.
+    reconcilers: Vec<(Arc<Policy>, Arc<dyn Reconciler>)>,
 }
 
 impl RouteState {
@@ -271,12 +273,12 @@ impl Inner {
         let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let route = routes.entry(policy.route.clone()).or_insert_with(|| RouteState {
-            policy: policy.clone(),
+            hold_max: policy.hold_max,
             counters: Arc::default(),
             observed: Arc::default(),
-            reconciler: None,
+            reconcilers: Vec::new(),
         });
-        route.policy = policy.clone();
+        route.hold_max = route.hold_max.max(policy.hold_max);
         let counters = match policy.mode {
             Mode::Enforce => &route.counters,
             Mode::Observe => &route.observed,
@@ -285,25 +287,29 @@ impl Inner {
     }
 
     /// Whom to ask about the operations of a route, also in the background.
-    pub(crate) fn learn_reconciler(&self, route: &str, reconciler: Arc<dyn Reconciler>) {
+    pub(crate) fn learn_reconciler(&self, policy: &Arc<Policy>, reconciler: Arc<dyn Reconciler>) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(route) = routes.get_mut(route) {
-            route.reconciler = Some(reconciler);
+        if let Some(route) = routes.get_mut(&policy.route) {
+            route.reconcilers.push((policy.clone(), reconciler));
         }
     }
 
-    /// Who may be asked in the background about the operations of a route.
-    fn background_reconciler(&self, route: &str) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
+    /// Who may be asked in the background about the operations of a route. Where two layers have its name, nobody:
+    /// the record does not say which of them sent the request.
+    pub(crate) fn background_reconciler(
+        &self,
+        route: &str,
+    ) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let route = routes.get(route)?;
-        let reconciler =
-            route.reconciler.clone().filter(|reconciler| reconciler.asks_by_itself())?;
-        Some((route.policy.clone(), reconciler))
+        match routes.get(route)?.reconcilers.as_slice() {
+            [(policy, one)] if one.asks_by_itself() => Some((policy.clone(), one.clone())),
+            _ => None,
+        }
     }
 
     fn hold_max(&self, route: &str) -> Duration {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.policy.hold_max)
+        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
     }
 
     /// Marks everything that is still held unknown; how many there were. What the store does not take

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode};
-use onlyonce::policy::{KeyNeed, Mode};
+use onlyonce::policy::{Absent, KeyNeed, Mode, Recovery};
 use onlyonce::store::memory::MemoryStore;
-use onlyonce::{Counts, Limits, Once, Policy};
+use onlyonce::{Counts, Finding, Limits, Once, Policy, Question, Reconciler};
 use support::{Answer, caller, post};
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -70,6 +71,45 @@ impl Observed {
         }
         assert_eq!(self.once.counts(), expected);
     }
+}
+
+/// Whoever is asked has been asked.
+struct Asked(Arc<AtomicUsize>);
+
+impl Reconciler for Asked {
+    fn ask<'a>(&'a self, _: Question<'a>) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Finding::Unclear })
+    }
+
+    fn asks_by_itself(&self) -> bool {
+        true
+    }
+}
+
+// To ask about what is only watched would be a request that nobody sent.
+#[tokio::test]
+async fn nobody_is_asked_about_what_is_only_watched() {
+    let quiet = Duration::from_secs(600);
+    let recovery = Recovery::Reconcile { absent: Absent::Hold, quiet };
+    let policy = Policy::default().with_recovery(recovery).with_mode(Mode::Observe);
+    let (once, asked) = (Once::new(MemoryStore::new()), Arc::new(AtomicUsize::new(0)));
+    let layer = once.layer(caller, policy).with_reconciler(Asked(asked.clone()));
+    let app = Router::new().fallback(|| async { StatusCode::BAD_GATEWAY }).layer(layer);
+    let observed = Observed { app, once, executions: Arc::default() };
+    for _ in 0..2 {
+        observed.send(told(KEY, BODY)).await;
+        while observed.once.executing() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    observed
+        .counts(counts(|c| {
+            c.observed_executed = 1;
+            c.observed_unknown = 1;
+        }))
+        .await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
 /// With its length told, or it is not watched.

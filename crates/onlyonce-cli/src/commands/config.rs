@@ -11,12 +11,12 @@ use crate::config::{Config, ConfigError};
 /// What to do about configurations.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say whether a configuration is good, or all that is wrong with it
+    /// Check a configuration file, and list every error
     Check {
         /// The file to read
         file: PathBuf,
     },
-    /// Print a configuration that says every default
+    /// Print a configuration file with every default
     Default,
 }
 
@@ -64,7 +64,7 @@ fn verdict(file: &Path, routes: usize) -> String {
 }
 
 /// The error and what led to it, in one line where it has only one.
-fn told(error: &ConfigError) -> String {
+pub(super) fn told(error: &ConfigError) -> String {
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),

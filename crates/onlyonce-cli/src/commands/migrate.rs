@@ -17,7 +17,7 @@ use crate::gateway::id_check;
 
 /// Move every live record from SQLite to Postgres.
 ///
-/// Stop the gateway first: its file has one process. Every record that has not expired is copied as it is,
+/// Stop the gateway first: only one process may open its file. Every record that has not expired is copied as it is,
 /// completed, unknown and released ones, and what the file remembers of `secret` and scope; then the file is
 /// marked as moved, and no gateway opens it again. A migration that was interrupted is repeated with the same
 /// command.

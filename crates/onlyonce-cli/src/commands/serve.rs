@@ -56,7 +56,7 @@ impl Serve {
 
     fn config(self) -> Result<Config, String> {
         let config = match &self.config {
-            Some(file) => Config::load(file).map_err(|error| error.to_string())?,
+            Some(file) => Config::load(file).map_err(|error| super::config::told(&error))?,
             None => Config::default(),
         };
         let config = config.with_flags(self.flags).map_err(|error| error.to_string())?;

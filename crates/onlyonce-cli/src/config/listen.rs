@@ -33,7 +33,9 @@ pub enum ListenError {
     )]
     NoAddress,
     /// Put a port after the address.
-    #[error("the port is missing or is no number: write ADDRESS:PORT, such as 127.0.0.1:8080")]
+    #[error(
+        "the port is missing, or is no number up to 65535: write ADDRESS:PORT, such as 127.0.0.1:8080"
+    )]
     Port,
     /// Write an IP address.
     #[error("it is no IP address: write one, or localhost, such as 127.0.0.1:8080")]

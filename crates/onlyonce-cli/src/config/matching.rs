@@ -106,6 +106,9 @@ pub(super) fn guarded_method(text: &str) -> Result<Method, MethodError> {
         Err(_) => Err(MethodError::NoMethod(text.into())),
         // HTTP would allow a method of this name; here it stands for all of them, and alone.
         Ok(_) if text.contains('*') => Err(MethodError::NoMethod(text.into())),
+        Ok(_) if EVERY.contains(&upper.as_str()) || text.contains('|') => {
+            Err(MethodError::Several(text.into()))
+        }
         Ok(_) if SAFE.contains(&upper.as_str()) => Err(MethodError::Safe(upper)),
         // Methods are case-sensitive: `post` would never match anything.
         Ok(_) if upper != text => Err(MethodError::Case(upper)),
@@ -113,6 +116,8 @@ pub(super) fn guarded_method(text: &str) -> Result<Method, MethodError> {
     }
 }
 
+/// Words of other routers for every method.
+const EVERY: [&str; 3] = ["ALL", "ANY", "EVERY"];
 /// What a retry of cannot harm, and whose answer must not be frozen (RFC 9110, section 9.2.1; RFC 10008).
 const SAFE: [&str; 5] = ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"];
 
@@ -154,9 +159,14 @@ pub enum MethodError {
     NoMethod(String),
     /// Leave it out; a route that is for all methods has `*`.
     #[error(
-        "{0} is never guarded, because its answers must not be frozen; a route for every method has *"
+        "{0} is never guarded: it is safe to repeat. Leave it out, or write * for every method"
     )]
     Safe(String),
+    /// Write commas between methods, or `*` for every method.
+    #[error(
+        "{0:?} is no method; write * for every method, or several with commas, such as POST,PUT"
+    )]
+    Several(String),
     /// Write it in upper case.
     #[error("methods are in upper case: {0}")]
     Case(String),
@@ -192,6 +202,10 @@ mod tests {
     fn what_is_no_match_is_refused() {
         for text in ["", "POST", "/x", "POST/x", "POST x", " "] {
             assert_eq!(text.parse::<Match>(), Err(MatchError::Shape), "{text}");
+        }
+        for text in ["ANY", "ALL", "any", "POST|PUT"] {
+            let error = format!("{text} /x").parse::<Match>().unwrap_err();
+            assert_eq!(error, MethodError::Several(text.into()).into());
         }
         let case = MethodError::Case("POST".into());
         assert_eq!("post /x".parse::<Match>(), Err(case.into()));

@@ -4,14 +4,18 @@ use http::Method;
 
 use super::error::{Remark, Remarks};
 use super::read::Draft;
+use super::route::ForwardKey;
 use super::rules::{Remedy, Rules};
 
-/// Remarks on routes that are never reached, and on values without effect.
+/// Remarks on routes that are never reached or for methods that nobody knows, on values without effect, and on
+/// questions that leave out a part of the path.
 pub(super) fn look(drafts: &[Draft], odd: &mut Remarks) {
     for (count, draft) in drafts.iter().enumerate() {
         let (earlier, _) = drafts.split_at(count);
         odd.0.extend(shadowed(draft, earlier));
+        odd.0.extend(unusual(draft));
         odd.0.extend(idle(&draft.rules));
+        odd.0.extend(left_out(draft));
     }
 }
 
@@ -26,6 +30,26 @@ fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
     let other = covering?.first().map(|other| other.matching.to_string())?;
     let message = format!("this route is never reached: \"{other}\" above it takes its requests");
     Some(Remark::new(draft.at, message))
+}
+
+/// A method that is probably misspelt: the route would guard nothing.
+fn unusual(draft: &Draft) -> Option<Remark> {
+    let method =
+        draft.matching.methods()?.iter().find(|method| !USUAL.contains(&method.as_str()))?;
+    let message = format!("{method} is none of POST, PUT, PATCH and DELETE; is it spelt right?");
+    Some(Remark::new(draft.at, message))
+}
+
+/// A place of the path that the question does not name: operations that differ there alone are asked about alike.
+fn left_out(draft: &Draft) -> Option<Remark> {
+    let rule =
+        draft.rules.reconcile.as_ref().filter(|_| draft.rules.remedy == Remedy::Reconcile)?;
+    let is_verbatim = draft.rules.forward_key == ForwardKey::Verbatim;
+    let name = draft.matching.place_names().find(|name| !rule.ask.names(name))?;
+    let message = format!(
+        "`ask` does not name {{{name}}}: where one key is used under two values of it, one operation would get the answer of the other; put it into `ask`, or set `forward_key` to \"derive\""
+    );
+    is_verbatim.then(|| Remark::new(draft.at, message))
 }
 
 /// Values that the route itself gives, and that nothing reads.
@@ -44,3 +68,6 @@ fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
     };
     names.into_iter().filter_map(remark)
 }
+
+/// The methods that services use for what must not run twice.
+const USUAL: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];

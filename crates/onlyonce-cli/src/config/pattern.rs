@@ -143,7 +143,9 @@ pub enum PatternError {
     #[error("a path begins with a slash")]
     NoSlash,
     /// Take it out, or percent-encode it.
-    #[error("a path to match has no {0:?}; a query is never matched")]
+    #[error(
+        "{0:?} cannot be in a path to match: write {{name}} for a segment that varies, and leave out the query"
+    )]
     Character(char),
     /// Give the braces a whole segment.
     #[error(

@@ -81,7 +81,7 @@ impl<'a> Top<'a> {
         if secret.len() < SECRET_BYTES_GOOD {
             self.odd.0.push(
                 field.wrong(
-                    "it is shorter than 16 bytes and can be guessed; 32 random ones are right",
+                    "it is shorter than 16 bytes and can be guessed; use 32 random bytes (openssl rand -hex 32)",
                 ),
             );
         }

@@ -117,12 +117,16 @@ impl Ask {
     pub fn target(&self, key: &str, places: &[(&str, &str)]) -> Option<String> {
         let mut target = self.template.replace(KEY, &encoded(key.as_bytes()));
         for (name, value) in places {
-            let value: Vec<u8> = percent_decode_str(value).collect();
-            target = target.replace(&format!("{{{name}}}"), &encoded(&value));
+            target = target.replace(&format!("{{{name}}}"), &encoded_segments(value));
         }
         let path = target.split('?').next().unwrap_or_default();
         let leads_out = path.split('/').any(|segment| matches!(segment, "." | ".."));
         (!leads_out).then_some(target)
+    }
+
+    /// Whether the question has this place.
+    pub(super) fn names(&self, place: &str) -> bool {
+        self.names.iter().any(|name| name == place)
     }
 
     /// The first place that is none of these, which the route's `match` names.
@@ -178,6 +182,15 @@ fn encoded(value: &[u8]) -> String {
     percent_encode(value, &RESERVED).to_string()
 }
 
+/// The segments of a path, percent-encoded anew one by one: `{*rest}` holds several.
+fn encoded_segments(path: &str) -> String {
+    let segments = path.split('/').map(|segment| {
+        let segment: Vec<u8> = percent_decode_str(segment).collect();
+        encoded(&segment)
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
 const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const KEY: &str = "{key}";
 
@@ -221,6 +234,12 @@ mod tests {
         let target = ask.target("k{a}", &[("a", "x%2fy%41"), ("b", "1&2")]).unwrap();
         assert_eq!(target, "/a/x%2FyA/c?b=1%262&k=k%7Ba%7D");
         assert_eq!(ask.target("k", &[("a", ".."), ("b", "")]), None);
+        // Several segments stay several.
+        let ask: Ask = "GET /status/{rest}?key={key}".parse().unwrap();
+        let target = ask.target("k", &[("rest", "a/b%2Fc")]).unwrap();
+        assert_eq!(target, "/status/a/b%2Fc?key=k");
+        assert_eq!(ask.target("k", &[("rest", "a/../c")]), None);
+        let ask: Ask = "GET /a/{a}/c?b={b}&k={key}".parse().unwrap();
         assert_eq!(ask.unknown_place(["a"].into_iter()), Some("b"));
         assert_eq!(ask.unknown_place(["a", "b"].into_iter()), None);
     }

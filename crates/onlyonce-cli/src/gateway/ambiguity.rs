@@ -16,6 +16,7 @@ pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&
     match () {
         () if headers.get_all(header::HOST).iter().count() > 1 => Some(TWO_HOSTS),
         () if !is_one_host(uri, headers) => Some(OTHER_HOST),
+        () if uri.path().is_empty() => Some(NO_PATH),
         () if judged.is_dropped(headers) => Some(DROPPED),
         () => None,
     }
@@ -85,5 +86,6 @@ const ALWAYS: [HeaderName; 7] = [
 const TWO_HOSTS: &str = "The request has more than one Host field. Send one.";
 const OTHER_HOST: &str =
     "The Host field is malformed, or the target of the request names another host.";
+const NO_PATH: &str = "The target of the request has no path.";
 const DROPPED: &str = "The Connection field names a header that identifies the request (its host, key, credentials \
                        or content type), so that the service would not see it. Remove it from Connection.";

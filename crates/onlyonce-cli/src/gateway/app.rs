@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use onlyonce::fingerprint::METHOD_OVERRIDES;
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
 use onlyonce::policy::Mode;
 use onlyonce::store::BoxError;
@@ -52,12 +53,16 @@ struct Guard {
 }
 
 impl App {
-    /// Every route has its layer, and every upstream its connections.
-    pub(super) fn new(config: &Config, once: &Once, outgoing: &Outgoing) -> Result<Self, BoxError> {
+    /// Every route has its layer, one for all threads, and every upstream the connections of this thread.
+    pub(super) fn new(
+        config: &Config,
+        layers: &[OnceLayer],
+        outgoing: &Outgoing,
+    ) -> Result<Self, BoxError> {
         let mut upstreams = HashMap::new();
-        let routes = config.routes.iter().chain([&config.fallback]);
+        let routes = routes(config).zip(layers);
         let routes: Result<_, BoxError> =
-            routes.map(|route| guard(route, config, once, &mut upstreams)).collect();
+            routes.map(|(route, layer)| guard(route, config, layer, &mut upstreams)).collect();
         let description = well_known::description(config).into();
         let (routes, outgoing) = (routes?, outgoing.clone());
         Ok(Self(Arc::new(Inner { routes, outgoing, description })))
@@ -83,7 +88,10 @@ impl App {
         }
         let guard = self.0.route(request.method(), request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
-        let answer = guard.answer(request).await;
+        let answer = match self.0.overriding(&request) {
+            Some(refusal) => refusal,
+            None => guard.answer(request).await,
+        };
         let answer = self.0.outgoing.held(answer, &guard.policy, line, version);
         Ok(guard.cors.readable(origin.as_ref(), answer))
     }
@@ -157,40 +165,73 @@ impl Inner {
         let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
         found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }
+
+    /// The refusal of the route whose method a header puts in the place of the request's own.
+    fn overriding(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let mut names =
+            METHOD_OVERRIDES.into_iter().flat_map(|name| request.headers().get_all(name));
+        names.find_map(|name| {
+            let method = Method::from_bytes(name.as_bytes().trim_ascii()).ok()?;
+            let guard = self.route(&method, request.uri().path());
+            let (mut head, ()) = Request::new(()).into_parts();
+            (head.method, head.uri) = (request.method().clone(), request.uri().clone());
+            head.headers = request.headers().clone();
+            let slips_by =
+                !guard.policy.methods.contains(&head.method) && guard.layer.slips_by(&head);
+            slips_by.then(|| problem::method_unclear(&guard.policy))
+        })
+    }
 }
 
-fn guard(
-    route: &Route,
-    config: &Config,
-    once: &Once,
-    upstreams: &mut HashMap<Uri, Arc<Upstream>>,
-) -> Result<Guard, BoxError> {
-    let uri = route.upstream.as_ref().or(config.upstream.as_ref());
-    let uri = uri.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri();
-    let upstream = match upstreams.get(uri) {
-        Some(upstream) => upstream.clone(),
-        None => Arc::new(Upstream::new(uri)?),
-    };
-    upstreams.insert(uri.clone(), upstream.clone());
-    let forward = Forward::new(upstream, route);
+/// The layers of all routes, in their order.
+pub(super) fn layers(config: &Config, once: &Once) -> Result<Vec<OnceLayer>, BoxError> {
+    routes(config).map(|route| layer(route, config, once)).collect()
+}
+
+/// Those of the configuration, then the one for everything else.
+fn routes(config: &Config) -> impl Iterator<Item = &Route> {
+    config.routes.iter().chain([&config.fallback])
+}
+
+fn layer(route: &Route, config: &Config, once: &Once) -> Result<OnceLayer, BoxError> {
+    let uri = upstream_of(route, config)?;
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
     let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
     let layer = layer.with_sent_as(&sent_as);
-    let layer = match &route.reconcile {
+    Ok(match &route.reconcile {
         Some(rule) => {
             let upstream = Arc::new(Upstream::new(uri)?);
             layer.with_reconciler(Asker::new(route, rule.clone(), upstream, &sent_as))
         }
         None => layer,
+    })
+}
+
+fn upstream_of<'a>(route: &'a Route, config: &'a Config) -> Result<&'a Uri, BoxError> {
+    let upstream = route.upstream.as_ref().or(config.upstream.as_ref());
+    Ok(upstream.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri())
+}
+
+fn guard(
+    route: &Route,
+    config: &Config,
+    layer: &OnceLayer,
+    upstreams: &mut HashMap<Uri, Arc<Upstream>>,
+) -> Result<Guard, BoxError> {
+    let uri = upstream_of(route, config)?;
+    let upstream = match upstreams.get(uri) {
+        Some(upstream) => upstream.clone(),
+        None => Arc::new(Upstream::new(uri)?),
     };
-    let service = layer.layer(forward);
+    upstreams.insert(uri.clone(), upstream.clone());
+    let service = layer.layer(Forward::new(upstream, route));
     Ok(Guard {
         matching: route.matching.clone(),
         policy: route.policy.clone(),
         judged: Judged::by(route),
         cors: Cors::new(&route.cors),
-        layer,
+        layer: layer.clone(),
         service,
     })
 }

@@ -100,7 +100,7 @@ fn connect(
     graceful: &GracefulShutdown,
 ) {
     // Over the bound the connection is closed at once.
-    let Ok(permit) = connections.clone().try_acquire_owned() else {
+    let Ok(place) = connections.clone().try_acquire_owned() else {
         return;
     };
     // A peer that left shows at the first read.
@@ -108,7 +108,7 @@ fn connect(
     let app = app.clone();
     let client = Arc::new(Client { origin: Origin::new(peer), line: Line::default() });
     let line = client.line.clone();
-    let io = TokioIo::new(Watched::new(stream, line.clone()));
+    let io = TokioIo::new(Watched::new(stream, line.clone(), place));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
         let (app, client) = (app.clone(), client.clone());
@@ -129,7 +129,6 @@ fn connect(
             _ = watcher.watch(connection.into_owned()) => {}
             () = line.stalled() => {}
         }
-        drop(permit);
     });
 }
 

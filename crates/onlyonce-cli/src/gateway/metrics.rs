@@ -93,7 +93,7 @@ const BY_ROUTE: [(&str, &str); 18] = [
     ("replayed", "Retries answered with the stored response"),
     ("reused", "Requests refused because their key was used for a different request"),
     ("in_progress", "Retries refused because the first request is still running"),
-    ("unknown", "Requests answered with an unknown outcome"),
+    ("unknown", "Requests answered with an unknown outcome, retries included"),
     ("released", "Operations released because nothing was executed; their key can be used again"),
     ("fenced", "Results refused because another attempt had taken the operation over"),
     ("disowned", "Claims given up because the store did not answer in time; nothing was executed"),

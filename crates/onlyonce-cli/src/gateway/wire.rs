@@ -17,6 +17,7 @@ use http_body_util::{BodyExt, Collected};
 use onlyonce::Policy;
 use onlyonce::http::problem;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 /// A connection whose heads are looked at before hyper reads them.
@@ -25,6 +26,10 @@ pub(super) struct Watched<T> {
     io: T,
     scanner: Scanner,
     line: Line,
+    /// Its place among the connections of its thread; an upgraded connection keeps it.
+    _place: OwnedSemaphorePermit,
+    /// How much of the preface of HTTP/2 was read.
+    preface_bytes: usize,
     /// Something was written and not flushed: an answer is on its way.
     is_answering: bool,
     is_refused: bool,
@@ -37,6 +42,8 @@ pub(crate) struct Line(Arc<LineState>);
 #[derive(Debug, Default)]
 struct LineState {
     is_upgraded: AtomicBool,
+    /// Whether what was read tells HTTP/1 from HTTP/2. Only then hyper's timer for heads starts.
+    has_version: AtomicBool,
     in_flight: AtomicUsize,
     /// The bytes of answers that are held until they are written.
     unsent_bytes: AtomicUsize,
@@ -68,14 +75,16 @@ impl Line {
         self.0.unsent_bytes.load(Ordering::Acquire)
     }
 
-    /// Ends when the client has taken next to nothing for a while of what is there for it.
+    /// Ends when the client has not begun a request, or has taken next to nothing for a while of what is there for
+    /// it.
     pub(super) async fn stalled(&self) {
         loop {
             let before = self.0.written_bytes.load(Ordering::Relaxed);
             let was_waiting = self.is_waiting();
             sleep(PROGRESS_WAIT).await;
             let written = self.0.written_bytes.load(Ordering::Relaxed) - before;
-            if was_waiting && self.is_waiting() && written < PROGRESS_BYTES_MIN {
+            let is_silent = !self.0.has_version.load(Ordering::Acquire);
+            if is_silent || (was_waiting && self.is_waiting() && written < PROGRESS_BYTES_MIN) {
                 return;
             }
         }
@@ -116,8 +125,26 @@ impl Drop for InFlight {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
-    pub(super) fn new(io: T, line: Line) -> Self {
-        Self { io, scanner: Scanner::default(), line, is_answering: false, is_refused: false }
+    pub(super) fn new(io: T, line: Line, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            io,
+            scanner: Scanner::default(),
+            line,
+            _place: place,
+            preface_bytes: 0,
+            is_answering: false,
+            is_refused: false,
+        }
+    }
+
+    /// Follows the first bytes of a connection until they tell its version.
+    fn note_version(&mut self, bytes: &[u8]) {
+        let left = &PREFACE[self.preface_bytes..];
+        let same = bytes.iter().zip(left).take_while(|(byte, wanted)| byte == wanted).count();
+        self.preface_bytes += same;
+        if same < bytes.len() || same == left.len() {
+            self.line.0.has_version.store(true, Ordering::Release);
+        }
     }
 
     /// Answers 400, unless the client would take it for the answer to an earlier request, and reads away
@@ -157,7 +184,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<T> {
         if this.line.0.is_upgraded.load(Ordering::Acquire) {
             return Poll::Ready(Ok(()));
         }
-        if this.scanner.has_doubt(&buf.filled()[before..]) {
+        let read = &buf.filled()[before..];
+        if !this.line.0.has_version.load(Ordering::Acquire) {
+            this.note_version(read);
+        }
+        if this.scanner.has_doubt(read) {
             buf.set_filled(before);
             this.refuse(cx);
         }
@@ -218,8 +249,10 @@ static REFUSAL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes.extend(body);
     bytes
 });
-/// How long a client may take next to nothing of what is there for it, and how little that is: more than the
-/// answers to many pings on an HTTP/2 connection.
+/// What an HTTP/2 connection begins with: RFC 9113 section 3.4.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How long a client may say nothing at first, or take next to nothing of what is there for it, and how little
+/// that is: more than the answers to many pings on an HTTP/2 connection.
 const PROGRESS_WAIT: Duration = Duration::from_secs(30);
 const PROGRESS_BYTES_MIN: u64 = 32 * 1024;
 /// How much of what a refused client has sent is read away, in pieces of 4 KiB.

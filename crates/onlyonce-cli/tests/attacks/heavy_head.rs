@@ -33,6 +33,27 @@ async fn a_head_that_does_not_end_is_cut_off() {
     }
 }
 
+// Until a connection says its version, no timer of the HTTP library runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_begins_no_request_is_closed() {
+    let lab = Lab::start("").await;
+    let mut silent = JoinSet::new();
+    for begun in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n\r\nSM"] {
+        let mut stream = TcpStream::connect(lab.gateway.address).await.unwrap();
+        stream.write_all(begun).await.unwrap();
+        silent.spawn(async move { stream.read(&mut [0; 1]).await });
+    }
+    let ends = within("the gateway to close them", silent.join_all()).await;
+    assert!(ends.iter().all(|end| !matches!(end, Ok(1..))), "{ends:?}");
+    // One that has begun a request within that time goes on.
+    let mut stream = TcpStream::connect(lab.gateway.address).await.unwrap();
+    stream
+        .write_all(b"POST /begun HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(stream.read(&mut [0; 1]).await.is_ok_and(|bytes| bytes == 1));
+}
+
 // threat G6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_64_kib_are_refused_and_hold_up_nobody() {

@@ -9,6 +9,7 @@ on_both! { a_method_in_another_case_is_refused, a_method_that_a_header_overrides
 
 on_gateway! {
     a_host_that_is_said_twice_is_refused, a_method_of_a_route_in_another_case_is_refused, what_the_gateway_judges_by_is_not_dropped_on_the_way, connect_is_refused,
+    a_target_without_a_path_is_refused, an_override_is_judged_by_the_route_of_its_method,
     only_a_websocket_may_change_the_protocol, what_only_observes_refuses_nothing,
 }
 
@@ -104,6 +105,24 @@ key_from = ["header:X-Key"]"#;
     let ask = ask.header("X-Hop", "1").header("Connection", "X-Hop");
     t.send(&ask).await.fresh(201);
     assert_eq!(t.u.seen()[0].header("x-hop"), None);
+}
+
+// The gateway would judge no path at all, and the service see `/`.
+async fn a_target_without_a_path_is_refused(on: Kind) {
+    let route = "[[route]]\nmatch = \"POST /\"\nkey = \"required\"\n";
+    let t = on.start(&[Set::Toml(route)]).await;
+    let ask = Ask::without_host(B1).header("Host", "api.test:80").to("api.test:80");
+    t.send(&ask).await.problem(400, "request_ambiguous");
+    assert_eq!(t.u.total(), 0);
+}
+
+async fn an_override_is_judged_by_the_route_of_its_method(on: Kind) {
+    let route = "[[route]]\nmatch = \"POST /t\"\nkey_from = [\"header:X-Payment-Key\"]\n";
+    let t = on.start(&[Set::Toml(route)]).await;
+    let put = Ask::post(B1).method("PUT").header("X-HTTP-Method-Override", "post");
+    t.send(&put.clone().header("X-Payment-Key", K1)).await.problem(400, "request_ambiguous");
+    assert_eq!(t.u.total(), 0);
+    t.send(&put).await.fresh(200);
 }
 
 async fn connect_is_refused(on: Kind) {

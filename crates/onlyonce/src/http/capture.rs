@@ -203,8 +203,12 @@ fn whole(
         true => kept.without_body(NotKept::Streamed),
         false => kept,
     };
+    let verdict = match head.extensions.get::<NotSent>() {
+        Some(NotSent) => Verdict::NotSent,
+        None => verdict(keeps, kept),
+    };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
-    Worked::new(verdict(keeps, kept), fresh)
+    Worked::new(verdict, fresh)
 }
 
 /// Whether nobody can tell that this is all of the answer. One JSON object or array that is closed is.

@@ -14,9 +14,9 @@ use tower_service::Service;
 use super::Body;
 use super::look_up::look_up;
 use super::problem::{self, Problem};
-use super::service::Story;
+use super::service::{Story, slips_by};
 use crate::once::{Counters, Once, Reconciler};
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy};
 use crate::record;
 use crate::scope::Principal;
 use crate::store::BoxError;
@@ -93,9 +93,14 @@ impl From<Option<Principal>> for Who {
 
 impl OnceLayer {
     /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
+    ///
+    /// Where two layers of one [`Once`] have a reconciler under the same route name, neither is asked in the background:
+    /// give each a name with [`Policy::with_route`].
     pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
         let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
-        self.once.inner.learn_reconciler(&self.rules.policy.route, reconciler.clone());
+        if self.rules.policy.mode == Mode::Enforce {
+            self.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
+        }
         let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules), ..self }
     }
@@ -106,6 +111,13 @@ impl OnceLayer {
     pub fn with_sent_as(self, sent_as: &str) -> Self {
         let rules = Rules { sent_as: sent_as.replace(' ', "+").into(), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules), ..self }
+    }
+
+    /// Whether a request with this head may have a key, and is not guarded only because of how it says its method:
+    /// in another case, or in a header such as `X-HTTP-Method-Override`. This layer answers it with 400. A router
+    /// that chooses among layers by the method asks the layer of the overriding method too.
+    pub fn slips_by(&self, head: &Parts) -> bool {
+        slips_by(&self.rules.policy, head)
     }
 
     /// Tells the caller of `head` the state of its own operation: the one that a request with this head
@@ -197,5 +209,43 @@ where
         let inner = std::mem::replace(&mut self.inner, unready);
         let story = Story { once: self.once.clone(), rules: self.rules.clone(), inner };
         Box::pin(story.tell(request))
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use super::*;
+    use crate::once::{Finding, Question};
+    use crate::store::memory::MemoryStore;
+
+    struct Knows;
+
+    impl Reconciler for Knows {
+        fn ask<'a>(
+            &'a self,
+            _: Question<'a>,
+        ) -> Pin<Box<dyn Future<Output = Finding> + Send + 'a>> {
+            Box::pin(async { Finding::Unclear })
+        }
+
+        fn asks_by_itself(&self) -> bool {
+            true
+        }
+    }
+
+    // A record has the name of its route: it does not say which of two layers sent the request.
+    #[test]
+    fn of_two_layers_with_one_name_neither_is_asked_in_the_background() {
+        let once = Once::new(MemoryStore::new());
+        let layer = |policy: Policy| {
+            once.layer(|_: &Parts| None::<Principal>, policy).with_reconciler(Knows)
+        };
+        layer(Policy::payments());
+        assert!(once.inner.background_reconciler("payments").is_some());
+        layer(Policy::payments().with_route("refunds"));
+        assert!(once.inner.background_reconciler("payments").is_some());
+        assert!(once.inner.background_reconciler("refunds").is_some());
+        layer(Policy::payments());
+        assert!(once.inner.background_reconciler("payments").is_none());
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn look_up(once: &Once, rules: &Rules, head: &Parts) -> Respons
 async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     let policy = &rules.policy;
     let key = named_key(policy, head).map_err(|error| Problem::key_invalid(&error, policy))?;
-    let key = key.ok_or_else(|| Problem::key_missing(policy))?;
+    let key = key.ok_or_else(Problem::look_up_key_missing)?;
     let who = rules.identify(head)?;
     let id = request::id(once, policy, head, &who, &key);
     let seen = once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;

@@ -103,7 +103,9 @@ where
         let who = self.rules.identify(head)?;
         let id = namespaced(request::id(&self.once, policy, head, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
-        Ok(Some(self.ask(id, policy, head, &key, &who, fingerprint)))
+        let ask = self.ask(id, policy, head, &key, &who, fingerprint);
+        // Nobody is asked about what is only watched: that would be a request of our own.
+        Ok(Some(Ask { asking: None, ..ask }))
     }
 
     /// Claims, and settles with what the request came to.

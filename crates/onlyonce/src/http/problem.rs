@@ -54,62 +54,66 @@ impl Problem {
     pub(crate) fn key_missing(policy: &Policy) -> Self {
         let detail = format!(
             "This operation needs an idempotency key in {}. Create one key for each operation and send the \
-             same key with every retry. Nothing was executed.",
+             same key with every retry. This request was not executed.",
             places(&policy.key_from)
         );
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
     }
 
+    /// For a look-up, which has no body to find a key in.
+    pub(crate) fn look_up_key_missing() -> Self {
+        let detail = "To look up an operation, send its key in the header Idempotency-Key.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
+    }
+
     pub(crate) fn key_invalid(error: &KeyError, policy: &Policy) -> Self {
         let detail = format!(
-            "The idempotency key in {} cannot be used: {error}. Nothing was executed.",
+            "The idempotency key in {} cannot be used: {error}. This request was not executed.",
             places(&policy.key_from)
         );
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
     }
 
     pub(crate) fn principal_unclear(why: &str) -> Self {
-        let detail = format!("{why} Nothing was executed.");
+        let detail = format!("{why} {NOT_EXECUTED}");
         Self::new(StatusCode::BAD_REQUEST, &kind::PRINCIPAL_UNCLEAR, detail)
     }
 
     pub(crate) fn anonymous() -> Self {
-        let detail = "A request with an idempotency key must carry the credentials of its caller. Nothing was \
-                      executed; send it again with your credentials and the same key.";
+        let detail = "A request with an idempotency key must carry the credentials of its caller. This request was \
+                      not executed; send it again with your credentials and the same key.";
         Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
     }
 
     pub(crate) fn request_too_large(policy: &Policy) -> Self {
         let detail = format!(
-            "The request body is larger than the {} bytes that this route accepts. Nothing was executed, and \
-             the key is still free.",
+            "The request body is larger than the {} bytes that this route accepts. This request was not executed.",
             policy.request_bytes_max
         );
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, &kind::REQUEST_TOO_LARGE, detail)
     }
 
     pub(crate) fn request_incomplete() -> Self {
-        let detail = "The request body ended early. Nothing was executed; send the whole request again with \
-                      the same key.";
+        let detail = "The request body ended early. This request was not executed; send it again, whole, with the \
+                      same key.";
         Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_INCOMPLETE, detail)
     }
 
     pub(crate) fn request_too_slow() -> Self {
-        let detail = "The request body arrived too slowly. Nothing was executed; send the request again with \
-                      the same key.";
+        let detail = "The request body arrived too slowly. This request was not executed; send it again with the \
+                      same key.";
         Self::new(StatusCode::REQUEST_TIMEOUT, &kind::REQUEST_INCOMPLETE, detail)
     }
 
-    /// A method such as `patch`, which HTTP tells from PATCH and many services do not; or one in a header.
-    pub(crate) fn method_unclear() -> Self {
+    fn method_unclear() -> Self {
         let detail = "The request has an idempotency key, and its method is not in upper case, or is overridden \
-                      by a header. Send the method itself, in upper case. Nothing was executed.";
+                      by a header. Send the method itself, in upper case. This request was not executed.";
         Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
     }
 
     pub(crate) fn overloaded() -> Self {
-        let detail = "This server is at its limit. Nothing was executed; retry with the same key after the \
-                      time in Retry-After.";
+        let detail = "This server is at its limit. This request was not executed; retry with the same key after \
+                      the time in Retry-After.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail).after(RETRY_AFTER_S)
     }
 
@@ -118,8 +122,8 @@ impl Problem {
             Mismatch::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             Mismatch::Conflict => StatusCode::CONFLICT,
         };
-        let detail = "This key was already used for a different request. This request was not executed; send \
-                      it with a new key. A retry must repeat the first request exactly.";
+        let detail = "This key was already used for a different request, and this request was not executed. A \
+                      retry must repeat the first request exactly; a different operation needs a new key.";
         Self::new(status, &kind::KEY_REUSED, detail)
     }
 
@@ -132,7 +136,7 @@ impl Problem {
     /// For a caller who asks about an operation that is not recorded.
     pub(crate) fn not_found() -> Self {
         let detail = "No operation of yours is recorded under this key: it never arrived, it was not executed, \
-                      or its record has expired.";
+                      or its record has expired. This does not prove that it was not executed.";
         Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
     }
 
@@ -146,23 +150,29 @@ impl Problem {
             }
         };
         let detail = format!(
-            "The outcome of this operation is unknown: it was sent to the service, and no complete answer came \
-             back. {remedy} Do not use a new key: that could execute the operation twice."
+            "The outcome of this operation is unknown: it was sent to the service, and the service did not say \
+             whether it was executed. {remedy} Do not use a new key: that could execute the operation twice."
         );
         Self::new(StatusCode::CONFLICT, &kind::OUTCOME_UNKNOWN, detail).after(retry_after_s)
     }
 
     /// For the first caller.
-    fn outcome_unknown(status: StatusCode) -> Self {
-        let detail = "The request was sent to the service, and no complete answer came back, so it may have \
-                      been executed. It is not sent again automatically. Retry with the same key to learn its \
-                      outcome. Do not use a new key: that could execute the operation twice.";
+    fn outcome_unknown(status: StatusCode, recovery: Recovery) -> Self {
+        let next = match recovery {
+            Recovery::Hold | Recovery::Fail => FIRST_HELD,
+            Recovery::Redrive { .. } | Recovery::Release => FIRST_SENT_AGAIN,
+            Recovery::Reconcile { .. } => FIRST_ASKED,
+        };
+        let detail = format!(
+            "The request was sent to the service, and no complete answer came back, so it may have been executed. \
+             {next} Do not use a new key: that could execute the operation twice."
+        );
         Self::new(status, &kind::OUTCOME_UNKNOWN, detail)
     }
 
     pub(crate) fn store_unavailable() -> Self {
-        let detail = "The record of this key cannot be read or written right now, so nothing was executed. \
-                      Retry with the same key after the time in Retry-After.";
+        let detail = "The record of this key cannot be read or written right now, so this request was not \
+                      executed. Retry with the same key after the time in Retry-After.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::STORE_UNAVAILABLE, detail)
             .after(RETRY_AFTER_S)
     }
@@ -277,7 +287,7 @@ pub(crate) fn failed(policy: &Policy) -> record::Response {
 }
 
 fn unknown(status: StatusCode, policy: &Policy) -> record::Response {
-    let problem = Problem::outcome_unknown(status);
+    let problem = Problem::outcome_unknown(status, policy.recovery);
     match policy.recovery {
         Recovery::Fail => closed(problem).record(policy),
         Recovery::Hold
@@ -289,7 +299,8 @@ fn unknown(status: StatusCode, policy: &Policy) -> record::Response {
 
 /// An outcome that was unknown for longer than it is held.
 pub(crate) fn given_up() -> record::Response {
-    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY)).record(&Policy::default())
+    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Fail))
+        .record(&Policy::default())
 }
 
 /// The outcome will not become known any more.
@@ -302,13 +313,13 @@ fn closed(problem: Problem) -> Problem {
 
 /// The inner service answered, and the store did not take the answer in time.
 pub(crate) fn unsettled(policy: &Policy) -> Response<Body> {
-    Problem::outcome_unknown(StatusCode::BAD_GATEWAY).response(policy)
+    Problem::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Hold).response(policy)
 }
 
 /// For a service that passes requests on and proved that this one never left: the claim is given back.
 pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
-    let detail = "The request could not be delivered to the service, so nothing was executed. It is safe to \
-                  send it again; if it has a key, with that key.";
+    let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \
+                  again; if it has a key, with that key.";
     let problem =
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, &kind::UPSTREAM_UNREACHABLE, detail);
     let mut response = problem.after(RETRY_AFTER_S).response(policy);
@@ -339,13 +350,20 @@ pub fn answer_not_sent(policy: &Policy) -> Response<Body> {
 
 /// For a request that two servers on its way could read differently; `why` is a whole sentence.
 pub fn request_ambiguous(policy: &Policy, why: &str) -> Response<Body> {
-    let detail = format!("{why} Nothing was executed.");
+    let detail = format!("{why} {NOT_EXECUTED}");
     Problem::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail).response(policy)
+}
+
+/// For a keyed request with a method such as `patch`, which HTTP tells from PATCH and many services do not; or with
+/// one in a header.
+pub fn method_unclear(policy: &Policy) -> Response<Body> {
+    Problem::method_unclear().response(policy)
 }
 
 /// For CONNECT, on a server that opens no tunnels.
 pub fn method_not_allowed(policy: &Policy) -> Response<Body> {
-    let detail = "CONNECT asks for a tunnel, and this server opens none. Nothing was executed.";
+    let detail =
+        "CONNECT asks for a tunnel, and this server opens none. This request was not executed.";
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, &kind::METHOD_NOT_ALLOWED, detail);
     let mut response = problem.response(policy);
     // RFC 9110 asks for the methods that are allowed: the service decides, so the list is empty.
@@ -402,5 +420,11 @@ const ASKED: &str = "The service is asked what became of it; retry with the same
                      Retry-After.";
 const QUIET: &str =
     "Once the first attempt can no longer arrive, a retry with the same key executes it.";
+const FIRST_HELD: &str = "It is not sent again automatically. A retry with the same key is told the outcome, once it \
+                          is known.";
+const FIRST_SENT_AGAIN: &str = "A retry with the same key sends it again.";
+const FIRST_ASKED: &str = "A retry with the same key asks the service what became of it.";
+/// Of this request alone: an earlier one with the same key may have been.
+const NOT_EXECUTED: &str = "This request was not executed.";
 const NO_KEY: &str = "The request had no idempotency key, and it may have been executed: send it again only if \
                       executing it twice does no harm.";

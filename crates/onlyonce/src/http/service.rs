@@ -110,7 +110,7 @@ where
         B::Error: Into<BoxError>,
     {
         match slips_by(&self.rules.policy, &head) {
-            true => Ok(Problem::method_unclear().response(&self.rules.policy)),
+            true => Ok(problem::method_unclear(&self.rules.policy)),
             false => self.forward(head, Body::new(body)).await,
         }
     }
@@ -163,7 +163,7 @@ where
 
 /// Whether a request that may have a key is not guarded only because of how it says its method: in another case,
 /// or by a header that many services take for the method.
-fn slips_by(policy: &Policy, head: &Parts) -> bool {
+pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
     let is_guarded = |name: &[u8]| {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
         policy.methods.iter().any(is_method)

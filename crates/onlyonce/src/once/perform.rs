@@ -15,7 +15,7 @@ use crate::clock::StoreTime;
 use crate::engine::Write;
 use crate::fingerprint::Digest;
 use crate::policy::{Recovery, StoreDown};
-use crate::record::{Response, State};
+use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::Seen;
 
@@ -42,8 +42,10 @@ impl<T> Worked<T> {
 pub(crate) enum Verdict {
     /// This is the final outcome.
     Store(Arc<Response>),
-    /// Nothing was executed.
+    /// The answer says that nothing was executed, and goes to the caller as it is.
     NotExecuted,
+    /// The attempt did nothing. If an earlier one may have, its caller hears of that instead.
+    NotSent,
     /// Nobody knows; `recovery = "fail"` stores this.
     Unknown(Arc<Response>),
 }
@@ -168,22 +170,28 @@ impl<T: Send + 'static> Task<T> {
         let once = self.once.clone();
         let Worked { verdict, fresh, after, room } = worked;
         let write = self.outcome(&hold, &verdict);
+        let mut fresh = Some(told(&hold, &verdict, fresh));
+        let is_kept = matches!(verdict, Verdict::Store(_));
+        let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
+        // The write alone holds the answer, so that one which is given up takes no room any more.
+        drop(verdict);
         // Read before the write, so that a copy of the answer never outlives the record.
         self.settling_at = once.store.now();
-        let mut fresh = Some(fresh);
         {
             let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
             tokio::select! {
                 biased;
                 settled = &mut writing => self.answer(&hold, settled, fresh.take()),
+                // The caller waits no longer; an answer that is not stored is not told.
                 () = sleep(self.ask.policy.lease) => {
-                    self.tell_late(&verdict, fresh.take());
+                    let late = fresh.take().filter(|_| !is_kept);
+                    self.tell(late.unwrap_or(Ended::Unsettled));
                     let settled = writing.await;
                     self.answer(&hold, settled, None);
                 }
             }
         }
-        if matches!(verdict, Verdict::NotExecuted) {
+        if is_released {
             self.ask.counters.released.one();
         }
         hold.end();
@@ -199,7 +207,7 @@ impl<T: Send + 'static> Task<T> {
         let (token, taken_from) = (hold.claimed().token, hold.claimed().taken_from);
         match verdict {
             Verdict::Store(response) => Write::settle(token, response.clone()),
-            Verdict::NotExecuted => Write::release(token, taken_from),
+            Verdict::NotExecuted | Verdict::NotSent => Write::release(token, taken_from),
             Verdict::Unknown(response) => match self.ask.policy.recovery {
                 Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
                     Write::mark_unknown(token)
@@ -210,11 +218,11 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<T>) {
+    fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<Ended<T>>) {
         match settled {
             Settled::Done(kept) => {
                 kept.into_iter().for_each(|response| self.remember(response));
-                fresh.into_iter().for_each(|fresh| self.tell(Ended::Fresh(fresh)));
+                fresh.into_iter().for_each(|fresh| self.tell(fresh));
             }
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
@@ -254,20 +262,20 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// The store has not taken the outcome for a whole lease: the caller waits no longer.
-    fn tell_late(&mut self, verdict: &Verdict, fresh: Option<T>) {
-        match (verdict, fresh) {
-            (Verdict::NotExecuted | Verdict::Unknown(_), Some(fresh)) => {
-                self.tell(Ended::Fresh(fresh))
-            }
-            _ => self.tell(Ended::Unsettled),
-        }
-    }
-
     /// The caller may be gone; that changes nothing.
     fn tell(&mut self, ended: Ended<T>) {
         if let Some(tell) = self.tell.take() {
             let _ = tell.send(ended);
         }
+    }
+}
+
+/// What the caller hears of its own attempt. One that did nothing says nothing of the attempt that it was to repeat.
+fn told<T>(hold: &Hold, verdict: &Verdict, fresh: T) -> Ended<T> {
+    match (verdict, hold.claimed().taken_from) {
+        (Verdict::NotSent, Some(TakenFrom::Unknown { since })) => {
+            Ended::Refused(Refusal::Unknown { since })
+        }
+        _ => Ended::Fresh(fresh),
     }
 }

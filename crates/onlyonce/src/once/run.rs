@@ -231,7 +231,7 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
 }
 
 fn not_done<T>(error: BoxError) -> Worked<Ran<T>> {
-    Worked::new(Verdict::NotExecuted, Ran::NotDone(error))
+    Worked::new(Verdict::NotSent, Ran::NotDone(error))
 }
 
 fn unknown<T>(error: BoxError, policy: &Policy) -> Worked<Ran<T>> {

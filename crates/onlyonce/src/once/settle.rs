@@ -40,15 +40,27 @@ impl Inner {
             if let Fault::NotDone(StoreError::Refused(_)) = fault {
                 (write, gave_up) = weaker(claimed, write);
             }
-            let waiting = waiting.get_or_insert_with(|| self.unsettled.enter(body_bytes(&write)));
+            // Only what holds an answer is ever given up for room.
+            let bytes = body_bytes(&write);
+            if bytes > 0 && waiting.is_none() {
+                waiting = Some(self.unsettled.enter(bytes));
+            }
             tokio::select! {
-                () = waiting.must_give_up.notified() => {
+                () = given_up(waiting.as_ref()) => {
                     self.counters.unsettled.one();
                     (write, gave_up) = (Write::mark_unknown(claimed.token), true);
                 }
                 () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
             }
         }
+    }
+}
+
+/// Ends when the room of an answer that waits is needed for others.
+async fn given_up(waiting: Option<&Unsettled>) {
+    match waiting {
+        Some(waiting) => waiting.must_give_up.notified().await,
+        None => std::future::pending().await,
     }
 }
 

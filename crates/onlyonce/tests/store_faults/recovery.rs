@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use onlyonce::Policy;
-use onlyonce::http::IDEMPOTENCY_ATTEMPT;
+use onlyonce::http::{IDEMPOTENCY_ATTEMPT, NotSent};
 use onlyonce::policy::Recovery;
 use onlyonce::record::StateKind;
 
@@ -76,6 +76,28 @@ async fn recovery_redrive_sends_a_retry_on_with_the_number_of_the_attempt() {
     assert_eq!(lab.executed(), 2);
 }
 
+// The second attempt was not sent; the first may have been executed all the same.
+#[tokio::test]
+async fn a_redrive_that_is_not_sent_says_that_the_outcome_is_unknown() {
+    let calls = AtomicUsize::new(0);
+    let handler = Handler::new(move |_| {
+        let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            match is_first {
+                true => Err("reset".into()),
+                false => Ok(not_sent()),
+            }
+        }
+    });
+    let within = Duration::from_secs(60 * 60);
+    let lab = Lab::with(handler, policy(Recovery::Redrive { within }));
+    lab.send(KEY).await.assert_problem(502, "idempotency_outcome_unknown");
+    for _ in 0..2 {
+        lab.send(KEY).await.assert_problem(409, "idempotency_outcome_unknown");
+    }
+    assert_eq!(lab.executed(), 3, "each retry was tried");
+}
+
 // R88
 #[tokio::test]
 async fn recovery_redrive_holds_once_its_time_is_over() {
@@ -104,6 +126,14 @@ async fn an_outcome_held_for_too_long_is_closed_and_never_run_again() {
     retry.assert_problem(502, "idempotency_outcome_unknown");
     assert_eq!(retry.member("retry"), "never");
     assert_eq!(lab.executed(), 1);
+}
+
+/// The answer of a service that passes requests on, and could not send this one.
+fn not_sent() -> http::Response<crate::faults::app::AnswerBody> {
+    let status = http::StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = crate::faults::app::answered(status, "not sent");
+    response.extensions_mut().insert(NotSent);
+    response
 }
 
 /// A node on whose store a dead process left an unknown outcome.

@@ -103,6 +103,33 @@ async fn past_the_bound_of_answers_that_wait_the_oldest_becomes_unknown() {
     assert_eq!(records(&lab.memory).await.len(), 3);
 }
 
+// What was not executed holds no answer: it is never given up for the room of others.
+#[tokio::test]
+async fn a_release_that_waits_for_the_store_is_not_given_up_for_room() {
+    let handler = Handler::new(|request| async move {
+        let is_busy = request.headers()["idempotency-key"] == "order-busy";
+        let status = if is_busy { 429 } else { 201 };
+        let status = http::StatusCode::from_u16(status).expect("a status");
+        Ok(crate::faults::app::answered(status, "parcel"))
+    });
+    let limits = limits().with_unsettled_bytes_max("parcel".len());
+    let lab = Lab::bounded(handler, Policy::default(), limits);
+    lab.store.always(Call::Settle, Act::LoseCall);
+    lab.store.always(Call::Release, Act::LoseCall);
+    let busy = send_apart(&lab.app, "order-busy");
+    until("the release to wait", || async { lab.store.made(Call::Release) >= 2 }).await;
+    let others = [send_apart(&lab.app, "order-1"), send_apart(&lab.app, "order-2")];
+    until("an answer to be given up", || async { lab.once.counts().unsettled == 1 }).await;
+    lab.store.always(Call::Settle, Act::Do);
+    lab.store.always(Call::Release, Act::Do);
+    assert_eq!(soon("the caller", busy).await.expect("alive").status, 429);
+    for other in others {
+        soon("another", other).await.expect("alive");
+    }
+    assert_eq!(lab.send("order-busy").await.status, 429, "it runs again");
+    assert_eq!(lab.once.counts().unsettled, 1);
+}
+
 // R80, R85: what was not executed is told at once, however long the store takes to hear of it
 #[tokio::test]
 async fn a_release_that_the_store_does_not_take_does_not_hold_up_its_caller() {

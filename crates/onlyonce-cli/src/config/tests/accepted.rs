@@ -224,6 +224,11 @@ fn what_is_probably_not_meant_is_a_warning() {
             "[[route]]\nmatch = \"POST /a\"\nwait = \"1s\"",
             "3:1: warning: `wait` has no effect unless `in_flight` is \"wait\"",
         ),
+        ("[[route]]\nmatch = \"POTS /a\"", "1:1: warning: POTS is none of POST, PUT"),
+        (
+            "[[route]]\nmatch = \"POST /t/{id}\"\nrecovery = \"reconcile\"\nreconcile = { ask = \"GET /t?k={key}\", found = \"/0\" }",
+            "1:1: warning: `ask` does not name {id}",
+        ),
     ];
     for (text, warning) in cases {
         let warnings = good(text).warnings;

@@ -61,7 +61,7 @@ pub(super) const IN_PROGRESS: Kind = Kind::new(
 pub(super) const OUTCOME_UNKNOWN: Kind = Kind::new(
     "idempotency_outcome_unknown",
     "Outcome unknown",
-    "The request was sent to the service and no complete answer came back. It is not sent again automatically.",
+    "The request was sent to the service and no complete answer came back, so it may have been executed.",
     Retry::SameKey,
 );
 pub(super) const RESPONSE_UNAVAILABLE: Kind = Kind::new(
@@ -79,7 +79,7 @@ pub(super) const RESPONSE_NOT_SENT: Kind = Kind::new(
 pub(super) const STORE_UNAVAILABLE: Kind = Kind::new(
     "idempotency_store_unavailable",
     "Idempotency store unavailable",
-    "The record of the key cannot be read or written right now. Nothing was executed.",
+    "The record of the key cannot be read or written right now. The request was not executed.",
     Retry::SameKey,
 );
 pub(super) const NOT_FOUND: Kind = Kind::new(
@@ -103,37 +103,37 @@ pub(super) const PRINCIPAL_MISSING: Kind = Kind::new(
 pub(super) const REQUEST_TOO_LARGE: Kind = Kind::new(
     "request_too_large",
     "Request body too large",
-    "The body is larger than the route accepts. Nothing was executed.",
+    "The body is larger than the route accepts. The request was not executed.",
     Retry::Never,
 );
 pub(super) const REQUEST_INCOMPLETE: Kind = Kind::new(
     "request_incomplete",
     "Request body incomplete",
-    "The body ended early or arrived too slowly. Nothing was executed.",
+    "The body ended early or arrived too slowly. The request was not executed.",
     Retry::SameKey,
 );
 pub(super) const REQUEST_AMBIGUOUS: Kind = Kind::new(
     "request_ambiguous",
     "Ambiguous request",
-    "Two servers could read this request differently. Nothing was executed.",
+    "Two servers could read this request differently. The request was not executed.",
     Retry::Never,
 );
 pub(super) const METHOD_NOT_ALLOWED: Kind = Kind::new(
     "method_not_allowed",
     "Method not allowed",
-    "The gateway does not open tunnels. Nothing was executed.",
+    "The gateway does not open tunnels. The request was not executed.",
     Retry::Never,
 );
 pub(super) const OVERLOADED: Kind = Kind::new(
     "overloaded",
     "Too many requests in progress",
-    "A limit of this server is reached. Nothing was executed.",
+    "A limit of this server is reached. The request was not executed.",
     Retry::SameKey,
 );
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
-    "The request could not be delivered to the service. Nothing was executed.",
+    "The request could not be delivered to the service. The request was not executed.",
     Retry::SameKey,
 );
 pub(super) const UPSTREAM_FAILED: Kind = Kind::new(
