@@ -89,7 +89,7 @@ key_from = ["header:X-Key"]"#;
     assert_eq!(t.u.total(), 0);
     let named = |name: &str, value: &str| {
         let ask = Ask::post(B1).key(K1).header(name, value);
-        ask.header("Connection", name.to_owned())
+        ask.header("Connection", name)
     };
     for (lines, odd) in [
         ("", Ask::post(B1).key(K1).header("Connection", "idempotency-key")),
