@@ -1,6 +1,7 @@
 //! What a whole file means, and what is said about a bad one.
 
 mod accepted;
+mod answers;
 mod documented;
 mod refused;
 
