@@ -181,10 +181,9 @@ impl<T: Transport + Clone> Client<T> {
         };
         let (entry, course) = journal.begin(&operation, self.course()).await?;
         let run = self.run(Diary { entry: Some(entry.clone()) }, false);
-        let is_old = course.sends > 0 && run.is_too_old(&mut transport, &operation, &course).await;
-        let end = match is_old {
-            true => run.without_sending(&mut transport, &operation, &course, Stop::Window).await,
-            false => run.perform(&mut transport, operation, course).await,
+        let end = match run.bar(&mut transport, &operation, &course).await {
+            Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
+            None => run.perform(&mut transport, operation, course).await,
         };
         // The outcome is known. An entry that cannot be deleted is only asked about again by a resume.
         drop(entry.note_end(&end).await);
@@ -199,7 +198,8 @@ impl<T: Transport + Clone> Client<T> {
     fn course(&self) -> Course {
         let environment = &self.retries.environment;
         let ends_at = environment.boot().saturating_add(self.retries.settings.deadline);
-        Course::new(environment.wall(), ends_at)
+        let window = self.retries.settings.window;
+        Course { window, ..Course::new(environment.wall(), ends_at) }
     }
 }
 

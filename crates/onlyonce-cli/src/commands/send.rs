@@ -67,6 +67,10 @@ pub struct Send {
     /// Time limit for one attempt, such as 500ms or 30s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     attempt_timeout: Duration,
+    /// How long the service keeps keys, such as 12h; a request that is older and may have been executed is not
+    /// sent again [default: as /.well-known/idempotency of the service says, else 24h]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    window: Option<Duration>,
     /// Number of attempts; asking about a request that is still running does not count
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_attempts: u32,
@@ -136,6 +140,10 @@ impl Send {
             .with_attempt_timeout(self.attempt_timeout)
             .with_attempts(self.max_attempts)
             .with_observer(move |event| voice.tell(event));
+        let retries = match self.window {
+            Some(window) => retries.with_window(window),
+            None => retries,
+        };
         // One process for one operation: there is no other traffic that could pay for its retries.
         let tokens = 2.0 * f64::from(self.max_attempts) + 2.0;
         let budget = Budget::with(tokens.max(20.0), 0.1, RESUMED_TOKENS_PER_S);

@@ -89,3 +89,17 @@ fn a_resume_with_nothing_to_do_is_silent_if_asked_to_be() {
     let said = send(&["--resume", "--journal", file, "--quiet"]);
     assert_eq!((said.code, said.stderr.as_str(), said.stdout.as_str()), (0, "", ""));
 }
+
+// R158; threat J2
+#[test]
+fn a_request_that_is_older_than_the_window_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let file = path.to_str().unwrap();
+    let url = scripted(&[LOSE]);
+    let first = ["POST", &url, "--key", "order-1", "--journal", file, "--max-attempts", "1"];
+    assert_eq!(send(&first).code, 4);
+    let said = send(&["--resume", "--journal", file, "--window", "1ms"]);
+    assert_eq!((said.code, said.stdout.as_str()), (4, "order-1 unknown -\n"), "{}", said.stderr);
+    assert!(said.stderr.contains("Reconcile"), "{}", said.stderr);
+}

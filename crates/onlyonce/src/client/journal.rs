@@ -29,7 +29,7 @@ use sha2::{Digest, Sha256};
 
 use super::decide::Course;
 use super::operation::Operation;
-use crate::clock::StoreTime;
+use crate::clock::{StoreTime, as_ms};
 use crate::key::{Key, KeyRules};
 
 pub(crate) use self::entry::Entry;
@@ -147,6 +147,7 @@ impl Journal {
             has_doubt: true,
             needs_reconciling: false,
             has_body: self.keeps_bodies || operation.body.is_empty(),
+            window_ms: course.window.map(as_ms),
             request,
         });
         let (text, new) = (key.as_str().to_owned(), row.clone());

@@ -181,6 +181,9 @@ pub enum Stop {
     Budget,
     /// The service may have forgotten the key: another attempt could be a second execution. Reconcile.
     Window,
+    /// How long the service keeps keys is not known, because it did not answer when it was asked, and an
+    /// earlier run may have been executed: another attempt could be a second execution. Try again later.
+    WindowUnknown,
     /// The service said not to retry.
     Told,
     /// The answer is final and does not tell. Reconcile.
@@ -210,6 +213,9 @@ impl fmt::Display for Stop {
             Self::Deadline => "there is no time for another attempt before the deadline",
             Self::Budget => "too many requests fail at the moment, so nothing is retried",
             Self::Window => "the service may have forgotten the key by now",
+            Self::WindowUnknown => {
+                "the service did not answer when it was asked how long it keeps keys"
+            }
             Self::Told => "the service said not to retry",
             Self::Closed => "asking again will not tell",
             Self::Redirects => "there were too many redirects",

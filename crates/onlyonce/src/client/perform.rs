@@ -10,11 +10,11 @@ use super::diary::Diary;
 use super::event::Event;
 use super::operation::Operation;
 use super::outcome::{Doubt, Outcome, SendError, Stop};
-use super::reading::{self, Again, Meaning};
+use super::reading::{self, Meaning};
 use super::redirect::{self, Redirect};
 use super::retries::Retries;
 use super::transport::{Failure, Reach, Transport};
-use super::well_known::{self, State};
+use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
 use crate::key::Key;
 
@@ -62,7 +62,10 @@ impl Run<'_> {
             let meaning = reading::read(&heard, self.retries.environment.wall());
             self.pay(&meaning);
             course = course.after(&meaning);
-            let moment = self.moment(transport, &operation, &meaning).await;
+            if matches!(meaning, Meaning::Again(_)) {
+                course = self.learn_window(transport, &operation, course).await;
+            }
+            let moment = self.moment(&course);
             match decide(&meaning, &course, &self.retries.settings, &moment) {
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::End(end) => return self.end(transport, operation, course, heard, end).await,
@@ -70,17 +73,26 @@ impl Run<'_> {
         }
     }
 
-    /// For an operation that an earlier process may have sent: whether the server may have forgotten it.
+    /// Why an operation that an earlier run may have sent is not sent now, if it is not: the server may have
+    /// forgotten it, or cannot say for how long it remembers.
     #[cfg(feature = "client-journal")]
-    pub(crate) async fn is_too_old<T: Transport>(
+    pub(crate) async fn bar<T: Transport>(
         &self,
         transport: &mut T,
         operation: &Operation,
         course: &Course,
-    ) -> bool {
-        let window = well_known::window(self.retries, transport, operation).await;
-        let now = self.retries.environment.wall();
-        super::decide::is_past_window(course.first_sent, now, window, &self.retries.settings)
+    ) -> Option<Stop> {
+        if course.doubt.is_none() {
+            return None;
+        }
+        let window = match self.window(transport, operation, course).await {
+            Window::Told(window) => window,
+            Window::Usual => WINDOW_USUAL,
+            Window::NoAnswer => return Some(Stop::WindowUnknown),
+        };
+        let (now, settings) = (self.retries.environment.wall(), &self.retries.settings);
+        let is_past = super::decide::is_past_window(course.first_sent, now, window, settings);
+        is_past.then_some(Stop::Window)
     }
 
     /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
@@ -92,7 +104,12 @@ impl Run<'_> {
         course: &Course,
         stop: Stop,
     ) -> Result<Outcome, SendError> {
-        let end = match well_known::look_up(self.retries, transport, operation).await {
+        let state = match stop {
+            // It has just been asked, and did not answer.
+            Stop::WindowUnknown => None,
+            _ => well_known::look_up(self.retries, transport, operation).await,
+        };
+        let end = match state {
             Some(State::Completed(status)) => End::Done(status),
             Some(State::Running) => End::Unknown(Doubt::InProgress, stop),
             Some(State::Unknown) => End::Unknown(Doubt::HeldUnknown, stop),
@@ -193,25 +210,45 @@ impl Run<'_> {
         }
     }
 
-    async fn moment<T: Transport>(
+    async fn window<T: Transport>(
         &self,
         transport: &mut T,
         operation: &Operation,
-        meaning: &Meaning,
-    ) -> Moment {
-        let window = match meaning {
-            Meaning::Again(Again { .. }) if self.asks => {
-                well_known::window(self.retries, transport, operation).await
-            }
-            _ => self.retries.settings.window.unwrap_or(WINDOW_USUAL),
+        course: &Course,
+    ) -> Window {
+        match course.window {
+            Some(window) => Window::Told(window),
+            None if self.asks => well_known::window(self.retries, transport, operation).await,
+            None => Window::Usual,
+        }
+    }
+
+    /// Asks for the window, and keeps what is told for later processes, which may not be able to ask.
+    async fn learn_window<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        course: Course,
+    ) -> Course {
+        let window = match self.window(transport, operation, &course).await {
+            Window::Told(window) => window,
+            // The first attempt was a moment ago. Before a later one the server is asked again.
+            Window::Usual | Window::NoAnswer => return course,
         };
+        if course.window.is_none() {
+            self.diary.note_window(window).await;
+        }
+        Course { window: Some(window), ..course }
+    }
+
+    fn moment(&self, course: &Course) -> Moment {
         let environment = &self.retries.environment;
         Moment {
             wall: environment.wall(),
             boot: environment.boot(),
             budget_allows: self.retries.budget.allows_retry(environment.boot()),
             random: environment.random(),
-            window,
+            window: course.window.unwrap_or(WINDOW_USUAL),
         }
     }
 

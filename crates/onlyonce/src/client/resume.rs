@@ -24,7 +24,8 @@ impl<T: Transport + Clone> Client<T> {
     ///
     /// 1. An operation that was sent before is in doubt from the start: a refusal does not settle it unless
     ///    the service has that refusal on record.
-    /// 2. An operation that the service may have forgotten is looked up, not sent again.
+    /// 2. An operation that the service may have forgotten is looked up, not sent again. One that may have been
+    ///    executed is not sent either while nothing tells how long the service keeps its key.
     /// 3. Headers of the client replace those of the same name in the journal, for credentials that were
     ///    renewed: be sure that the service still knows you as the same caller. The key and the headers that
     ///    describe the body stay as they are in the journal.
@@ -42,7 +43,7 @@ impl<T: Transport + Clone> Client<T> {
             }
             let Some(loaded) = journal.load(key).await? else { continue };
             let end = self.take_up(loaded).await?;
-            failures = if end.is_err() { failures + 1 } else { 0 };
+            failures = if did_not_get_through(&end) { failures + 1 } else { 0 };
             operations.push((key.clone(), end));
         }
         let left = journal.entries().await?.len();
@@ -57,12 +58,11 @@ impl<T: Transport + Clone> Client<T> {
         operation.replace_headers(&self.headers, &self.retries.settings.key_header);
         let run = self.run(Diary { entry: Some(entry.clone()) }, true);
         let mut transport = self.transport.clone();
-        let is_old = run.is_too_old(&mut transport, &operation, &course).await;
-        let stop = match (is_closed, is_old, has_body) {
-            (_, true, _) => Some(Stop::Window),
-            (true, ..) => Some(Stop::Closed),
-            (.., false) => Some(Stop::Body),
-            (false, false, true) => None,
+        let stop = match (run.bar(&mut transport, &operation, &course).await, is_closed, has_body) {
+            (Some(Stop::Window), ..) => Some(Stop::Window),
+            (_, true, _) => Some(Stop::Closed),
+            (_, _, false) => Some(Stop::Body),
+            (stop, false, true) => stop,
         };
         let end = match stop {
             Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
@@ -83,6 +83,10 @@ impl<T: Transport + Clone> Client<T> {
         }
         false
     }
+}
+
+fn did_not_get_through(end: &Result<Outcome, SendError>) -> bool {
+    matches!(end, Err(_) | Ok(Outcome::Unknown { stop: Stop::WindowUnknown, .. }))
 }
 
 fn is_open(end: &Result<Outcome, SendError>) -> bool {

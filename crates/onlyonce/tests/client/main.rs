@@ -14,6 +14,7 @@ mod questions;
 mod redirects;
 mod storm;
 mod stripe;
+mod window;
 
 /// `full` in the full tier, else a tenth of it, rounded up.
 fn tiered(full: usize) -> usize {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::row::{Row, note};
 use super::{Journal, JournalError};
 use crate::client::outcome::{Outcome, SendError, Stop};
+use crate::clock::as_ms;
 use crate::key::Key;
 
 /// The entry of an operation that is on its way.
@@ -38,6 +40,15 @@ impl Entry {
         self.journal.with(move |connection| note(connection, &key, &row, attempts)).await?;
         self.attempts.store(attempts, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// How long the server keeps the key.
+    pub(crate) async fn note_window(&self, window: Duration) -> Result<(), JournalError> {
+        let (key, window_ms) = (self.key.as_str().to_owned(), as_ms(window));
+        let sql = "UPDATE entry SET window_ms = ?2 WHERE key = ?1";
+        let noted =
+            self.journal.with(move |connection| Ok(connection.execute(sql, (key, window_ms))?));
+        noted.await.map(drop)
     }
 
     /// After the last attempt: settled it goes, else it stays for later.

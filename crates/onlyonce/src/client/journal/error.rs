@@ -10,8 +10,9 @@ pub enum JournalError {
     /// Look at the disk, then try again.
     #[error("the journal cannot be read or written: {0}")]
     Engine(#[from] rusqlite::Error),
-    /// The file is not a journal, or a newer version wrote it. Choose another path.
-    #[error("the file is not a journal, or it was written by a newer version")]
+    /// The file is not a journal, or another version wrote it. Choose another path, or finish it with the
+    /// version that wrote it.
+    #[error("the file is not a journal, or it was written by another version")]
     NotOurs,
     /// Another process is resuming this journal. Try again when it has ended.
     #[error("another process is resuming this journal")]

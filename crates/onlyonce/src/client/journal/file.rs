@@ -85,11 +85,12 @@ CREATE TABLE entry (
     has_doubt INTEGER NOT NULL CHECK (has_doubt IN (0, 1)),
     needs_reconciling INTEGER NOT NULL CHECK (needs_reconciling IN (0, 1)),
     has_body INTEGER NOT NULL CHECK (has_body IN (0, 1)),
+    window_ms INTEGER,
     request BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;";
 /// `oocj`.
 const APPLICATION_ID: i64 = 0x6f6f_636a;
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

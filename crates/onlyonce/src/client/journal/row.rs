@@ -1,6 +1,7 @@
 //! A row of the journal: one operation, and how far it came.
 
 use std::fmt;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -18,12 +19,14 @@ pub(super) struct Row {
     pub(super) has_doubt: bool,
     pub(super) needs_reconciling: bool,
     pub(super) has_body: bool,
+    /// How long the server keeps the key, if that is known.
+    pub(super) window_ms: Option<i64>,
     pub(super) request: Vec<u8>,
 }
 
 /// As [`Row::read`] reads them.
 pub(super) const COLUMNS: &str =
-    "digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, request";
+    "digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, window_ms, request";
 
 impl Row {
     /// From the columns that begin at `at`.
@@ -35,7 +38,8 @@ impl Row {
             has_doubt: row.get(at + 3)?,
             needs_reconciling: row.get(at + 4)?,
             has_body: row.get(at + 5)?,
-            request: row.get(at + 6)?,
+            window_ms: row.get(at + 6)?,
+            request: row.get(at + 7)?,
         })
     }
 
@@ -44,8 +48,13 @@ impl Row {
             first_sent: StoreTime::from_ms(self.first_sent_ms).min(course.first_sent),
             sends: self.attempts,
             doubt: self.has_doubt.then_some(Doubt::EarlierRun),
+            window: course.window.or(self.window()),
             ..course
         }
+    }
+
+    fn window(&self) -> Option<Duration> {
+        self.window_ms.and_then(|ms| ms.try_into().ok()).map(Duration::from_millis)
     }
 
     /// As it is shown, without what may be secret.
@@ -114,11 +123,20 @@ pub(super) fn note(
 
 /// A row that is written is in doubt: the first byte follows without another write.
 fn write(connection: &Connection, key: &str, row: &Row, attempts: u32) -> rusqlite::Result<()> {
-    let sql = format!("INSERT INTO entry (key, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7)");
-    let reconciling = row.needs_reconciling;
+    let sql =
+        format!("INSERT INTO entry (key, {COLUMNS}) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8)");
     connection.execute(
         &sql,
-        (key, &row.digest, row.first_sent_ms, attempts, reconciling, row.has_body, &row.request),
+        rusqlite::params![
+            key,
+            row.digest,
+            row.first_sent_ms,
+            attempts,
+            row.needs_reconciling,
+            row.has_body,
+            row.window_ms,
+            row.request
+        ],
     )?;
     Ok(())
 }
