@@ -174,19 +174,13 @@ impl<T: Transport + Clone> Client<T> {
     /// Sends an operation that is in the journal from before its first byte until it is settled.
     #[cfg(feature = "client-journal")]
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
-        let mut transport = self.transport.clone();
         let Some(journal) = &self.journal else {
             let run = self.run(Diary::default(), false);
-            return run.perform(&mut transport, operation, self.course()).await;
+            return run.perform(&mut self.transport.clone(), operation, self.course()).await;
         };
-        let (entry, course) = journal.begin(&operation, self.course()).await?;
-        let run = self.run(Diary { entry: Some(entry.clone()) }, false);
-        let end = match run.bar(&mut transport, &operation, &course).await {
-            Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
-            None => run.perform(&mut transport, operation, course).await,
-        };
+        let taken = journal.begin(operation, self.course()).await?;
         // The outcome is known. An entry that cannot be deleted is only asked about again by a resume.
-        drop(entry.note_end(&end).await);
+        let (end, _noted) = self.take_up(taken, false).await;
         end
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Client;
 use super::diary::Diary;
-use super::journal::{JournalError, Loaded, Open};
+use super::journal::{JournalError, Open, Taken};
 use super::outcome::{Outcome, SendError, Stop};
 use super::transport::Transport;
 use crate::key::Key;
@@ -41,8 +41,10 @@ impl<T: Transport + Clone> Client<T> {
             if failures >= FAILURES_MAX || !self.has_budget().await {
                 break;
             }
-            let Some(loaded) = journal.load(key).await? else { continue };
-            let end = self.take_up(loaded).await?;
+            let Some(mut taken) = journal.load(key, self.course()).await? else { continue };
+            taken.operation.replace_headers(&self.headers, &self.retries.settings.key_header);
+            let (end, noted) = self.take_up(taken, true).await;
+            noted?;
             failures = if did_not_get_through(&end) { failures + 1 } else { 0 };
             operations.push((key.clone(), end));
         }
@@ -51,25 +53,26 @@ impl<T: Transport + Clone> Client<T> {
         Ok(Resumed { operations, left })
     }
 
-    async fn take_up(&self, loaded: Loaded) -> Result<Result<Outcome, SendError>, JournalError> {
-        let course = loaded.continued(self.course());
-        let (is_closed, has_body) = (loaded.needs_reconciling(), loaded.has_body());
-        let Loaded { entry, mut operation, .. } = loaded;
-        operation.replace_headers(&self.headers, &self.retries.settings.key_header);
-        let run = self.run(Diary { entry: Some(entry.clone()) }, true);
+    /// Sends an operation of the journal, or says why it is not sent again; and whether that could be noted.
+    pub(super) async fn take_up(
+        &self,
+        taken: Taken,
+        is_resumed: bool,
+    ) -> (Result<Outcome, SendError>, Result<(), JournalError>) {
+        let Taken { entry, operation, course, closed, has_body } = taken;
+        let run = self.run(Diary { entry: Some(entry.clone()) }, is_resumed);
         let mut transport = self.transport.clone();
-        let stop = match (run.bar(&mut transport, &operation, &course).await, is_closed, has_body) {
-            (Some(Stop::Window), ..) => Some(Stop::Window),
-            (_, true, _) => Some(Stop::Closed),
-            (_, _, false) => Some(Stop::Body),
-            (stop, false, true) => stop,
+        let stop = match closed {
+            Some(stop) => Some(stop),
+            None => run.bar(&mut transport, &operation, &course).await,
         };
+        let stop = stop.or((!has_body).then_some(Stop::Body));
         let end = match stop {
             Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
             None => run.perform(&mut transport, operation, course).await,
         };
-        entry.note_end(&end).await?;
-        Ok(end)
+        let noted = entry.note_end(&end).await;
+        (end, noted)
     }
 
     /// Waits until the budget allows one more operation, for a minute at most.

@@ -11,6 +11,7 @@ mod held;
 mod journal;
 mod layers;
 mod questions;
+mod reconcile;
 mod redirects;
 mod storm;
 mod stripe;

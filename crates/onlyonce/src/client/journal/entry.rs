@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::row::{Row, note};
+use super::row::{Row, name_of, note};
 use super::{Journal, JournalError};
 use crate::client::outcome::{Outcome, SendError, Stop};
 use crate::clock::as_ms;
@@ -61,27 +61,53 @@ impl Entry {
     ) -> Result<(), JournalError> {
         let key = self.key.as_str().to_owned();
         let attempts = self.attempts.load(Ordering::SeqCst);
-        let sql = match end {
-            Ok(Outcome::Unknown { stop: Stop::Closed | Stop::Window, .. }) => {
-                "UPDATE entry SET has_doubt = 1, needs_reconciling = 1 WHERE key = ?1"
-            }
-            Ok(Outcome::Unknown { .. }) => "UPDATE entry SET has_doubt = 1 WHERE key = ?1",
-            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => {
-                "DELETE FROM entry WHERE key = ?1 AND attempts = ?2"
-            }
-            Ok(_) => "DELETE FROM entry WHERE key = ?1",
-            Err(SendError::NotThrough { .. }) => {
-                "UPDATE entry SET has_doubt = 0 WHERE key = ?1 AND attempts = ?2"
-            }
-            Err(_) => "DELETE FROM entry WHERE key = ?1 AND attempts = ?2",
-        };
+        let end = End::of(end);
         let noted = self.journal.with(move |connection| {
-            let mut statement = connection.prepare(sql)?;
-            Ok(match statement.parameter_count() {
-                1 => statement.execute([key])?,
-                _ => statement.execute((key, attempts))?,
-            })
+            Ok(match end {
+                End::Closed(stop) => connection.execute(
+                    "UPDATE entry SET has_doubt = 1, closed = ?2 WHERE key = ?1",
+                    (key, name_of(stop)),
+                ),
+                End::InDoubt => {
+                    connection.execute("UPDATE entry SET has_doubt = 1 WHERE key = ?1", [key])
+                }
+                End::NotExecuted => connection.execute(
+                    "UPDATE entry SET has_doubt = 0 WHERE key = ?1 AND attempts = ?2",
+                    (key, attempts),
+                ),
+                End::RefusedHere => connection
+                    .execute("DELETE FROM entry WHERE key = ?1 AND attempts = ?2", (key, attempts)),
+                End::Settled => connection.execute("DELETE FROM entry WHERE key = ?1", [key]),
+            }?)
         });
         noted.await.map(drop)
+    }
+}
+
+/// What an outcome means for the entry.
+#[derive(Clone, Copy)]
+enum End {
+    Settled,
+    /// No attempt of this process did anything, and none will.
+    RefusedHere,
+    /// No attempt of this process did anything; it is to be sent again.
+    NotExecuted,
+    InDoubt,
+    /// It may have been executed, and asking again does not tell.
+    Closed(Stop),
+}
+
+impl End {
+    fn of(end: &Result<Outcome, SendError>) -> Self {
+        match end {
+            Ok(Outcome::Unknown { stop: stop @ (Stop::Closed | Stop::Window), .. }) => {
+                Self::Closed(*stop)
+            }
+            Ok(Outcome::Unknown { .. }) => Self::InDoubt,
+            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
+            Ok(_) => Self::Settled,
+            Err(SendError::NotThrough { .. }) => Self::NotExecuted,
+            Err(_) => Self::RefusedHere,
+        }
     }
 }

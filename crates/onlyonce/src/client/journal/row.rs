@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::seal::Seal;
 use super::{JournalError, Open, codec};
 use crate::client::decide::Course;
-use crate::client::outcome::Doubt;
+use crate::client::outcome::{Doubt, Stop};
 use crate::clock::StoreTime;
 use crate::key::Key;
 
@@ -17,7 +17,8 @@ pub(super) struct Row {
     pub(super) first_sent_ms: i64,
     pub(super) attempts: u32,
     pub(super) has_doubt: bool,
-    pub(super) needs_reconciling: bool,
+    /// Why only a person can settle it, if that is so.
+    pub(super) closed: Option<Stop>,
     pub(super) has_body: bool,
     /// How long the server keeps the key, if that is known.
     pub(super) window_ms: Option<i64>,
@@ -26,7 +27,7 @@ pub(super) struct Row {
 
 /// As [`Row::read`] reads them.
 pub(super) const COLUMNS: &str =
-    "digest, first_sent_ms, attempts, has_doubt, needs_reconciling, has_body, window_ms, request";
+    "digest, first_sent_ms, attempts, has_doubt, closed, has_body, window_ms, request";
 
 impl Row {
     /// From the columns that begin at `at`.
@@ -36,7 +37,7 @@ impl Row {
             first_sent_ms: row.get(at + 1)?,
             attempts: row.get(at + 2)?,
             has_doubt: row.get(at + 3)?,
-            needs_reconciling: row.get(at + 4)?,
+            closed: row.get::<_, Option<String>>(at + 4)?.as_deref().map(stop_named),
             has_body: row.get(at + 5)?,
             window_ms: row.get(at + 6)?,
             request: row.get(at + 7)?,
@@ -64,7 +65,7 @@ impl Row {
             first_sent: StoreTime::from_ms(self.first_sent_ms),
             attempts: self.attempts,
             is_in_doubt: self.has_doubt,
-            needs_reconciling: self.needs_reconciling,
+            needs_reconciling: self.closed.is_some(),
             target: request.ok().and_then(|request| codec::target(&request)),
             key,
         }
@@ -76,6 +77,15 @@ impl Row {
             None => Ok(self.request.clone()),
         }
     }
+}
+
+/// What a stop is called in the journal.
+pub(super) fn name_of(stop: Stop) -> &'static str {
+    if stop == Stop::Window { "window" } else { "closed" }
+}
+
+fn stop_named(name: &str) -> Stop {
+    if name == "window" { Stop::Window } else { Stop::Closed }
 }
 
 /// Without the request, which may be secret.
@@ -132,7 +142,7 @@ fn write(connection: &Connection, key: &str, row: &Row, attempts: u32) -> rusqli
             row.digest,
             row.first_sent_ms,
             attempts,
-            row.needs_reconciling,
+            row.closed.map(name_of),
             row.has_body,
             row.window_ms,
             row.request
