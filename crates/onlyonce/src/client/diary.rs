@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::operation::Operation;
 use super::transport::Failure;
 #[cfg(feature = "client-journal")]
 use super::transport::Reach;
@@ -14,11 +15,17 @@ pub(crate) struct Diary {
 }
 
 impl Diary {
-    /// Notes that attempt `number` begins. Where this fails the attempt must not be sent.
+    /// Notes that attempt `number` begins, and where it is sent. Where this fails the attempt must not be sent.
     #[cfg(feature = "client-journal")]
-    pub(crate) async fn note_attempt(&self, number: u32) -> Result<(), Failure> {
+    pub(crate) async fn note_attempt(
+        &self,
+        number: u32,
+        sending: &Operation,
+        window: Option<Duration>,
+    ) -> Result<(), Failure> {
         let Some(entry) = &self.entry else { return Ok(()) };
-        entry.note_attempt(number).await.map_err(|error| Failure::new(Reach::NotSent, error))
+        let noted = entry.note_attempt(number, sending, window).await;
+        noted.map_err(|error| Failure::new(Reach::NotSent, error))
     }
 
     /// Notes how long the server keeps the key.
@@ -34,7 +41,12 @@ impl Diary {
     pub(crate) async fn note_window(&self, _: Duration) {}
 
     #[cfg(not(feature = "client-journal"))]
-    pub(crate) async fn note_attempt(&self, _: u32) -> Result<(), Failure> {
+    pub(crate) async fn note_attempt(
+        &self,
+        _: u32,
+        _: &Operation,
+        _: Option<Duration>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }

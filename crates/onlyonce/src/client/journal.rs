@@ -128,18 +128,14 @@ impl Journal {
     }
 
     /// Writes the operation down, durably. If it is there already, with the same request, it goes on from
-    /// there.
+    /// there, and is sent to where it was last sent.
     pub(super) async fn begin(
         &self,
         operation: Operation,
         course: Course,
     ) -> Result<Taken, JournalError> {
         let key = operation.key.clone().ok_or(JournalError::Damaged("an operation has no key"))?;
-        let request = codec::encode(&operation, self.keeps_bodies);
-        let request = match &self.seal {
-            Some(seal) => seal.close(key.as_str(), &request)?,
-            None => request,
-        };
+        let request = self.encoded(&key, &operation)?;
         // It counts as sent from here on: the first byte follows without another write.
         let row = Arc::new(Row {
             digest: self.digest(&operation),
@@ -155,9 +151,13 @@ impl Journal {
         let found = self.with(move |connection| insert(connection, &text, &new)).await?;
         Ok(match found {
             // Its body is at hand, whether the journal has it or not.
-            Some(found) => Taken { has_body: true, ..self.taken(key, operation, found, course) },
+            Some(found) => {
+                let uri = self.operation(&key, &found)?.uri;
+                let operation = operation.moved(uri);
+                Taken { has_body: true, ..self.taken(key, operation, found, course) }
+            }
             None => {
-                let entry = Entry::new(self.clone(), key, row);
+                let entry = Entry::new(self.clone(), key, operation.uri.clone(), row);
                 Taken { entry, operation, course, closed: None, has_body: true }
             }
         })
@@ -173,8 +173,7 @@ impl Journal {
         let Some(row) = self.with(move |connection| find(connection, &text)).await? else {
             return Ok(None);
         };
-        let request = row.unsealed(key, self.seal.as_deref())?;
-        let operation = codec::decode(key.clone(), &request)?;
+        let operation = self.operation(key, &row)?;
         Ok(Some(self.taken(key.clone(), operation, row, course)))
     }
 
@@ -183,9 +182,22 @@ impl Journal {
             course: row.continued(course),
             closed: row.closed,
             has_body: row.has_body,
-            entry: Entry::new(self.clone(), key, Arc::new(row)),
+            entry: Entry::new(self.clone(), key, operation.uri.clone(), Arc::new(row)),
             operation,
         }
+    }
+
+    /// The request as bytes, sealed if the journal is.
+    fn encoded(&self, key: &Key, operation: &Operation) -> Result<Vec<u8>, JournalError> {
+        let request = codec::encode(operation, self.keeps_bodies);
+        match &self.seal {
+            Some(seal) => seal.close(key.as_str(), &request),
+            None => Ok(request),
+        }
+    }
+
+    fn operation(&self, key: &Key, row: &Row) -> Result<Operation, JournalError> {
+        codec::decode(key.clone(), &row.unsealed(key, self.seal.as_deref())?)
     }
 
     /// The right to resume, which one process has at a time.
@@ -206,7 +218,8 @@ impl Journal {
         .await
     }
 
-    /// Tells whether two requests under one key are the same.
+    /// Tells whether two requests under one key are the same. It stays when the operation is redirected, so that
+    /// the same request finds its entry again.
     fn digest(&self, operation: &Operation) -> Vec<u8> {
         let mut digest = Sha256::new();
         if let Some(seal) = &self.seal {

@@ -126,7 +126,7 @@ impl Run<'_> {
         if sending.key.is_none() {
             return Ok(());
         }
-        let noted = self.diary.note_attempt(number).await;
+        let noted = self.diary.note_attempt(number, sending, course.window).await;
         if let Err(failure) = &noted {
             self.retries.tell(&Event::Failed { number, failure });
         }
@@ -181,7 +181,9 @@ impl Run<'_> {
         let redirects = course.redirects + 1;
         let sends = course.sends + 1;
         let is_replay = course.is_replay || answer.is_replay();
-        let course = Course { redirects, sends, is_replay, ..*course };
+        // Another path may be another route, which keeps its keys for another time.
+        let window = self.retries.settings.window;
+        let course = Course { redirects, sends, is_replay, window, ..*course };
         let (next, course) = match redirect {
             Redirect::SeeOther(to) => {
                 let course = Course { done: Some(answer.status), ..course };

@@ -1,11 +1,14 @@
 //! The entry of an operation that is on its way: what is written before each attempt, and after the last.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use http::Uri;
 
 use super::row::{Row, name_of, note};
 use super::{Journal, JournalError};
+use crate::client::operation::Operation;
 use crate::client::outcome::{Outcome, SendError, Stop};
 use crate::clock::as_ms;
 use crate::key::Key;
@@ -17,29 +20,51 @@ pub(crate) struct Entry {
     key: Key,
     /// As it was at the start: written anew if it is gone when an attempt is to be noted.
     row: Arc<Row>,
+    /// Where it was last sent, as the entry has it.
+    uri: Arc<Mutex<Uri>>,
     /// How many attempts the entry has if nobody else sends the operation at the same time.
     attempts: Arc<AtomicU32>,
 }
 
 impl Entry {
-    pub(super) fn new(journal: Journal, key: Key, row: Arc<Row>) -> Self {
+    /// `uri` is where the entry has it sent.
+    pub(super) fn new(journal: Journal, key: Key, uri: Uri, row: Arc<Row>) -> Self {
         let attempts = Arc::new(row.attempts.into());
-        Self { journal, key, row, attempts }
+        Self { journal, key, row, uri: Arc::new(Mutex::new(uri)), attempts }
     }
 
     /// Before attempt `number`. The first is part of the entry from the start.
     ///
     /// After an error the attempt must not be sent: where an earlier run ended without a doubt, only this
     /// note says that the operation may have been executed.
-    pub(crate) async fn note_attempt(&self, number: u32) -> Result<(), JournalError> {
+    ///
+    /// An operation that was redirected is written with its new URL: a resume that sent it to the old one
+    /// would send another operation.
+    pub(crate) async fn note_attempt(
+        &self,
+        number: u32,
+        sending: &Operation,
+        window: Option<Duration>,
+    ) -> Result<(), JournalError> {
         if number <= 1 {
             return Ok(());
         }
         let attempts = self.attempts.load(Ordering::SeqCst).saturating_add(1);
+        let moved = match *self.uri() == sending.uri {
+            true => None,
+            false => Some((self.journal.encoded(&self.key, sending)?, window.map(as_ms))),
+        };
         let (key, row) = (self.key.as_str().to_owned(), self.row.clone());
-        self.journal.with(move |connection| note(connection, &key, &row, attempts)).await?;
+        let noted =
+            self.journal.with(move |connection| note(connection, &key, &row, attempts, moved));
+        noted.await?;
         self.attempts.store(attempts, Ordering::SeqCst);
+        self.uri().clone_from(&sending.uri);
         Ok(())
+    }
+
+    fn uri(&self) -> MutexGuard<'_, Uri> {
+        self.uri.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long the server keeps the key.

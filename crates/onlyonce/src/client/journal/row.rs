@@ -114,19 +114,24 @@ pub(super) fn insert(
     Ok(None)
 }
 
-/// Notes one more attempt. A row that another process has settled meanwhile, or that was removed by hand, is
+/// Notes one more attempt, and the request and its window if it `moved`. A row that another process has settled meanwhile, or that was removed by hand, is
 /// written anew with `attempts`: nothing is sent that is not in the journal.
 pub(super) fn note(
     connection: &mut Connection,
     key: &str,
     row: &Row,
     attempts: u32,
+    moved: Option<(Vec<u8>, Option<i64>)>,
 ) -> Result<(), JournalError> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let sql = "UPDATE entry SET attempts = attempts + 1, has_doubt = 1 WHERE key = ?1";
     if transaction.execute(sql, [key])? == 0 {
         write(&transaction, key, row, attempts)?;
+    }
+    if let Some((request, window_ms)) = moved {
+        let sql = "UPDATE entry SET request = ?2, window_ms = ?3 WHERE key = ?1";
+        transaction.execute(sql, (key, request, window_ms))?;
     }
     Ok(transaction.commit()?)
 }
