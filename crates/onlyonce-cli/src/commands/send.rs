@@ -165,7 +165,8 @@ impl Send {
         let body = self.body().map_err(|message| exit::usage(&message))?;
         let key = self.given_key().map_err(|message| exit::usage(&message))?;
         let mut request = self.client(voice).await?.request(method, &url).body(body);
-        let has_unknown_past = key.is_some() && self.journal.is_none();
+        // The journal does not know of earlier runs either: it forgets what is settled.
+        let has_unknown_past = key.is_some();
         if let Some(key) = key {
             request = request.with_key(key);
         }
@@ -175,8 +176,12 @@ impl Send {
         let key = request.key().clone();
         voice.say(&format!("key {}", key.as_str()));
         let end = request.send().await;
-        let report = Report::of(&key, &end);
-        let report = if has_unknown_past { report.with_unknown_past() } else { report };
+        let report = match &end {
+            Ok(outcome) if has_unknown_past => {
+                Report::of(&key, &end).with_advice(outcome.advice_for_given_key())
+            }
+            _ => Report::of(&key, &end),
+        };
         Ok(report.print(self.format, voice))
     }
 

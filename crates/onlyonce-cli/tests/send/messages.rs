@@ -56,14 +56,14 @@ fn a_held_unknown_ends_early_and_says_who_must_act() {
     assert!(!said.stderr.contains("retrying"), "{}", said.stderr);
 }
 
-// Without a journal an earlier run with the same key is not known, and its outcome not either.
+// An earlier run with the same key that has ended is not known, and its outcome not either.
 #[test]
 fn a_refusal_of_a_key_that_may_be_older_says_what_it_does_not_know() {
     let refused = answer(404, &[], "");
     let ask = |more: &[&str], act: &str| {
         let said = send(&[&["POST", &scripted(&[act]), "--json", "1"], more].concat());
         assert_eq!(said.code, 1, "{}", said.stderr);
-        said.stderr.contains("Earlier runs")
+        said.stderr.contains("If an earlier run with this key may have been")
     };
     assert!(ask(&["--key", "order-1"], &refused));
     assert!(ask(&["--derive", "order", "--derive", "1"], &refused));
@@ -98,4 +98,19 @@ fn quiet_says_nothing_on_success_and_everything_on_failure() {
     let said = send(&["POST", "shop.test", "--quiet"]);
     assert_eq!(said.code, 2);
     assert!(said.stderr.contains("must begin with http://"), "{}", said.stderr);
+}
+
+// R161: the journal forgets what is settled, so it does not know of a run that succeeded.
+#[test]
+fn a_refusal_after_an_earlier_success_does_not_ask_for_a_new_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let url = scripted(&[&answer(201, &[], "paid\n"), &answer(404, &[], "")]);
+    let invoice = ["--derive", "invoice", "--derive", "17", "--journal", path.to_str().unwrap()];
+    let run = || send(&[&["POST", &url, "--json", "1"], &invoice[..]].concat());
+    assert_eq!(run().code, 0);
+    let said = run();
+    assert_eq!(said.code, 1, "{}", said.stderr);
+    assert!(said.stderr.contains("check at the service"), "{}", said.stderr);
+    assert!(!said.stderr.contains("send it with a new key"), "{}", said.stderr);
 }

@@ -24,7 +24,8 @@ pub enum Outcome {
     },
     /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
     /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
-    /// request with the same key) are not part of this outcome: see [`advice`](Outcome::advice).
+    /// request with the same key) are not part of this outcome: see
+    /// [`advice_for_given_key`](Outcome::advice_for_given_key).
     Rejected {
         /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
@@ -87,6 +88,25 @@ impl Outcome {
             Self::Unknown { doubt, stop, .. } => unknown_advice(*doubt, *stop),
         }
     }
+
+    /// The same for a key that may be older than this run: a run that ended, or had no journal, is not known
+    /// here, and a refusal that is not on record says nothing of it.
+    pub fn advice_for_given_key(&self) -> &'static str {
+        match self {
+            Self::Rejected { answer, elsewhere }
+                if speaks_for_this_run(answer, elsewhere.is_some()) =>
+            {
+                "This run was not executed. If an earlier run with this key may have been, check at the service before you use a new key."
+            }
+            _ => self.advice(),
+        }
+    }
+}
+
+/// Whether the advice after a refusal would be wrong if an earlier run was executed.
+fn speaks_for_this_run(answer: &Answer, is_elsewhere: bool) -> bool {
+    let keeps_key = is_key_reused(answer) || needs_credentials(answer.status);
+    !answer.is_replay() && (is_elsewhere || !keeps_key)
 }
 
 fn rejected_advice(answer: &Answer, is_elsewhere: bool) -> &'static str {

@@ -29,7 +29,6 @@ pub(super) struct Report {
     status: Option<u16>,
     answer: Option<Answer>,
     code: u8,
-    has_unknown_past: bool,
 }
 
 impl Report {
@@ -66,7 +65,6 @@ impl Report {
             status,
             answer: outcome.answer().cloned(),
             code,
-            has_unknown_past: false,
         }
     }
 
@@ -87,22 +85,11 @@ impl Report {
             status: last.as_ref().map(|answer| answer.status.as_u16()),
             answer: last,
             code,
-            has_unknown_past: false,
         }
     }
 
-    /// For a key that an earlier run may have sent, of which nothing was written down.
-    pub(super) fn with_unknown_past(self) -> Self {
-        let is_replay = self.answer.as_ref().is_some_and(Answer::is_replay);
-        Self { has_unknown_past: self.code == REFUSED && !is_replay, ..self }
-    }
-
-    fn advice(&self) -> String {
-        let past = match self.has_unknown_past {
-            true => " Earlier runs with this key are not known here; --journal remembers them.",
-            false => "",
-        };
-        format!("{}{past}", self.advice)
+    pub(super) fn with_advice(self, advice: &'static str) -> Self {
+        Self { advice, ..self }
     }
 
     /// Data on stdout, everything else on stderr.
@@ -126,7 +113,7 @@ impl Report {
             "not_sent" => "not sent",
             name => name,
         };
-        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice()));
+        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice));
     }
 
     fn json(&self) -> Value {
@@ -135,7 +122,7 @@ impl Report {
             "outcome": self.outcome,
             "status": self.status,
             "why": self.why,
-            "advice": self.advice(),
+            "advice": self.advice,
             "exit": self.code,
             "body": self.answer.as_ref().map(|answer| answer.text()),
         })
