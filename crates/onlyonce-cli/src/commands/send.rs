@@ -108,7 +108,7 @@ Exit codes:
   0  executed: a 2xx answer, fresh or replayed
   1  refused by the service
   2  the command line must be changed; nothing was sent
-  3  did not get through: not executed, send it again with the same key
+  3  did not get through: no attempt of this run was executed, send it again with the same key
   4  unknown: it may have been executed; send it again with the same key, never with a new one";
 
 impl Send {
@@ -193,12 +193,11 @@ impl Send {
         voice.name_keys();
         let resumed = self.client(voice).await?.resume().await;
         let resumed = resumed.map_err(|error| exit::trouble(&error.to_string()))?;
-        if resumed.operations.is_empty() && resumed.left == 0 {
+        let is_empty = resumed.operations.is_empty() && resumed.failures.is_empty();
+        if is_empty && resumed.left == 0 {
             voice.say("nothing is open in the journal");
         }
-        let reports: Vec<_> =
-            resumed.operations.iter().map(|(key, end)| Report::of(key, end)).collect();
-        Ok(report::print_all(&reports, resumed.left, self.format, voice))
+        Ok(report::print_all(&resumed, self.format, voice))
     }
 
     async fn list(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {

@@ -103,3 +103,28 @@ fn a_request_that_is_older_than_the_window_is_not_sent_again() {
     assert_eq!((said.code, said.stdout.as_str()), (4, "order-1 unknown -\n"), "{}", said.stderr);
     assert!(said.stderr.contains("Reconcile"), "{}", said.stderr);
 }
+
+// R161; threat J6
+#[test]
+fn another_request_with_a_key_in_doubt_is_not_called_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let pay = |url: &str, amount: &str, key: &str| {
+        let more = ["--key", key, "--journal", path.to_str().unwrap(), "--max-attempts", "1"];
+        send(&[&["POST", url, "--json", amount], &more[..]].concat())
+    };
+    let url = scripted(&[LOSE]);
+    assert_eq!(pay(&url, "1", "order-1").code, 4);
+    let said = pay(&url, "2", "order-1");
+    assert_eq!(said.code, 4, "{}", said.stderr);
+    let told = "The journal has this key with a different request, which may have been executed.";
+    assert!(said.stderr.contains(told), "{}", said.stderr);
+    assert!(!said.stderr.contains("Fix the journal"), "{}", said.stderr);
+
+    // Nothing came of this one.
+    let url = "http://127.0.0.1:1/charges";
+    assert_eq!(pay(url, "1", "order-2").code, 3);
+    let said = pay(url, "2", "order-2");
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(said.stderr.contains("a key of its own"), "{}", said.stderr);
+}

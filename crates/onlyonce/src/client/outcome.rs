@@ -5,6 +5,8 @@ use std::fmt;
 use http::StatusCode;
 
 use super::answer::Answer;
+#[cfg(feature = "client-journal")]
+use super::journal::JournalError;
 use super::reading::{is_key_reused, needs_credentials};
 use super::transport::Failure;
 use crate::key::Key;
@@ -249,7 +251,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Why an operation has no outcome. No attempt was executed in any of these cases.
+/// Why an operation has no outcome. No attempt of this run was executed in any of these cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -272,7 +274,7 @@ pub enum SendError {
     /// The journal could not be written, and so nothing was sent. Fix the journal, then send it again.
     #[cfg(feature = "client-journal")]
     #[error("the request could not be written to the journal, so it was not sent")]
-    Journal(#[from] super::journal::JournalError),
+    Journal(#[from] JournalError),
 }
 
 impl SendError {
@@ -283,6 +285,14 @@ impl SendError {
                 "No attempt of this run was executed. Send the request again later with the same key."
             }
             Self::Request(_) => "Nothing was sent. Fix the request.",
+            #[cfg(feature = "client-journal")]
+            Self::Journal(JournalError::Reused { is_in_doubt: true }) => {
+                "The journal has this key with a different request, which may have been executed. Repeat that request exactly (--resume), or give this one a key of its own."
+            }
+            #[cfg(feature = "client-journal")]
+            Self::Journal(JournalError::Reused { is_in_doubt: false }) => {
+                "Nothing was sent. The journal has this key with a different request, which was not executed. Repeat that request exactly (--resume), or give this one a key of its own."
+            }
             #[cfg(feature = "client-journal")]
             Self::Journal(_) => "Nothing was sent. Fix the journal, then send the request again.",
         }

@@ -10,12 +10,16 @@ use super::transport::Transport;
 use crate::key::Key;
 
 /// What became of the operations that were open.
-#[derive(Debug)]
+#[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Resumed {
     /// The operations that were sent or looked up, the oldest first.
     pub operations: Vec<(Key, Result<Outcome, SendError>)>,
     /// How many were skipped, because too many requests failed. Resume again later.
     pub left: usize,
+    /// What could not be read from the journal, or could not be written to it although the outcome is known.
+    /// Such an operation is still in the journal, and the next resume takes it up.
+    pub failures: Vec<(Key, JournalError)>,
 }
 
 impl<T: Transport + Clone> Client<T> {
@@ -31,26 +35,32 @@ impl<T: Transport + Clone> Client<T> {
     ///    describe the body stay as they are in the journal.
     pub async fn resume(&self) -> Result<Resumed, JournalError> {
         let Some(journal) = &self.journal else {
-            return Ok(Resumed { operations: Vec::new(), left: 0 });
+            return Ok(Resumed::default());
         };
         let _lock = journal.lock().await?;
         let open = journal.entries().await?;
-        let mut operations = Vec::new();
+        let mut resumed = Resumed { left: open.len(), ..Resumed::default() };
         let mut failures = 0;
         for Open { key, .. } in &open {
             if failures >= FAILURES_MAX || !self.has_budget().await {
                 break;
             }
-            let Some(mut taken) = journal.load(key, self.course()).await? else { continue };
+            resumed.left -= 1;
+            let mut taken = match journal.load(key, self.course()).await {
+                Ok(Some(taken)) => taken,
+                Ok(None) => continue,
+                Err(error) => {
+                    resumed.failures.push((key.clone(), error));
+                    continue;
+                }
+            };
             taken.operation.replace_headers(&self.headers, &self.retries.settings.key_header);
             let (end, noted) = self.take_up(taken, true).await;
-            noted?;
             failures = if did_not_get_through(&end) { failures + 1 } else { 0 };
-            operations.push((key.clone(), end));
+            resumed.operations.push((key.clone(), end));
+            resumed.failures.extend(noted.err().map(|error| (key.clone(), error)));
         }
-        let left = journal.entries().await?.len();
-        let left = left.saturating_sub(operations.iter().filter(|(_, end)| is_open(end)).count());
-        Ok(Resumed { operations, left })
+        Ok(resumed)
     }
 
     /// Sends an operation of the journal, or says why it is not sent again; and whether that could be noted.
@@ -90,13 +100,6 @@ impl<T: Transport + Clone> Client<T> {
 
 fn did_not_get_through(end: &Result<Outcome, SendError>) -> bool {
     matches!(end, Err(_) | Ok(Outcome::Unknown { stop: Stop::WindowUnknown, .. }))
-}
-
-fn is_open(end: &Result<Outcome, SendError>) -> bool {
-    match end {
-        Ok(outcome) => !outcome.is_settled(),
-        Err(error) => matches!(error, SendError::NotThrough { .. }),
-    }
 }
 
 /// After so many in a row that did not get through, the others are left for later.

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use http::header::LOCATION;
-use onlyonce::client::{Answer, Outcome, SendError, Stop};
+use onlyonce::client::journal::JournalError;
+use onlyonce::client::{Answer, Outcome, Resumed, SendError, Stop};
 use onlyonce::key::Key;
 use serde_json::{Value, json};
 
@@ -75,6 +76,9 @@ impl Report {
                 ("not_through", NOT_THROUGH, last.as_deref().cloned(), stop.to_string())
             }
             SendError::Request(why) => ("not_sent", USAGE, None, why.clone()),
+            SendError::Journal(JournalError::Reused { is_in_doubt }) => {
+                ("not_sent", if *is_in_doubt { UNKNOWN } else { USAGE }, None, causes(error))
+            }
             _ => ("not_sent", NOT_THROUGH, None, causes(error)),
         };
         Self {
@@ -129,14 +133,12 @@ impl Report {
     }
 }
 
-/// One line for each, and the exit code of the worst.
-pub(super) fn print_all(
-    reports: &[Report],
-    left: usize,
-    format: Format,
-    voice: &Voice,
-) -> ExitCode {
-    for report in reports {
+/// One line for each, and the exit code of the worst. A journal that could not be written does not change what
+/// became of an operation, which is only asked about once more.
+pub(super) fn print_all(resumed: &Resumed, format: Format, voice: &Voice) -> ExitCode {
+    let operations = resumed.operations.iter();
+    let reports: Vec<_> = operations.map(|(key, end)| Report::of(key, end)).collect();
+    for report in &reports {
         match format {
             Format::Json => println!("{}", report.json()),
             Format::Text => {
@@ -146,12 +148,21 @@ pub(super) fn print_all(
         }
         report.tell(voice);
     }
-    if left > 0 {
+    for (key, error) in &resumed.failures {
+        voice.say_of(
+            key.as_str(),
+            &format!("the request stays in the journal, run --resume again later: {error}"),
+        );
+    }
+    if resumed.left > 0 {
         voice.say(&format!(
-            "{left} requests were skipped, because too many failed; run --resume again later"
+            "{} requests were skipped, because too many failed; run --resume again later",
+            resumed.left
         ));
     }
-    let left = if left > 0 { NOT_THROUGH } else { HAPPENED };
+    let is_told = |key| resumed.operations.iter().any(|(told, _)| told == key);
+    let is_left = resumed.left > 0 || !resumed.failures.iter().all(|(key, _)| is_told(key));
+    let left = if is_left { NOT_THROUGH } else { HAPPENED };
     let worst = reports.iter().map(|report| report.code).chain([left]).max();
     ExitCode::from(worst.unwrap_or(HAPPENED))
 }

@@ -17,9 +17,13 @@ pub enum JournalError {
     /// Another process is resuming this journal. Try again when it has ended.
     #[error("another process is resuming this journal")]
     InUse,
-    /// The key is in the journal with another request. Give this request a key of its own.
-    #[error("the key belongs to another request in the journal, whose outcome is not known yet")]
-    Reused,
+    /// The key is in the journal with another request. Repeat that request exactly, or give this one a key of
+    /// its own.
+    #[error("the key belongs to another request in the journal")]
+    Reused {
+        /// Whether that request may have been executed.
+        is_in_doubt: bool,
+    },
     /// The entry was sealed with another key, or not at all. Open the journal as it was written.
     #[error("an entry cannot be unsealed with this key")]
     Sealed,

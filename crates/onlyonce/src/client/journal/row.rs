@@ -106,7 +106,7 @@ pub(super) fn insert(
     let found = find(&transaction, key)?;
     match found {
         Some(found) if found.digest == row.digest => return Ok(Some(found)),
-        Some(_) => return Err(JournalError::Reused),
+        Some(found) => return Err(JournalError::Reused { is_in_doubt: found.has_doubt }),
         None => {}
     }
     write(&transaction, key, row, row.attempts)?;
