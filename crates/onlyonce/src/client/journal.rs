@@ -53,7 +53,7 @@ pub struct Journal {
 pub struct Open {
     /// Its key.
     pub key: Key,
-    /// When it was first sent, or about to be.
+    /// When it was first sent, or about to be, since it was last proved not to have been executed.
     pub first_sent: StoreTime,
     /// How often it was sent, at most.
     pub attempts: u32,
@@ -178,6 +178,7 @@ impl Journal {
     }
 
     fn taken(&self, key: Key, operation: Operation, row: Row, course: Course) -> Taken {
+        let row = row.restarted(&course);
         Taken {
             course: row.continued(course),
             closed: row.closed,

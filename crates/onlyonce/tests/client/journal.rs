@@ -365,3 +365,29 @@ async fn outcomes_are_told_although_the_journal_cannot_be_written_any_more() {
     assert_eq!((resumed.failures.len(), resumed.left), (2, 0));
     assert_eq!(journal.entries().await.unwrap().len(), 2);
 }
+
+// R151, R158: a key that no service has seen is not old.
+#[tokio::test]
+async fn what_was_proved_not_executed_is_sent_however_old_it_is() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let script = [with(503, "retry-after", "0"), Act::ResetBefore, Act::ResetBefore];
+    let server = Server::start(&time, script).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    once.post(&server.url()).send().await.unwrap_err();
+    time.pass(Duration::from_secs(25 * 3600));
+    for _ in 0..2 {
+        let resumed = once.resume().await.unwrap();
+        let [(_, Ok(Outcome::Unknown { stop: Stop::Attempts, .. }))] = &resumed.operations[..]
+        else {
+            panic!("{resumed:?}")
+        };
+        // Its window begins with the attempt that may have been executed.
+        time.pass(Duration::from_secs(3600));
+    }
+    assert_eq!(server.left(), 0);
+    time.pass(Duration::from_secs(24 * 3600));
+    let resumed = once.resume().await.unwrap();
+    let [(_, Ok(Outcome::Unknown { stop, .. }))] = &resumed.operations[..] else { panic!() };
+    assert_eq!(*stop, Stop::Window);
+}

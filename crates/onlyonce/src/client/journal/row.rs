@@ -44,6 +44,15 @@ impl Row {
         })
     }
 
+    /// The row as it is after one more attempt that begins with `course`. What was proved not executed begins
+    /// anew: no service has seen its key, so it cannot have forgotten it.
+    pub(super) fn restarted(self, course: &Course) -> Self {
+        match self.has_doubt {
+            true => self,
+            false => Self { first_sent_ms: course.first_sent.as_ms(), ..self },
+        }
+    }
+
     pub(super) fn continued(&self, course: Course) -> Course {
         Course {
             first_sent: StoreTime::from_ms(self.first_sent_ms).min(course.first_sent),
@@ -125,8 +134,10 @@ pub(super) fn note(
 ) -> Result<(), JournalError> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let sql = "UPDATE entry SET attempts = attempts + 1, has_doubt = 1 WHERE key = ?1";
-    if transaction.execute(sql, [key])? == 0 {
+    // The right side is read before anything is set.
+    let sql = "UPDATE entry SET attempts = attempts + 1, has_doubt = 1,
+        first_sent_ms = CASE has_doubt WHEN 0 THEN ?2 ELSE first_sent_ms END WHERE key = ?1";
+    if transaction.execute(sql, (key, row.first_sent_ms))? == 0 {
         write(&transaction, key, row, attempts)?;
     }
     if let Some((request, window_ms)) = moved {
