@@ -77,7 +77,8 @@ pub struct Send {
     /// Output on stdout: the body of the answer (or a table), or JSON
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print nothing on stderr if the exit code is 0, not even a random key: use --derive, --key or --journal
+    /// Print nothing on stderr if the exit code is 0; needs --derive, --key or --journal, because a random key
+    /// would be lost if the command were stopped
     #[arg(short, long)]
     quiet: bool,
 }
@@ -164,6 +165,12 @@ impl Send {
         let (method, url) = self.target().map_err(|message| exit::usage(&message))?;
         let body = self.body().map_err(|message| exit::usage(&message))?;
         let key = self.given_key().map_err(|message| exit::usage(&message))?;
+        if self.quiet && key.is_none() && self.journal.is_none() {
+            return Err(exit::usage(
+                "--quiet does not print the random key, which would be lost if this command were \
+                 stopped; give --key, --derive or --journal",
+            ));
+        }
         let mut request = self.client(voice).await?.request(method, &url).body(body);
         // The journal does not know of earlier runs either: it forgets what is settled.
         let has_unknown_past = key.is_some();

@@ -85,7 +85,9 @@ fn retries_are_told_in_plain_words() {
 // With --quiet cron mails nothing of a success, also not of one that took two attempts.
 #[test]
 fn quiet_says_nothing_on_success_and_everything_on_failure() {
-    let quiet = |acts: &[&str], flag| send(&["POST", &scripted(acts), "--json", "1", flag]);
+    let quiet = |acts: &[&str], flag| {
+        send(&["POST", &scripted(acts), "--json", "1", "--key", "order-1", flag])
+    };
     for flag in ["--quiet", "-q"] {
         let said = quiet(&[LOSE, &answer(201, &[], "paid\n")], flag);
         assert_eq!((said.code, said.stderr.as_str(), said.stdout.as_str()), (0, "", "paid\n"));
@@ -113,4 +115,24 @@ fn a_refusal_after_an_earlier_success_does_not_ask_for_a_new_key() {
     assert_eq!(said.code, 1, "{}", said.stderr);
     assert!(said.stderr.contains("check at the service"), "{}", said.stderr);
     assert!(!said.stderr.contains("send it with a new key"), "{}", said.stderr);
+}
+
+// A key that nobody was told is lost when the command is stopped, and the next run makes another one.
+#[test]
+fn quiet_without_a_key_or_a_journal_is_refused() {
+    let said = send(&["POST", "http://127.0.0.1:1/", "--json", "1", "--quiet"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(said.stderr.contains("random key"), "{}", said.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let ways: [&[&str]; 4] = [
+        &["--key", "order-1"],
+        &["--derive", "order"],
+        &["-H", "Idempotency-Key: order-1"],
+        &["--journal", journal.to_str().unwrap()],
+    ];
+    for way in ways {
+        let said = send(&[&["POST", &scripted(&[&answer(201, &[], "")]), "-q"], way].concat());
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{way:?}");
+    }
 }
