@@ -38,6 +38,7 @@
 
 mod answer;
 mod budget;
+mod connect;
 mod decide;
 mod diary;
 mod environment;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::answer::Answer;
+use super::connect::AttemptTime;
 use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
 use super::event::Event;
@@ -146,11 +147,13 @@ impl Run<'_> {
         }
         let settings = &self.retries.settings;
         let left = course.ends_at.saturating_sub(self.retries.environment.boot());
-        let request = sending.request(settings, number, deadline);
+        let time = settings.attempt_timeout.min(left);
+        let mut request = sending.request(settings, number, deadline);
+        request.extensions_mut().insert(AttemptTime(time));
         let heard = tokio::select! {
             biased;
             heard = transport.send(request, settings.answer_bytes_max) => heard,
-            () = self.retries.environment.sleep(settings.attempt_timeout.min(left)) => {
+            () = self.retries.environment.sleep(time) => {
                 Err(Failure::new(Reach::MaybeSent, "the attempt timed out"))
             }
         };

@@ -13,18 +13,20 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::answer::Answer;
+use super::connect::{self, AttemptTime, Bounded, CONNECT_WAIT};
 use super::transport::{Failure, Reach, Transport};
 use crate::store::BoxError;
 
 /// Connections of its own: HTTP/1.1, and HTTP/2 where TLS negotiates it.
 #[derive(Clone, Debug)]
-pub struct Wire(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub struct Wire(Client<Bounded<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Wire {
     /// Trusts what this machine trusts; where it trusts nobody, `https` fails and `http` works.
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
+        // Shared by the addresses of a host, so that one that does not answer leaves time for the next.
         connector.set_connect_timeout(Some(CONNECT_WAIT));
         connector.set_nodelay(true);
         let tls = hyper_rustls::HttpsConnectorBuilder::new();
@@ -40,7 +42,7 @@ impl Wire {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_WAIT)
-            .build(https);
+            .build(Bounded(https));
         Self(client)
     }
 }
@@ -69,7 +71,9 @@ impl Transport for Wire {
         if request.uri().scheme().is_none() || request.uri().host().is_none() {
             return Err(Failure::new(Reach::Unusable, "the URL must be http://… or https://…"));
         }
-        let response = self.0.request(request.map(Full::new)).await.map_err(|error| {
+        let attempt = request.extensions().get::<AttemptTime>().copied();
+        let sending = self.0.request(request.map(Full::new));
+        let response = connect::within(attempt.as_ref(), sending).await.map_err(|error| {
             let is_unsent = error.is_connect() || is_refused(&error);
             Failure::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
         })?;
@@ -117,8 +121,6 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
     reason == Some(h2::Reason::REFUSED_STREAM) || error.source().is_some_and(is_refused)
 }
 
-/// Shorter than an attempt, so that a connection that never comes about is proved never to have sent.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const IDLE_WAIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod environment;
 mod server;
 
 mod attempts;
+mod connecting;
 mod doubt;
 mod given_key;
 mod held;
