@@ -197,6 +197,7 @@ impl Send {
             let message = "--resume uses the keys of the journal; leave -H 'Idempotency-Key' out";
             return Err(exit::usage(message));
         }
+        self.demand_journal()?;
         voice.name_keys();
         let resumed = self.client(voice).await?.resume().await;
         let resumed = resumed.map_err(|error| exit::trouble(&error.to_string()))?;
@@ -226,11 +227,15 @@ impl Send {
         }
     }
 
-    /// A journal that is not there is an error: an empty one in its place would look as if all were well.
     async fn existing_journal(&self) -> Result<Journal, ExitCode> {
+        open(self.demand_journal()?).await
+    }
+
+    /// A journal that is not there is an error: an empty one in its place would look as if all were well.
+    fn demand_journal(&self) -> Result<&Path, ExitCode> {
         let Some(path) = &self.journal else { return Err(exit::usage("--journal is missing")) };
         demand_file(path).map_err(|message| exit::usage(&message))?;
-        open(path).await
+        Ok(path)
     }
 
     fn target(&self) -> Result<(Method, String), String> {

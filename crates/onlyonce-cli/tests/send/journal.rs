@@ -49,7 +49,7 @@ fn the_journal_is_listed_without_credentials_and_bodies() {
 fn a_journal_that_is_not_there_is_not_called_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
-    for command in [&["--list"][..], &["--forget", "order-1"]] {
+    for command in [&["--list"][..], &["--resume"], &["--forget", "order-1"]] {
         let said = send(&[command, &["--journal", path.to_str().unwrap()]].concat());
         assert_eq!(said.code, 2, "{command:?}: {}", said.stderr);
         assert!(said.stderr.contains("does not exist"), "{}", said.stderr);
@@ -84,6 +84,8 @@ fn a_resume_with_nothing_to_do_is_silent_if_asked_to_be() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let file = path.to_str().unwrap();
+    let paid = scripted(&[&answer(201, &[], "")]);
+    assert_eq!(send(&["POST", &paid, "--journal", file]).code, 0);
     let said = send(&["--resume", "--journal", file]);
     assert!(said.stderr.contains("nothing is open"), "{}", said.stderr);
     let said = send(&["--resume", "--journal", file, "--quiet"]);

@@ -133,6 +133,7 @@ async fn the_script_pays_an_invoice_once_however_often_it_is_run() {
             .unwrap();
         assert!(run.status.success(), "{run:?}");
         assert_eq!(run.stdout, b"paid\n");
+        assert_eq!(String::from_utf8_lossy(&run.stderr), "");
     }
     let key = onlyonce::key::Key::derive(["invoice", "17"]);
     assert_eq!(service.executions(key.as_str()), 1);
