@@ -71,7 +71,8 @@ pub struct Send {
     /// sent again [default: as /.well-known/idempotency of the service says, else 24h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     window: Option<Duration>,
-    /// Number of attempts; asking about a request that is still running does not count
+    /// Number of attempts; asking about a request that is still running does not count, and one attempt that
+    /// could not connect is free
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_attempts: u32,
     /// Output on stdout: the body of the answer (or a table), or JSON
@@ -110,7 +111,8 @@ Exit codes:
   1  refused by the service
   2  the command line must be changed; nothing was sent
   3  did not get through: no attempt of this run was executed, send it again with the same key
-  4  unknown: it may have been executed; send it again with the same key, never with a new one";
+  4  unknown: it may have been executed; send it again with the same key, or reconcile if the message
+     says so; never send it with a new key";
 
 impl Send {
     /// Sends, resumes, lists or forgets.

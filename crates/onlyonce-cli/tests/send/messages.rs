@@ -136,3 +136,12 @@ fn quiet_without_a_key_or_a_journal_is_refused() {
         assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{way:?}");
     }
 }
+
+#[test]
+fn what_was_executed_without_an_answer_is_not_said_to_be_lost() {
+    let gone = "{\"code\":\"idempotency_response_unavailable\",\"original_status\":201}";
+    let said = after(&[&answer(410, &["content-type: application/problem+json"], gone)]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let told = "executed; this run did not receive the answer";
+    assert!(said.stderr.contains(told), "{}", said.stderr);
+}

@@ -18,11 +18,13 @@ pub enum Outcome {
     Fresh(Answer),
     /// It was executed at an earlier attempt, and this is the answer of then (2xx).
     Replayed(Answer),
-    /// It was executed, and its answer is no longer there. Check the result at the service; do not send it
-    /// again.
+    /// It was executed, and this run did not receive its answer. Check the result at the service.
     Done {
         /// The status that it was answered with: 2xx, or 303 whose result could not be read.
         original_status: StatusCode,
+        /// Whether the service has it on record and was only asked for its status: sent again with the same
+        /// key, it is answered with a replay.
+        may_be_replayed: bool,
     },
     /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
     /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
@@ -83,8 +85,11 @@ impl Outcome {
         match self {
             Self::Fresh(_) => "The request was executed.",
             Self::Replayed(_) => "The request was executed before; this is the answer from then.",
-            Self::Done { .. } => {
-                "The request was executed, and its answer was not kept. Check the result at the service; do not send the request again."
+            Self::Done { may_be_replayed: true, .. } => {
+                "The request was executed; this run did not receive the answer. Run it again with the same key to get the answer."
+            }
+            Self::Done { may_be_replayed: false, .. } => {
+                "The request was executed; this run did not receive the answer. Check the result at the service; do not send the request again."
             }
             Self::Rejected { answer, elsewhere } => rejected_advice(answer, elsewhere.is_some()),
             Self::Unknown { doubt, stop, .. } => unknown_advice(*doubt, *stop),
@@ -149,6 +154,9 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
         (Doubt::InProgress, _) => {
             "The request is still running. Send it again later with the same key, never with a new one."
         }
+        (Doubt::Conflict, _) => {
+            "The service answered 409, which may mean that the first request is still running. Send it again later with the same key, never with a new one."
+        }
         _ => {
             "The request may have been executed. Send it again later with the same key, never with a new one."
         }
@@ -161,6 +169,8 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
 pub enum Doubt {
     /// The service says that it is still running.
     InProgress,
+    /// The service answered 409 and not why: it may still be running.
+    Conflict,
     /// The service itself does not know the outcome, and waits for an operator.
     HeldUnknown,
     /// It was sent and no complete answer came: reset, cut short, timed out.
@@ -179,6 +189,9 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InProgress => "it is still running",
+            Self::Conflict => {
+                "the service answered 409, which may mean that the first request is still running"
+            }
             Self::HeldUnknown => "the service does not know the outcome",
             Self::NoAnswer => "it was sent and no complete answer came",
             Self::ServerError => "the service failed and does not say whether it was executed",
@@ -244,7 +257,7 @@ impl fmt::Display for Stop {
             Self::NotFollowed => "a redirect was not followed",
             Self::Refused => "the last attempt was refused, which says nothing of the earlier ones",
             Self::KeyReused => "the key belongs to another request",
-            Self::Held => "it was asked twice",
+            Self::Held => "the service was asked twice",
             Self::Body => "the body was not kept in the journal",
             Self::Journal => "the next attempt could not be written to the journal",
         })

@@ -117,7 +117,7 @@ impl Run<'_> {
             None => gave_up(course, stop),
         };
         let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
-        concluded(end, never, operation, course)
+        concluded(end, never, operation, course).map(|outcome| looked_up(outcome, stop))
     }
 
     /// What could not be noted is not sent: a later process would not know of it.
@@ -271,30 +271,27 @@ impl Run<'_> {
         heard: Heard,
         end: End,
     ) -> Result<Outcome, SendError> {
-        let may_tell = match end {
-            // No attempt is in doubt but the redirect itself, which is what the server has on record.
-            End::Unknown(Doubt::Redirected, _) => false,
-            End::Unknown(_, stop) => {
-                matches!(
-                    stop,
-                    Stop::Attempts
-                        | Stop::Window
-                        | Stop::Refused
-                        | Stop::NotFollowed
-                        | Stop::Journal
-                )
-            }
-            _ => false,
-        };
-        if self.asks
-            && may_tell
+        // A redirect is itself what the server has on record, if no earlier attempt is in doubt.
+        if let End::Unknown(doubt, stop) = end
+            && self.asks
+            && doubt != Doubt::Redirected
+            && may_be_known(stop)
             && let Some(State::Completed(status)) =
                 well_known::look_up(self.retries, transport, &operation).await
         {
-            return concluded(End::Done(status), heard, &operation, &course);
+            let outcome = concluded(End::Done(status), heard, &operation, &course);
+            return outcome.map(|outcome| looked_up(outcome, stop));
         }
         concluded(end, heard, &operation, &course)
     }
+}
+
+/// Whether the server may know more than the last attempt said.
+fn may_be_known(stop: Stop) -> bool {
+    matches!(
+        stop,
+        Stop::Attempts | Stop::Window | Stop::Refused | Stop::NotFollowed | Stop::Journal
+    )
 }
 
 /// The end in the words of the caller.
@@ -330,12 +327,25 @@ fn concluded(
     }
 }
 
+/// An outcome that the server told when it was asked, after the attempts had ended for this reason. Where the
+/// key may soon be forgotten, or the answer is known to be none, the operation is not to be sent again.
+fn looked_up(outcome: Outcome, stop: Stop) -> Outcome {
+    match outcome {
+        Outcome::Done { original_status, .. } => {
+            let may_be_replayed = !matches!(stop, Stop::Window | Stop::Closed);
+            Outcome::Done { original_status, may_be_replayed }
+        }
+        outcome => outcome,
+    }
+}
+
 /// What it means that the server has this status on record and no longer the answer.
 fn on_record(status: StatusCode, heard: Heard, key: Key) -> Outcome {
     let last = heard.ok();
     let doubt = match status {
-        _ if status.is_success() => return Outcome::Done { original_status: status },
-        StatusCode::SEE_OTHER => return Outcome::Done { original_status: status },
+        _ if status.is_success() || status == StatusCode::SEE_OTHER => {
+            return Outcome::Done { original_status: status, may_be_replayed: false };
+        }
         _ if status.is_client_error() || reading::is_unsupported(status) => {
             let same = last.filter(|answer| answer.status == status);
             let answer = same.unwrap_or_else(|| Answer::new(status));

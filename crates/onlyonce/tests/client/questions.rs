@@ -54,7 +54,9 @@ async fn an_operation_that_would_be_unknown_is_looked_up_with_its_key() {
     let server = Server::start(&time, script).await;
     let request = asking(&time).post(&server.url()).header("authorization", "Bearer me");
     let end = request.body("amount=1").send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status } if original_status == 201), "{end:?}");
+    let Outcome::Done { original_status, may_be_replayed } = end else { panic!("{end:?}") };
+    assert_eq!((original_status.as_u16(), may_be_replayed), (201, true));
+    assert!(end.advice().contains("again with the same key to get the answer"), "{}", end.advice());
     let received = server.received();
     let (first, asked) = (&received[0], &received[5]);
     assert_eq!(asked.header("idempotency-key"), first.header("idempotency-key"));

@@ -65,7 +65,10 @@ async fn what_happened_is_done_although_its_result_is_not_there() {
     let time = TestTime::default();
     let server = Server::start(&time, [with(303, "location", "/charges/7"), answer(404)]).await;
     let end = time.client().post(&server.url()).send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status } if original_status == 303), "{end:?}");
+    assert!(
+        matches!(end, Outcome::Done { original_status, .. } if original_status == 303),
+        "{end:?}"
+    );
 }
 
 // R160; threat J5

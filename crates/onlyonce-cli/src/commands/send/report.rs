@@ -42,8 +42,7 @@ impl Report {
 
     fn of_outcome(key: &Key, outcome: &Outcome) -> Self {
         let (why, code) = match outcome {
-            Outcome::Fresh(_) | Outcome::Replayed(_) => (None, HAPPENED),
-            Outcome::Done { .. } => (Some("its answer was not kept".to_owned()), HAPPENED),
+            Outcome::Fresh(_) | Outcome::Replayed(_) | Outcome::Done { .. } => (None, HAPPENED),
             Outcome::Rejected { elsewhere: Some(to), .. } => {
                 (Some(format!("redirect to {to}")), REFUSED)
             }
@@ -55,7 +54,7 @@ impl Report {
             }
         };
         let status = match outcome {
-            Outcome::Done { original_status } => Some(original_status.as_u16()),
+            Outcome::Done { original_status, .. } => Some(original_status.as_u16()),
             _ => outcome.answer().map(|answer| answer.status.as_u16()),
         };
         Self {

@@ -45,7 +45,7 @@ fn statuses_are_retried_as_listed_and_no_other() {
     for status in [500, 502, 503, 504] {
         assert_eq!(meaning((status, &[], "")), again(FAILED), "{status}");
     }
-    assert_eq!(meaning((409, &[], "")), again(Some(Doubt::InProgress)));
+    assert_eq!(meaning((409, &[], "")), again(Some(Doubt::Conflict)));
     for status in
         [400, 401, 402, 403, 404, 405, 407, 408, 410, 411, 413, 415, 418, 421, 422, 451, 501, 505]
     {
