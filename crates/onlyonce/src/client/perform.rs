@@ -106,8 +106,8 @@ impl Run<'_> {
         stop: Stop,
     ) -> Result<Outcome, SendError> {
         let state = match stop {
-            // It has just been asked, and did not answer.
-            Stop::WindowUnknown => None,
+            // It has just been asked, and did not answer; or what it has on record is another request.
+            Stop::WindowUnknown | Stop::KeyReused => None,
             _ => well_known::look_up(self.retries, transport, operation).await,
         };
         let end = match state {

@@ -109,6 +109,11 @@ impl Entry {
     }
 }
 
+/// Whether only a person can settle an operation that ended so.
+fn is_closing(stop: Stop) -> bool {
+    matches!(stop, Stop::Closed | Stop::Window | Stop::KeyReused)
+}
+
 /// What an outcome means for the entry.
 #[derive(Clone, Copy)]
 enum End {
@@ -125,9 +130,7 @@ enum End {
 impl End {
     fn of(end: &Result<Outcome, SendError>) -> Self {
         match end {
-            Ok(Outcome::Unknown { stop: stop @ (Stop::Closed | Stop::Window), .. }) => {
-                Self::Closed(*stop)
-            }
+            Ok(Outcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
             Ok(Outcome::Unknown { .. }) => Self::InDoubt,
             Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
             Ok(_) => Self::Settled,

@@ -83,7 +83,7 @@ CREATE TABLE entry (
     first_sent_ms INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
     has_doubt INTEGER NOT NULL CHECK (has_doubt IN (0, 1)),
-    closed TEXT CHECK (closed IN ('window', 'closed')),
+    closed TEXT CHECK (closed IN ('window', 'closed', 'key_reused')),
     has_body INTEGER NOT NULL CHECK (has_body IN (0, 1)),
     window_ms INTEGER,
     request BLOB NOT NULL

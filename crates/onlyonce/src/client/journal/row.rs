@@ -90,11 +90,19 @@ impl Row {
 
 /// What a stop is called in the journal.
 pub(super) fn name_of(stop: Stop) -> &'static str {
-    if stop == Stop::Window { "window" } else { "closed" }
+    match stop {
+        Stop::Window => "window",
+        Stop::KeyReused => "key_reused",
+        _ => "closed",
+    }
 }
 
 fn stop_named(name: &str) -> Stop {
-    if name == "window" { Stop::Window } else { Stop::Closed }
+    match name {
+        "window" => Stop::Window,
+        "key_reused" => Stop::KeyReused,
+        _ => Stop::Closed,
+    }
 }
 
 /// Without the request, which may be secret.

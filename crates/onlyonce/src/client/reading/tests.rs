@@ -182,9 +182,9 @@ fn grpc_tells_by_its_own_status() {
         meaning((200, &[("content-type", "application/grpc+proto"), ("grpc-status", status)], ""))
     };
     assert_eq!(grpc("0"), Meaning::Success);
-    assert_eq!(grpc("8"), again(None));
     assert_eq!(grpc("10"), again(Some(Doubt::InProgress)));
-    for code in ["2", "4", "13", "14"] {
+    // 8 is said before the handler runs, but by grpc-go also after it, of an answer that is too large.
+    for code in ["2", "4", "8", "13", "14"] {
         assert_eq!(grpc(code), again(FAILED), "{code}");
     }
     for code in ["3", "5", "6", "7", "9", "11", "12", "16"] {
