@@ -83,9 +83,8 @@ impl Run<'_> {
         operation: &Operation,
         course: &Course,
     ) -> Option<Stop> {
-        if course.doubt.is_none() {
-            return None;
-        }
+        // Without a doubt there is nothing that could be executed twice.
+        course.doubt?;
         let window = match self.window(transport, operation, course).await {
             Window::Told(window) => window,
             Window::Usual => WINDOW_USUAL,

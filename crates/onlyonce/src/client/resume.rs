@@ -76,7 +76,7 @@ impl<T: Transport + Clone> Client<T> {
             Some(stop) => Some(stop),
             None => run.bar(&mut transport, &operation, &course).await,
         };
-        let stop = stop.or((!has_body).then_some(Stop::Body));
+        let stop = stop.or_else(|| (!has_body).then_some(Stop::Body));
         let end = match stop {
             Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
             None => run.perform(&mut transport, operation, course).await,

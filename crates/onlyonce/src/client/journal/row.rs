@@ -58,7 +58,7 @@ impl Row {
             first_sent: StoreTime::from_ms(self.first_sent_ms).min(course.first_sent),
             sends: self.attempts,
             doubt: self.has_doubt.then_some(Doubt::EarlierRun),
-            window: course.window.or(self.window()),
+            window: course.window.or_else(|| self.window()),
             ..course
         }
     }
