@@ -11,7 +11,8 @@ cents=${2:?how many cents?}
 url=${3:-http://127.0.0.1:8080/charges}
 journal=${PAY_ONCE_JOURNAL:-$HOME/.pay-once.journal}
 
-onlyonce send --quiet --resume --journal "$journal" ||
+# The first run makes the journal.
+[ ! -e "$journal" ] || onlyonce send --quiet --resume --journal "$journal" ||
     echo "pay-once: an older payment is still open; see above, and: onlyonce send --list --journal $journal" >&2
 
 exec onlyonce send --quiet POST "$url" --journal "$journal" --derive invoice --derive "$invoice" \

@@ -80,6 +80,48 @@ async fn refused_in_doubt(browser: Browser, gateway: SocketAddr, cable: Cable) {
     assert_eq!(charges_of(gateway, "you").await, 1);
 }
 
+// R161; threat J6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_tells_what_the_record_says() {
+    let Some(driver) = Driver::start() else {
+        println!("SKIPPED: chromium and chromedriver are not installed, so no browser was tried");
+        return;
+    };
+    let demo = Demo::start();
+    let cable = Cable::lay(demo.gateway).await;
+    let browser = Browser::open(&driver).await;
+    let told = tokio::spawn(of_record(browser.clone(), cable)).await;
+    browser.close().await;
+    told.unwrap();
+}
+
+async fn of_record(browser: Browser, cable: Cable) {
+    browser.go(&format!("http://{}/", cable.address)).await;
+    let pay = "document.getElementById('button').click()";
+    let is_open = "return localStorage.length";
+
+    cable.refuse(
+        "HTTP/1.1 409 Conflict\r\ncontent-length: 32\r\nconnection: close\r\n\r\n{\"detail\":\"an operator decides\"}",
+    );
+    browser.run(pay).await;
+    browser.until_outcome("an operator decides").await;
+    assert_eq!(browser.run(is_open).await, 1);
+
+    cable.refuse(
+        "HTTP/1.1 410 Gone\r\ncontent-length: 24\r\nconnection: close\r\n\r\n{\"original_status\": 500}",
+    );
+    browser.run(pay).await;
+    browser.until_outcome("Not known yet (410)").await;
+    assert_eq!(browser.run(is_open).await, 1);
+
+    cable.refuse(
+        "HTTP/1.1 410 Gone\r\ncontent-length: 24\r\nconnection: close\r\n\r\n{\"original_status\": 201}",
+    );
+    browser.run(pay).await;
+    browser.until_outcome("Paid: the receipt was not kept").await;
+    assert_eq!(browser.run(is_open).await, 0);
+}
+
 // R149, R151; threats G22, J1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tabs_that_share_a_payment_pay_once() {
@@ -156,6 +198,8 @@ async fn without_storage(browser: Browser, gateway: SocketAddr, cable: Cable) {
     browser.go(&page).await;
     let throws = "try { localStorage.length; return false } catch { return true }";
     assert_eq!(browser.run(throws).await, true);
+    let text = browser.run("return document.body.innerText").await;
+    assert!(!text.as_str().unwrap().contains("the key is kept"), "{text}");
 
     cable.lose_answers.store(true, Ordering::SeqCst);
     browser.run("document.getElementById('button').click()").await;

@@ -38,6 +38,7 @@
 
 mod answer;
 mod budget;
+mod connect;
 mod decide;
 mod diary;
 mod environment;
@@ -174,20 +175,13 @@ impl<T: Transport + Clone> Client<T> {
     /// Sends an operation that is in the journal from before its first byte until it is settled.
     #[cfg(feature = "client-journal")]
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
-        let mut transport = self.transport.clone();
         let Some(journal) = &self.journal else {
             let run = self.run(Diary::default(), false);
-            return run.perform(&mut transport, operation, self.course()).await;
+            return run.perform(&mut self.transport.clone(), operation, self.course()).await;
         };
-        let (entry, course) = journal.begin(&operation, self.course()).await?;
-        let run = self.run(Diary { entry: Some(entry.clone()) }, false);
-        let is_old = course.sends > 0 && run.is_too_old(&mut transport, &operation, &course).await;
-        let end = match is_old {
-            true => run.without_sending(&mut transport, &operation, &course, Stop::Window).await,
-            false => run.perform(&mut transport, operation, course).await,
-        };
+        let taken = journal.begin(operation, self.course()).await?;
         // The outcome is known. An entry that cannot be deleted is only asked about again by a resume.
-        drop(entry.note_end(&end).await);
+        let (end, _noted) = self.take_up(taken, false).await;
         end
     }
 
@@ -199,7 +193,8 @@ impl<T: Transport + Clone> Client<T> {
     fn course(&self) -> Course {
         let environment = &self.retries.environment;
         let ends_at = environment.boot().saturating_add(self.retries.settings.deadline);
-        Course::new(environment.wall(), ends_at)
+        let window = self.retries.settings.window;
+        Course { window, ..Course::new(environment.wall(), ends_at) }
     }
 }
 

@@ -67,13 +67,19 @@ pub struct Send {
     /// Time limit for one attempt, such as 500ms or 30s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     attempt_timeout: Duration,
-    /// Number of attempts; asking about a request that is still running does not count
+    /// How long the service keeps keys, such as 12h; a request that is older and may have been executed is not
+    /// sent again [default: as /.well-known/idempotency of the service says, else 24h]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    window: Option<Duration>,
+    /// Number of attempts; asking about a request that is still running does not count, and one attempt that
+    /// could not connect is free
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_attempts: u32,
     /// Output on stdout: the body of the answer (or a table), or JSON
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print nothing on stderr if the exit code is 0, not even a random key: use --derive, --key or --journal
+    /// Print nothing on stderr if the exit code is 0; needs --derive, --key or --journal, because a random key
+    /// would be lost if the command were stopped
     #[arg(short, long)]
     quiet: bool,
 }
@@ -104,8 +110,9 @@ Exit codes:
   0  executed: a 2xx answer, fresh or replayed
   1  refused by the service
   2  the command line must be changed; nothing was sent
-  3  did not get through: not executed, send it again with the same key
-  4  unknown: it may have been executed; send it again with the same key, never with a new one";
+  3  did not get through: no attempt of this run was executed, send it again with the same key
+  4  unknown: it may have been executed; send it again with the same key, or reconcile if the message
+     says so; never send it with a new key";
 
 impl Send {
     /// Sends, resumes, lists or forgets.
@@ -136,6 +143,10 @@ impl Send {
             .with_attempt_timeout(self.attempt_timeout)
             .with_attempts(self.max_attempts)
             .with_observer(move |event| voice.tell(event));
+        let retries = match self.window {
+            Some(window) => retries.with_window(window),
+            None => retries,
+        };
         // One process for one operation: there is no other traffic that could pay for its retries.
         let tokens = 2.0 * f64::from(self.max_attempts) + 2.0;
         let budget = Budget::with(tokens.max(20.0), 0.1, RESUMED_TOKENS_PER_S);
@@ -156,8 +167,15 @@ impl Send {
         let (method, url) = self.target().map_err(|message| exit::usage(&message))?;
         let body = self.body().map_err(|message| exit::usage(&message))?;
         let key = self.given_key().map_err(|message| exit::usage(&message))?;
+        if self.quiet && key.is_none() && self.journal.is_none() {
+            return Err(exit::usage(
+                "--quiet does not print the random key, which would be lost if this command were \
+                 stopped; give --key, --derive or --journal",
+            ));
+        }
         let mut request = self.client(voice).await?.request(method, &url).body(body);
-        let has_unknown_past = key.is_some() && self.journal.is_none();
+        // The journal does not know of earlier runs either: it forgets what is settled.
+        let has_unknown_past = key.is_some();
         if let Some(key) = key {
             request = request.with_key(key);
         }
@@ -167,8 +185,12 @@ impl Send {
         let key = request.key().clone();
         voice.say(&format!("key {}", key.as_str()));
         let end = request.send().await;
-        let report = Report::of(&key, &end);
-        let report = if has_unknown_past { report.with_unknown_past() } else { report };
+        let report = match &end {
+            Ok(outcome) if has_unknown_past => {
+                Report::of(&key, &end).with_advice(outcome.advice_for_given_key())
+            }
+            _ => Report::of(&key, &end),
+        };
         Ok(report.print(self.format, voice))
     }
 
@@ -177,15 +199,15 @@ impl Send {
             let message = "--resume uses the keys of the journal; leave -H 'Idempotency-Key' out";
             return Err(exit::usage(message));
         }
+        self.demand_journal()?;
         voice.name_keys();
         let resumed = self.client(voice).await?.resume().await;
         let resumed = resumed.map_err(|error| exit::trouble(&error.to_string()))?;
-        if resumed.operations.is_empty() && resumed.left == 0 {
+        let is_empty = resumed.operations.is_empty() && resumed.failures.is_empty();
+        if is_empty && resumed.left == 0 {
             voice.say("nothing is open in the journal");
         }
-        let reports: Vec<_> =
-            resumed.operations.iter().map(|(key, end)| Report::of(key, end)).collect();
-        Ok(report::print_all(&reports, resumed.left, self.format, voice))
+        Ok(report::print_all(&resumed, self.format, voice))
     }
 
     async fn list(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {
@@ -207,11 +229,15 @@ impl Send {
         }
     }
 
-    /// A journal that is not there is an error: an empty one in its place would look as if all were well.
     async fn existing_journal(&self) -> Result<Journal, ExitCode> {
+        open(self.demand_journal()?).await
+    }
+
+    /// A journal that is not there is an error: an empty one in its place would look as if all were well.
+    fn demand_journal(&self) -> Result<&Path, ExitCode> {
         let Some(path) = &self.journal else { return Err(exit::usage("--journal is missing")) };
         demand_file(path).map_err(|message| exit::usage(&message))?;
-        open(path).await
+        Ok(path)
     }
 
     fn target(&self) -> Result<(Method, String), String> {

@@ -49,7 +49,7 @@ fn the_journal_is_listed_without_credentials_and_bodies() {
 fn a_journal_that_is_not_there_is_not_called_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
-    for command in [&["--list"][..], &["--forget", "order-1"]] {
+    for command in [&["--list"][..], &["--resume"], &["--forget", "order-1"]] {
         let said = send(&[command, &["--journal", path.to_str().unwrap()]].concat());
         assert_eq!(said.code, 2, "{command:?}: {}", said.stderr);
         assert!(said.stderr.contains("does not exist"), "{}", said.stderr);
@@ -84,8 +84,49 @@ fn a_resume_with_nothing_to_do_is_silent_if_asked_to_be() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let file = path.to_str().unwrap();
+    let paid = scripted(&[&answer(201, &[], "")]);
+    assert_eq!(send(&["POST", &paid, "--journal", file]).code, 0);
     let said = send(&["--resume", "--journal", file]);
     assert!(said.stderr.contains("nothing is open"), "{}", said.stderr);
     let said = send(&["--resume", "--journal", file, "--quiet"]);
     assert_eq!((said.code, said.stderr.as_str(), said.stdout.as_str()), (0, "", ""));
+}
+
+// R158; threat J2
+#[test]
+fn a_request_that_is_older_than_the_window_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let file = path.to_str().unwrap();
+    let url = scripted(&[LOSE]);
+    let first = ["POST", &url, "--key", "order-1", "--journal", file, "--max-attempts", "1"];
+    assert_eq!(send(&first).code, 4);
+    let said = send(&["--resume", "--journal", file, "--window", "1ms"]);
+    assert_eq!((said.code, said.stdout.as_str()), (4, "order-1 unknown -\n"), "{}", said.stderr);
+    assert!(said.stderr.contains("Reconcile"), "{}", said.stderr);
+}
+
+// R161; threat J6
+#[test]
+fn another_request_with_a_key_in_doubt_is_not_called_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let pay = |url: &str, amount: &str, key: &str| {
+        let more = ["--key", key, "--journal", path.to_str().unwrap(), "--max-attempts", "1"];
+        send(&[&["POST", url, "--json", amount], &more[..]].concat())
+    };
+    let url = scripted(&[LOSE]);
+    assert_eq!(pay(&url, "1", "order-1").code, 4);
+    let said = pay(&url, "2", "order-1");
+    assert_eq!(said.code, 4, "{}", said.stderr);
+    let told = "The journal has this key with a different request, which may have been executed.";
+    assert!(said.stderr.contains(told), "{}", said.stderr);
+    assert!(!said.stderr.contains("Fix the journal"), "{}", said.stderr);
+
+    // Nothing came of this one.
+    let url = "http://127.0.0.1:1/charges";
+    assert_eq!(pay(url, "1", "order-2").code, 3);
+    let said = pay(url, "2", "order-2");
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(said.stderr.contains("a key of its own"), "{}", said.stderr);
 }

@@ -63,3 +63,15 @@ fn a_key_cannot_be_given_for_the_operations_of_a_journal() {
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("Idempotency-Key"), "{stderr}");
 }
+
+// R150: an unset variable would give all invoices one key.
+#[test]
+fn an_empty_part_of_a_key_is_refused() {
+    for parts in [&["invoice", ""][..], &["", "17"], &["invoice", " "]] {
+        let parts: Vec<_> = parts.iter().flat_map(|part| ["--derive", part]).collect();
+        let target = ["POST", "http://127.0.0.1:1/", "--json", "1"];
+        let Said { code, stderr, .. } = send(&[&target, &parts[..]].concat());
+        assert_eq!(code, 2, "{parts:?}: {stderr}");
+        assert!(stderr.contains("--derive"), "{stderr}");
+    }
+}

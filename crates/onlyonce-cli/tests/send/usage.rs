@@ -71,9 +71,7 @@ fn errors_say_what_to_change_and_send_nothing() {
 fn the_help_has_examples_and_the_exit_codes() {
     let help = send(&["--help"]);
     assert_eq!(help.code, 0);
-    for told in
-        ["Examples:", "Exit codes:", "--derive", "--journal", "--resume", "never with a new one"]
-    {
+    for told in ["Examples:", "Exit codes:", "--derive", "--journal", "--resume", "reconcile if"] {
         assert!(help.stdout.contains(told), "{told}");
     }
     assert!(
@@ -133,6 +131,7 @@ async fn the_script_pays_an_invoice_once_however_often_it_is_run() {
             .unwrap();
         assert!(run.status.success(), "{run:?}");
         assert_eq!(run.stdout, b"paid\n");
+        assert_eq!(String::from_utf8_lossy(&run.stderr), "");
     }
     let key = onlyonce::key::Key::derive(["invoice", "17"]);
     assert_eq!(service.executions(key.as_str()), 1);

@@ -34,6 +34,8 @@ pub(crate) struct Course {
     pub(crate) done: Option<StatusCode>,
     /// Whether that came from the server's record.
     pub(crate) is_replay: bool,
+    /// How long the server keeps the key, if that was configured or told.
+    pub(crate) window: Option<Duration>,
 }
 
 impl Course {
@@ -51,6 +53,7 @@ impl Course {
             doubt: None,
             done: None,
             is_replay: false,
+            window: None,
         }
     }
 

@@ -21,9 +21,9 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
         None => again(Some(Doubt::NoAnswer)),
         Some(OK) => Meaning::Success,
         Some(code) if answer.is_replay() => terminal(code, Refusal::OfRecord),
-        Some(RESOURCE_EXHAUSTED) => again(None),
         Some(ABORTED) => again(Some(Doubt::InProgress)),
-        Some(UNKNOWN | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => {
+        // grpc-go says RESOURCE_EXHAUSTED also after the handler, of an answer that is too large to send.
+        Some(UNKNOWN | DEADLINE_EXCEEDED | RESOURCE_EXHAUSTED | INTERNAL | UNAVAILABLE) => {
             again(Some(Doubt::ServerError))
         }
         Some(code) => terminal(code, Refusal::OfAttempt(Stop::Refused)),

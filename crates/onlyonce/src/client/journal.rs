@@ -29,7 +29,8 @@ use sha2::{Digest, Sha256};
 
 use super::decide::Course;
 use super::operation::Operation;
-use crate::clock::StoreTime;
+use super::outcome::Stop;
+use crate::clock::{StoreTime, as_ms};
 use crate::key::{Key, KeyRules};
 
 pub(crate) use self::entry::Entry;
@@ -52,7 +53,7 @@ pub struct Journal {
 pub struct Open {
     /// Its key.
     pub key: Key,
-    /// When it was first sent, or about to be.
+    /// When it was first sent, or about to be, since it was last proved not to have been executed.
     pub first_sent: StoreTime,
     /// How often it was sent, at most.
     pub attempts: u32,
@@ -127,46 +128,77 @@ impl Journal {
     }
 
     /// Writes the operation down, durably. If it is there already, with the same request, it goes on from
-    /// there.
+    /// there, and is sent to where it was last sent.
     pub(super) async fn begin(
         &self,
-        operation: &Operation,
+        operation: Operation,
         course: Course,
-    ) -> Result<(Entry, Course), JournalError> {
+    ) -> Result<Taken, JournalError> {
         let key = operation.key.clone().ok_or(JournalError::Damaged("an operation has no key"))?;
-        let request = codec::encode(operation, self.keeps_bodies);
-        let request = match &self.seal {
-            Some(seal) => seal.close(key.as_str(), &request)?,
-            None => request,
-        };
+        let request = self.encoded(&key, &operation)?;
         // It counts as sent from here on: the first byte follows without another write.
         let row = Arc::new(Row {
-            digest: self.digest(operation),
+            digest: self.digest(&operation),
             first_sent_ms: course.first_sent.as_ms(),
             attempts: 1,
             has_doubt: true,
-            needs_reconciling: false,
+            closed: None,
             has_body: self.keeps_bodies || operation.body.is_empty(),
+            window_ms: course.window.map(as_ms),
             request,
         });
         let (text, new) = (key.as_str().to_owned(), row.clone());
         let found = self.with(move |connection| insert(connection, &text, &new)).await?;
-        let course = found.as_ref().map_or(course, |found| found.continued(course));
-        let row = found.map_or(row, Arc::new);
-        Ok((Entry::new(self.clone(), key, row), course))
+        Ok(match found {
+            // Its body is at hand, whether the journal has it or not.
+            Some(found) => {
+                let uri = self.operation(&key, &found)?.uri;
+                let operation = operation.moved(uri);
+                Taken { has_body: true, ..self.taken(key, operation, found, course) }
+            }
+            None => {
+                let entry = Entry::new(self.clone(), key, operation.uri.clone(), row);
+                Taken { entry, operation, course, closed: None, has_body: true }
+            }
+        })
     }
 
     /// The operation of an entry, and how far it came. `None` if it was settled meanwhile.
-    pub(super) async fn load(&self, key: &Key) -> Result<Option<Loaded>, JournalError> {
+    pub(super) async fn load(
+        &self,
+        key: &Key,
+        course: Course,
+    ) -> Result<Option<Taken>, JournalError> {
         let text = key.as_str().to_owned();
         let Some(row) = self.with(move |connection| find(connection, &text)).await? else {
             return Ok(None);
         };
-        let request = row.unsealed(key, self.seal.as_deref())?;
-        let operation = codec::decode(key.clone(), &request)?;
-        let row = Arc::new(row);
-        let entry = Entry::new(self.clone(), key.clone(), row.clone());
-        Ok(Some(Loaded { entry, operation, row }))
+        let operation = self.operation(key, &row)?;
+        Ok(Some(self.taken(key.clone(), operation, row, course)))
+    }
+
+    fn taken(&self, key: Key, operation: Operation, row: Row, course: Course) -> Taken {
+        let row = row.restarted(&course);
+        Taken {
+            course: row.continued(course),
+            closed: row.closed,
+            has_body: row.has_body,
+            entry: Entry::new(self.clone(), key, operation.uri.clone(), Arc::new(row)),
+            operation,
+        }
+    }
+
+    /// The request as bytes, sealed if the journal is.
+    fn encoded(&self, key: &Key, operation: &Operation) -> Result<Vec<u8>, JournalError> {
+        let request = codec::encode(operation, self.keeps_bodies);
+        match &self.seal {
+            Some(seal) => seal.close(key.as_str(), &request),
+            None => Ok(request),
+        }
+    }
+
+    fn operation(&self, key: &Key, row: &Row) -> Result<Operation, JournalError> {
+        codec::decode(key.clone(), &row.unsealed(key, self.seal.as_deref())?)
     }
 
     /// The right to resume, which one process has at a time.
@@ -187,7 +219,8 @@ impl Journal {
         .await
     }
 
-    /// Tells whether two requests under one key are the same.
+    /// Tells whether two requests under one key are the same. It stays when the operation is redirected, so that
+    /// the same request finds its entry again.
     fn digest(&self, operation: &Operation) -> Vec<u8> {
         let mut digest = Sha256::new();
         if let Some(seal) = &self.seal {
@@ -202,26 +235,15 @@ impl Journal {
     }
 }
 
-/// An entry that was read.
-pub(super) struct Loaded {
+/// An operation that is in the journal, to be sent or to go on.
+pub(super) struct Taken {
     pub(super) entry: Entry,
     pub(super) operation: Operation,
-    row: Arc<Row>,
-}
-
-impl Loaded {
     /// Where it goes on. An entry of a process that died may have been sent.
-    pub(super) fn continued(&self, course: Course) -> Course {
-        self.row.continued(course)
-    }
-
-    pub(super) fn needs_reconciling(&self) -> bool {
-        self.row.needs_reconciling
-    }
-
-    pub(super) fn has_body(&self) -> bool {
-        self.row.has_body
-    }
+    pub(super) course: Course,
+    /// Why only a person can settle it, if that is so.
+    pub(super) closed: Option<Stop>,
+    pub(super) has_body: bool,
 }
 
 fn key_of(text: &str) -> Result<Key, JournalError> {

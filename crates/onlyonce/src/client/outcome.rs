@@ -5,6 +5,8 @@ use std::fmt;
 use http::StatusCode;
 
 use super::answer::Answer;
+#[cfg(feature = "client-journal")]
+use super::journal::JournalError;
 use super::reading::{is_key_reused, needs_credentials};
 use super::transport::Failure;
 use crate::key::Key;
@@ -16,15 +18,18 @@ pub enum Outcome {
     Fresh(Answer),
     /// It was executed at an earlier attempt, and this is the answer of then (2xx).
     Replayed(Answer),
-    /// It was executed, and its answer is no longer there. Check the result at the service; do not send it
-    /// again.
+    /// It was executed, and this run did not receive its answer. Check the result at the service.
     Done {
         /// The status that it was answered with: 2xx, or 303 whose result could not be read.
         original_status: StatusCode,
+        /// Whether the service has it on record and was only asked for its status: sent again with the same
+        /// key, it is answered with a replay.
+        may_be_replayed: bool,
     },
     /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
     /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
-    /// request with the same key) are not part of this outcome: see [`advice`](Outcome::advice).
+    /// request with the same key) are not part of this outcome: see
+    /// [`advice_for_given_key`](Outcome::advice_for_given_key).
     Rejected {
         /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
@@ -80,13 +85,35 @@ impl Outcome {
         match self {
             Self::Fresh(_) => "The request was executed.",
             Self::Replayed(_) => "The request was executed before; this is the answer from then.",
-            Self::Done { .. } => {
-                "The request was executed, and its answer was not kept. Check the result at the service; do not send the request again."
+            Self::Done { may_be_replayed: true, .. } => {
+                "The request was executed; this run did not receive the answer. Run it again with the same key to get the answer."
+            }
+            Self::Done { may_be_replayed: false, .. } => {
+                "The request was executed; this run did not receive the answer. Check the result at the service; do not send the request again."
             }
             Self::Rejected { answer, elsewhere } => rejected_advice(answer, elsewhere.is_some()),
             Self::Unknown { doubt, stop, .. } => unknown_advice(*doubt, *stop),
         }
     }
+
+    /// The same for a key that may be older than this run: a run that ended, or had no journal, is not known
+    /// here, and a refusal that is not on record says nothing of it.
+    pub fn advice_for_given_key(&self) -> &'static str {
+        match self {
+            Self::Rejected { answer, elsewhere }
+                if speaks_for_this_run(answer, elsewhere.is_some()) =>
+            {
+                "This run was not executed. If an earlier run with this key may have been, check at the service before you use a new key."
+            }
+            _ => self.advice(),
+        }
+    }
+}
+
+/// Whether the advice after a refusal would be wrong if an earlier run was executed.
+fn speaks_for_this_run(answer: &Answer, is_elsewhere: bool) -> bool {
+    let keeps_key = is_key_reused(answer) || needs_credentials(answer.status);
+    !answer.is_replay() && (is_elsewhere || !keeps_key)
 }
 
 fn rejected_advice(answer: &Answer, is_elsewhere: bool) -> &'static str {
@@ -127,6 +154,9 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
         (Doubt::InProgress, _) => {
             "The request is still running. Send it again later with the same key, never with a new one."
         }
+        (Doubt::Conflict, _) => {
+            "The service answered 409, which may mean that the first request is still running. Send it again later with the same key, never with a new one."
+        }
         _ => {
             "The request may have been executed. Send it again later with the same key, never with a new one."
         }
@@ -139,6 +169,8 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
 pub enum Doubt {
     /// The service says that it is still running.
     InProgress,
+    /// The service answered 409 and not why: it may still be running.
+    Conflict,
     /// The service itself does not know the outcome, and waits for an operator.
     HeldUnknown,
     /// It was sent and no complete answer came: reset, cut short, timed out.
@@ -157,6 +189,9 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InProgress => "it is still running",
+            Self::Conflict => {
+                "the service answered 409, which may mean that the first request is still running"
+            }
             Self::HeldUnknown => "the service does not know the outcome",
             Self::NoAnswer => "it was sent and no complete answer came",
             Self::ServerError => "the service failed and does not say whether it was executed",
@@ -181,6 +216,9 @@ pub enum Stop {
     Budget,
     /// The service may have forgotten the key: another attempt could be a second execution. Reconcile.
     Window,
+    /// How long the service keeps keys is not known, because it did not answer when it was asked, and an
+    /// earlier run may have been executed: another attempt could be a second execution. Try again later.
+    WindowUnknown,
     /// The service said not to retry.
     Told,
     /// The answer is final and does not tell. Reconcile.
@@ -210,20 +248,23 @@ impl fmt::Display for Stop {
             Self::Deadline => "there is no time for another attempt before the deadline",
             Self::Budget => "too many requests fail at the moment, so nothing is retried",
             Self::Window => "the service may have forgotten the key by now",
+            Self::WindowUnknown => {
+                "the service did not answer when it was asked how long it keeps keys"
+            }
             Self::Told => "the service said not to retry",
             Self::Closed => "asking again will not tell",
             Self::Redirects => "there were too many redirects",
             Self::NotFollowed => "a redirect was not followed",
             Self::Refused => "the last attempt was refused, which says nothing of the earlier ones",
             Self::KeyReused => "the key belongs to another request",
-            Self::Held => "it was asked twice",
+            Self::Held => "the service was asked twice",
             Self::Body => "the body was not kept in the journal",
             Self::Journal => "the next attempt could not be written to the journal",
         })
     }
 }
 
-/// Why an operation has no outcome. No attempt was executed in any of these cases.
+/// Why an operation has no outcome. No attempt of this run was executed in any of these cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -246,7 +287,7 @@ pub enum SendError {
     /// The journal could not be written, and so nothing was sent. Fix the journal, then send it again.
     #[cfg(feature = "client-journal")]
     #[error("the request could not be written to the journal, so it was not sent")]
-    Journal(#[from] super::journal::JournalError),
+    Journal(#[from] JournalError),
 }
 
 impl SendError {
@@ -257,6 +298,14 @@ impl SendError {
                 "No attempt of this run was executed. Send the request again later with the same key."
             }
             Self::Request(_) => "Nothing was sent. Fix the request.",
+            #[cfg(feature = "client-journal")]
+            Self::Journal(JournalError::Reused { is_in_doubt: true }) => {
+                "The journal has this key with a different request, which may have been executed. Repeat that request exactly (--resume), or give this one a key of its own."
+            }
+            #[cfg(feature = "client-journal")]
+            Self::Journal(JournalError::Reused { is_in_doubt: false }) => {
+                "Nothing was sent. The journal has this key with a different request, which was not executed. Repeat that request exactly (--resume), or give this one a key of its own."
+            }
             #[cfg(feature = "client-journal")]
             Self::Journal(_) => "Nothing was sent. Fix the journal, then send the request again.",
         }

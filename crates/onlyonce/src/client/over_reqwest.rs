@@ -20,7 +20,8 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::{Extensions, Request};
+use http::header::CONTENT_LENGTH;
+use http::{Extensions, Method, Request, StatusCode, Version};
 use reqwest_middleware::{Middleware, Next};
 
 use super::answer::Answer;
@@ -37,7 +38,9 @@ impl Transport for reqwest::Client {
         request: Request<Bytes>,
         answer_bytes_max: usize,
     ) -> Result<Answer, Failure> {
-        whole(self.execute(of_http(request)?).await.map_err(failed)?, answer_bytes_max).await
+        let has_body = request.method() != Method::HEAD;
+        let response = self.execute(of_http(request)?).await.map_err(failed)?;
+        whole(response, has_body, answer_bytes_max).await
     }
 }
 
@@ -128,13 +131,14 @@ impl Transport for Chain<'_, '_> {
         request: Request<Bytes>,
         answer_bytes_max: usize,
     ) -> Result<Answer, Failure> {
+        let has_body = request.method() != Method::HEAD;
         let request = of_http(request)?;
         let response = self.next.clone().run(request, self.extensions).await;
         let response = response.map_err(|error| match error {
             reqwest_middleware::Error::Reqwest(error) => failed(error),
             error => Failure::new(Reach::MaybeSent, error),
         })?;
-        whole(response, answer_bytes_max).await
+        whole(response, has_body, answer_bytes_max).await
     }
 }
 
@@ -151,7 +155,40 @@ fn failed(error: reqwest::Error) -> Failure {
     Failure::new(reach, error)
 }
 
-async fn whole(response: reqwest::Response, bytes_max: usize) -> Result<Answer, Failure> {
+async fn whole(
+    response: reqwest::Response,
+    has_body: bool,
+    bytes_max: usize,
+) -> Result<Answer, Failure> {
     let (head, body) = http::Response::<reqwest::Body>::from(response).into_parts();
-    collected(head, body, bytes_max).await
+    let is_http2 = head.version == Version::HTTP_2;
+    let answer = collected(head, body, bytes_max).await?;
+    // hyper takes a stream that was reset with NO_ERROR for one that ended. Whether it ended is not to be seen
+    // through reqwest, but it is if bytes are missing.
+    if is_http2 && has_body && is_short(&answer) {
+        return Err(Failure::new(Reach::MaybeSent, "the answer was reset before its end"));
+    }
+    Ok(answer)
+}
+
+/// Whether there is less than the answer says. A 304 says it of another answer.
+fn is_short(answer: &Answer) -> bool {
+    let told = answer.header(&CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    answer.status != StatusCode::NOT_MODIFIED && told.is_some_and(|told| answer.body.len() < told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_over_http_2_that_is_shorter_than_it_says_is_no_answer() {
+        let read = async |length: &str| {
+            let answer = http::Response::builder().version(Version::HTTP_2);
+            let answer = answer.header(CONTENT_LENGTH, length).body("half of ");
+            whole(answer.unwrap().into(), true, 1024).await
+        };
+        assert_eq!(read("100").await.unwrap_err().reach, Reach::MaybeSent);
+        assert_eq!(read("8").await.unwrap().text(), "half of ");
+    }
 }

@@ -5,16 +5,17 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::answer::Answer;
+use super::connect::AttemptTime;
 use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
 use super::event::Event;
 use super::operation::Operation;
 use super::outcome::{Doubt, Outcome, SendError, Stop};
-use super::reading::{self, Again, Meaning};
+use super::reading::{self, Meaning};
 use super::redirect::{self, Redirect};
 use super::retries::Retries;
 use super::transport::{Failure, Reach, Transport};
-use super::well_known::{self, State};
+use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
 use crate::key::Key;
 
@@ -62,7 +63,10 @@ impl Run<'_> {
             let meaning = reading::read(&heard, self.retries.environment.wall());
             self.pay(&meaning);
             course = course.after(&meaning);
-            let moment = self.moment(transport, &operation, &meaning).await;
+            if matches!(meaning, Meaning::Again(_)) {
+                course = self.learn_window(transport, &operation, course).await;
+            }
+            let moment = self.moment(&course);
             match decide(&meaning, &course, &self.retries.settings, &moment) {
                 Next::Wait(wait) => self.wait(wait).await,
                 Next::End(end) => return self.end(transport, operation, course, heard, end).await,
@@ -70,17 +74,25 @@ impl Run<'_> {
         }
     }
 
-    /// For an operation that an earlier process may have sent: whether the server may have forgotten it.
+    /// Why an operation that an earlier run may have sent is not sent now, if it is not: the server may have
+    /// forgotten it, or cannot say for how long it remembers.
     #[cfg(feature = "client-journal")]
-    pub(crate) async fn is_too_old<T: Transport>(
+    pub(crate) async fn bar<T: Transport>(
         &self,
         transport: &mut T,
         operation: &Operation,
         course: &Course,
-    ) -> bool {
-        let window = well_known::window(self.retries, transport, operation).await;
-        let now = self.retries.environment.wall();
-        super::decide::is_past_window(course.first_sent, now, window, &self.retries.settings)
+    ) -> Option<Stop> {
+        // Without a doubt there is nothing that could be executed twice.
+        course.doubt?;
+        let window = match self.window(transport, operation, course).await {
+            Window::Told(window) => window,
+            Window::Usual => WINDOW_USUAL,
+            Window::NoAnswer => return Some(Stop::WindowUnknown),
+        };
+        let (now, settings) = (self.retries.environment.wall(), &self.retries.settings);
+        let is_past = super::decide::is_past_window(course.first_sent, now, window, settings);
+        is_past.then_some(Stop::Window)
     }
 
     /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
@@ -92,14 +104,19 @@ impl Run<'_> {
         course: &Course,
         stop: Stop,
     ) -> Result<Outcome, SendError> {
-        let end = match well_known::look_up(self.retries, transport, operation).await {
+        let state = match stop {
+            // It has just been asked, and did not answer; or what it has on record is another request.
+            Stop::WindowUnknown | Stop::KeyReused => None,
+            _ => well_known::look_up(self.retries, transport, operation).await,
+        };
+        let end = match state {
             Some(State::Completed(status)) => End::Done(status),
             Some(State::Running) => End::Unknown(Doubt::InProgress, stop),
             Some(State::Unknown) => End::Unknown(Doubt::HeldUnknown, stop),
             None => gave_up(course, stop),
         };
         let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
-        concluded(end, never, operation, course)
+        concluded(end, never, operation, course).map(|outcome| looked_up(outcome, stop))
     }
 
     /// What could not be noted is not sent: a later process would not know of it.
@@ -109,7 +126,7 @@ impl Run<'_> {
         if sending.key.is_none() {
             return Ok(());
         }
-        let noted = self.diary.note_attempt(number).await;
+        let noted = self.diary.note_attempt(number, sending, course.window).await;
         if let Err(failure) = &noted {
             self.retries.tell(&Event::Failed { number, failure });
         }
@@ -129,11 +146,13 @@ impl Run<'_> {
         }
         let settings = &self.retries.settings;
         let left = course.ends_at.saturating_sub(self.retries.environment.boot());
-        let request = sending.request(settings, number, deadline);
+        let time = settings.attempt_timeout.min(left);
+        let mut request = sending.request(settings, number, deadline);
+        request.extensions_mut().insert(AttemptTime(time));
         let heard = tokio::select! {
             biased;
             heard = transport.send(request, settings.answer_bytes_max) => heard,
-            () = self.retries.environment.sleep(settings.attempt_timeout.min(left)) => {
+            () = self.retries.environment.sleep(time) => {
                 Err(Failure::new(Reach::MaybeSent, "the attempt timed out"))
             }
         };
@@ -164,7 +183,9 @@ impl Run<'_> {
         let redirects = course.redirects + 1;
         let sends = course.sends + 1;
         let is_replay = course.is_replay || answer.is_replay();
-        let course = Course { redirects, sends, is_replay, ..*course };
+        // Another path may be another route, which keeps its keys for another time.
+        let window = self.retries.settings.window;
+        let course = Course { redirects, sends, is_replay, window, ..*course };
         let (next, course) = match redirect {
             Redirect::SeeOther(to) => {
                 let course = Course { done: Some(answer.status), ..course };
@@ -193,25 +214,45 @@ impl Run<'_> {
         }
     }
 
-    async fn moment<T: Transport>(
+    async fn window<T: Transport>(
         &self,
         transport: &mut T,
         operation: &Operation,
-        meaning: &Meaning,
-    ) -> Moment {
-        let window = match meaning {
-            Meaning::Again(Again { .. }) if self.asks => {
-                well_known::window(self.retries, transport, operation).await
-            }
-            _ => self.retries.settings.window.unwrap_or(WINDOW_USUAL),
+        course: &Course,
+    ) -> Window {
+        match course.window {
+            Some(window) => Window::Told(window),
+            None if self.asks => well_known::window(self.retries, transport, operation).await,
+            None => Window::Usual,
+        }
+    }
+
+    /// Asks for the window, and keeps what is told for later processes, which may not be able to ask.
+    async fn learn_window<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        course: Course,
+    ) -> Course {
+        let window = match self.window(transport, operation, &course).await {
+            Window::Told(window) => window,
+            // The first attempt was a moment ago. Before a later one the server is asked again.
+            Window::Usual | Window::NoAnswer => return course,
         };
+        if course.window.is_none() {
+            self.diary.note_window(window).await;
+        }
+        Course { window: Some(window), ..course }
+    }
+
+    fn moment(&self, course: &Course) -> Moment {
         let environment = &self.retries.environment;
         Moment {
             wall: environment.wall(),
             boot: environment.boot(),
             budget_allows: self.retries.budget.allows_retry(environment.boot()),
             random: environment.random(),
-            window,
+            window: course.window.unwrap_or(WINDOW_USUAL),
         }
     }
 
@@ -229,30 +270,27 @@ impl Run<'_> {
         heard: Heard,
         end: End,
     ) -> Result<Outcome, SendError> {
-        let may_tell = match end {
-            // No attempt is in doubt but the redirect itself, which is what the server has on record.
-            End::Unknown(Doubt::Redirected, _) => false,
-            End::Unknown(_, stop) => {
-                matches!(
-                    stop,
-                    Stop::Attempts
-                        | Stop::Window
-                        | Stop::Refused
-                        | Stop::NotFollowed
-                        | Stop::Journal
-                )
-            }
-            _ => false,
-        };
-        if self.asks
-            && may_tell
+        // A redirect is itself what the server has on record, if no earlier attempt is in doubt.
+        if let End::Unknown(doubt, stop) = end
+            && self.asks
+            && doubt != Doubt::Redirected
+            && may_be_known(stop)
             && let Some(State::Completed(status)) =
                 well_known::look_up(self.retries, transport, &operation).await
         {
-            return concluded(End::Done(status), heard, &operation, &course);
+            let outcome = concluded(End::Done(status), heard, &operation, &course);
+            return outcome.map(|outcome| looked_up(outcome, stop));
         }
         concluded(end, heard, &operation, &course)
     }
+}
+
+/// Whether the server may know more than the last attempt said.
+fn may_be_known(stop: Stop) -> bool {
+    matches!(
+        stop,
+        Stop::Attempts | Stop::Window | Stop::Refused | Stop::NotFollowed | Stop::Journal
+    )
 }
 
 /// The end in the words of the caller.
@@ -288,12 +326,25 @@ fn concluded(
     }
 }
 
+/// An outcome that the server told when it was asked, after the attempts had ended for this reason. Where the
+/// key may soon be forgotten, or the answer is known to be none, the operation is not to be sent again.
+fn looked_up(outcome: Outcome, stop: Stop) -> Outcome {
+    match outcome {
+        Outcome::Done { original_status, .. } => {
+            let may_be_replayed = !matches!(stop, Stop::Window | Stop::Closed);
+            Outcome::Done { original_status, may_be_replayed }
+        }
+        outcome => outcome,
+    }
+}
+
 /// What it means that the server has this status on record and no longer the answer.
 fn on_record(status: StatusCode, heard: Heard, key: Key) -> Outcome {
     let last = heard.ok();
     let doubt = match status {
-        _ if status.is_success() => return Outcome::Done { original_status: status },
-        StatusCode::SEE_OTHER => return Outcome::Done { original_status: status },
+        _ if status.is_success() || status == StatusCode::SEE_OTHER => {
+            return Outcome::Done { original_status: status, may_be_replayed: false };
+        }
         _ if status.is_client_error() || reading::is_unsupported(status) => {
             let same = last.filter(|answer| answer.status == status);
             let answer = same.unwrap_or_else(|| Answer::new(status));

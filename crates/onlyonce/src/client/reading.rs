@@ -50,7 +50,7 @@ pub(crate) struct Again {
 impl Again {
     /// The server knows the operation and is only not done with it: asking is no failed attempt.
     pub(crate) fn is_question(&self) -> bool {
-        matches!(self.doubt, Some(Doubt::InProgress | Doubt::HeldUnknown))
+        matches!(self.doubt, Some(Doubt::InProgress | Doubt::Conflict | Doubt::HeldUnknown))
     }
 }
 
@@ -153,7 +153,7 @@ fn doubt(answer: &Answer, problem: &Problem) -> Option<Doubt> {
         _ if problem.is_unknown() => Some(Doubt::HeldUnknown),
         _ if problem.code == IN_PROGRESS => Some(Doubt::InProgress),
         _ if NOT_EXECUTED.contains(&problem.code.as_str()) => None,
-        409 => Some(Doubt::InProgress),
+        409 => Some(Doubt::Conflict),
         // A proxy, or a service without a Retry-After, may have executed the request or sent it on.
         503 if answer.headers.contains_key(RETRY_AFTER) && !is_relayed(&answer.headers) => None,
         500.. => Some(Doubt::ServerError),

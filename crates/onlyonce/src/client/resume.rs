@@ -4,18 +4,22 @@ use std::time::Duration;
 
 use super::Client;
 use super::diary::Diary;
-use super::journal::{JournalError, Loaded, Open};
+use super::journal::{JournalError, Open, Taken};
 use super::outcome::{Outcome, SendError, Stop};
 use super::transport::Transport;
 use crate::key::Key;
 
 /// What became of the operations that were open.
-#[derive(Debug)]
+#[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Resumed {
     /// The operations that were sent or looked up, the oldest first.
     pub operations: Vec<(Key, Result<Outcome, SendError>)>,
     /// How many were skipped, because too many requests failed. Resume again later.
     pub left: usize,
+    /// What could not be read from the journal, or could not be written to it although the outcome is known.
+    /// Such an operation is still in the journal, and the next resume takes it up.
+    pub failures: Vec<(Key, JournalError)>,
 }
 
 impl<T: Transport + Clone> Client<T> {
@@ -24,52 +28,61 @@ impl<T: Transport + Clone> Client<T> {
     ///
     /// 1. An operation that was sent before is in doubt from the start: a refusal does not settle it unless
     ///    the service has that refusal on record.
-    /// 2. An operation that the service may have forgotten is looked up, not sent again.
+    /// 2. An operation that the service may have forgotten is looked up, not sent again. One that may have been
+    ///    executed is not sent either while nothing tells how long the service keeps its key.
     /// 3. Headers of the client replace those of the same name in the journal, for credentials that were
     ///    renewed: be sure that the service still knows you as the same caller. The key and the headers that
     ///    describe the body stay as they are in the journal.
     pub async fn resume(&self) -> Result<Resumed, JournalError> {
         let Some(journal) = &self.journal else {
-            return Ok(Resumed { operations: Vec::new(), left: 0 });
+            return Ok(Resumed::default());
         };
         let _lock = journal.lock().await?;
         let open = journal.entries().await?;
-        let mut operations = Vec::new();
+        let mut resumed = Resumed { left: open.len(), ..Resumed::default() };
         let mut failures = 0;
         for Open { key, .. } in &open {
             if failures >= FAILURES_MAX || !self.has_budget().await {
                 break;
             }
-            let Some(loaded) = journal.load(key).await? else { continue };
-            let end = self.take_up(loaded).await?;
-            failures = if end.is_err() { failures + 1 } else { 0 };
-            operations.push((key.clone(), end));
+            resumed.left -= 1;
+            let mut taken = match journal.load(key, self.course()).await {
+                Ok(Some(taken)) => taken,
+                Ok(None) => continue,
+                Err(error) => {
+                    resumed.failures.push((key.clone(), error));
+                    continue;
+                }
+            };
+            taken.operation.replace_headers(&self.headers, &self.retries.settings.key_header);
+            let (end, noted) = self.take_up(taken, true).await;
+            failures = if did_not_get_through(&end) { failures + 1 } else { 0 };
+            resumed.operations.push((key.clone(), end));
+            resumed.failures.extend(noted.err().map(|error| (key.clone(), error)));
         }
-        let left = journal.entries().await?.len();
-        let left = left.saturating_sub(operations.iter().filter(|(_, end)| is_open(end)).count());
-        Ok(Resumed { operations, left })
+        Ok(resumed)
     }
 
-    async fn take_up(&self, loaded: Loaded) -> Result<Result<Outcome, SendError>, JournalError> {
-        let course = loaded.continued(self.course());
-        let (is_closed, has_body) = (loaded.needs_reconciling(), loaded.has_body());
-        let Loaded { entry, mut operation, .. } = loaded;
-        operation.replace_headers(&self.headers, &self.retries.settings.key_header);
-        let run = self.run(Diary { entry: Some(entry.clone()) }, true);
+    /// Sends an operation of the journal, or says why it is not sent again; and whether that could be noted.
+    pub(super) async fn take_up(
+        &self,
+        taken: Taken,
+        is_resumed: bool,
+    ) -> (Result<Outcome, SendError>, Result<(), JournalError>) {
+        let Taken { entry, operation, course, closed, has_body } = taken;
+        let run = self.run(Diary { entry: Some(entry.clone()) }, is_resumed);
         let mut transport = self.transport.clone();
-        let is_old = run.is_too_old(&mut transport, &operation, &course).await;
-        let stop = match (is_closed, is_old, has_body) {
-            (_, true, _) => Some(Stop::Window),
-            (true, ..) => Some(Stop::Closed),
-            (.., false) => Some(Stop::Body),
-            (false, false, true) => None,
+        let stop = match closed {
+            Some(stop) => Some(stop),
+            None => run.bar(&mut transport, &operation, &course).await,
         };
+        let stop = stop.or_else(|| (!has_body).then_some(Stop::Body));
         let end = match stop {
             Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
             None => run.perform(&mut transport, operation, course).await,
         };
-        entry.note_end(&end).await?;
-        Ok(end)
+        let noted = entry.note_end(&end).await;
+        (end, noted)
     }
 
     /// Waits until the budget allows one more operation, for a minute at most.
@@ -85,11 +98,8 @@ impl<T: Transport + Clone> Client<T> {
     }
 }
 
-fn is_open(end: &Result<Outcome, SendError>) -> bool {
-    match end {
-        Ok(outcome) => !outcome.is_settled(),
-        Err(error) => matches!(error, SendError::NotThrough { .. }),
-    }
+fn did_not_get_through(end: &Result<Outcome, SendError>) -> bool {
+    matches!(end, Err(_) | Ok(Outcome::Unknown { stop: Stop::WindowUnknown, .. }))
 }
 
 /// After so many in a row that did not get through, the others are left for later.

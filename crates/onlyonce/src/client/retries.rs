@@ -81,8 +81,8 @@ impl Retries {
         self
     }
 
-    /// How long one attempt may take. Default: 10 s. If it is shorter than the server needs, every attempt
-    /// times out and leaves a doubt.
+    /// How long one attempt may take, half of it at most for the connection. Default: 10 s. If it is shorter
+    /// than the server needs, every attempt times out and leaves a doubt.
     #[must_use]
     pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
         self.settings.attempt_timeout = timeout;

@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::operation::Operation;
 use super::redirect::{origin, with_path};
 use super::retries::Retries;
-use super::transport::Transport;
+use super::transport::{Failure, Reach, Transport};
 
 /// What the servers told, by origin.
 #[derive(Debug, Default)]
@@ -24,8 +24,19 @@ type Origin = (String, String, u16);
 #[derive(Clone, Debug)]
 struct Told {
     asked_at: Duration,
-    /// The routes in their order, each with how long its keys are kept. `None`: it told nothing.
+    /// The routes in their order, each with how long its keys are kept. `None`: it has no such document.
     routes: Option<Vec<(String, Duration)>>,
+}
+
+/// How long a server keeps a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// As it was configured, or as the server tells.
+    Told(Duration),
+    /// The server answers, and does not tell.
+    Usual,
+    /// The server did not answer the question, so it may be anything.
+    NoAnswer,
 }
 
 impl Windows {
@@ -47,41 +58,47 @@ impl Windows {
     }
 }
 
-/// How long the server keeps the operation's key: what it was configured to be, what the server tells, or
-/// what is usual. Each server is asked once in a while, and by one operation at a time.
+/// How long the server keeps the operation's key: what it was configured to be, or what the server tells.
 pub(crate) async fn window<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     operation: &Operation,
-) -> Duration {
-    let (None, Some(origin)) = (retries.settings.window, origin(&operation.uri)) else {
-        return retries.settings.window.unwrap_or(WINDOW_USUAL);
-    };
-    let now = retries.environment.boot();
-    let told = match retries.windows.told(&origin, now) {
-        Some(told) => told,
-        None => {
-            retries.windows.note(origin.clone(), Told { asked_at: now, routes: None });
-            let routes = ask_routes(retries, transport, operation).await;
-            let told = Told { asked_at: now, routes };
-            retries.windows.note(origin, told.clone());
-            told
-        }
-    };
+) -> Window {
+    if let Some(window) = retries.settings.window {
+        return Window::Told(window);
+    }
+    let Some(told) = told(retries, transport, operation).await else { return Window::NoAnswer };
     let routes = told.routes.unwrap_or_default();
     let mut of_route = routes
         .into_iter()
         .filter(|(matching, _)| matches(matching, &operation.method, operation.uri.path()));
-    of_route.next().map_or(WINDOW_USUAL, |(_, window)| window)
+    of_route.next().map_or(Window::Usual, |(_, window)| Window::Told(window))
 }
 
-async fn ask_routes<T: Transport>(
+/// What the server tells about itself; `None` if it does not answer. An answer is believed for a while. No
+/// answer is not remembered: the next operation that has to know asks again.
+async fn told<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     operation: &Operation,
-) -> Option<Vec<(String, Duration)>> {
-    let uri = with_path(&operation.uri, PATH)?;
-    let answer = ask(retries, transport, operation.question(&retries.settings, uri)).await?;
+) -> Option<Told> {
+    let origin = origin(&operation.uri)?;
+    let asked_at = retries.environment.boot();
+    if let Some(told) = retries.windows.told(&origin, asked_at) {
+        return Some(told);
+    }
+    let question = operation.question(&retries.settings, with_path(&operation.uri, PATH)?);
+    let answer = ask(retries, transport, question).await?;
+    let told = Told { asked_at, routes: routes(&answer) };
+    retries.windows.note(origin, told.clone());
+    Some(told)
+}
+
+/// `None` if the answer is not the document.
+fn routes(answer: &Answer) -> Option<Vec<(String, Duration)>> {
+    if answer.status != StatusCode::OK {
+        return None;
+    }
     let document: Value = answer.json().ok()?;
     let routes = document["routes"].as_array()?.iter().filter_map(|route| {
         let ttl = Duration::from_secs(route["ttl"].as_u64()?);
@@ -98,18 +115,20 @@ pub(crate) enum State {
     Completed(StatusCode),
 }
 
-/// Asks, if the server is one that told about itself.
+/// Asks, if the server is one that tells about itself.
 pub(crate) async fn look_up<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     operation: &Operation,
 ) -> Option<State> {
-    let now = retries.environment.boot();
-    retries.windows.told(&origin(&operation.uri)?, now)?.routes?;
+    if retries.settings.window.is_some() {
+        return None;
+    }
+    told(retries, transport, operation).await?.routes?;
     let (method, path) = (&operation.method, escaped(operation.uri.path()));
     let uri = with_path(&operation.uri, &format!("{PATH}/operation?method={method}&path={path}"))?;
     let answer = ask(retries, transport, operation.question(&retries.settings, uri)).await?;
-    let document: Value = answer.json().ok()?;
+    let document: Value = (answer.status == StatusCode::OK).then(|| answer.json().ok())??;
     match document["state"].as_str()? {
         "running" => Some(State::Running),
         "unknown" => Some(State::Unknown),
@@ -121,18 +140,26 @@ pub(crate) async fn look_up<T: Transport>(
     }
 }
 
-/// One question, whose answer is not waited for for long.
+/// One question, whose answer is not waited for for long. A server that fails, or asks to come again, has not
+/// answered it.
 async fn ask<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     request: Request<Bytes>,
 ) -> Option<Answer> {
-    let answer = tokio::select! {
+    let heard = tokio::select! {
         biased;
-        answer = transport.send(request, DOCUMENT_BYTES_MAX) => answer.ok()?,
+        heard = transport.send(request, DOCUMENT_BYTES_MAX) => heard,
         () = retries.environment.sleep(ASK_WAIT) => return None,
     };
-    (answer.status == StatusCode::OK).then_some(answer)
+    let answer = match heard {
+        Ok(answer) => answer,
+        // Whatever is so large is not the document.
+        Err(Failure { reach: Reach::TooLarge(status), .. }) => Answer::new(status),
+        Err(_) => return None,
+    };
+    let is_silent = matches!(answer.status.as_u16(), 408 | 425 | 429 | 500..);
+    (!is_silent).then_some(answer)
 }
 
 /// Whether a route such as `POST,PUT /v1/{name}/{*rest}` is for this request.
@@ -176,7 +203,7 @@ fn escaped(path: &str) -> String {
 const PATH: &str = "/.well-known/idempotency";
 /// What most services keep, where one does not tell.
 pub(crate) const WINDOW_USUAL: Duration = Duration::from_secs(24 * 3600);
-/// How long what a server told is believed, and how long one is left alone that told nothing.
+/// How long what a server told is believed, and how long one is left alone that has no such document.
 const FRESH: Duration = Duration::from_secs(300);
 const ORIGINS_MAX: usize = 64;
 const ASK_WAIT: Duration = Duration::from_secs(2);

@@ -13,18 +13,20 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::answer::Answer;
+use super::connect::{self, AttemptTime, Bounded, CONNECT_WAIT};
 use super::transport::{Failure, Reach, Transport};
 use crate::store::BoxError;
 
 /// Connections of its own: HTTP/1.1, and HTTP/2 where TLS negotiates it.
 #[derive(Clone, Debug)]
-pub struct Wire(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub struct Wire(Client<Bounded<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Wire {
     /// Trusts what this machine trusts; where it trusts nobody, `https` fails and `http` works.
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
+        // Shared by the addresses of a host, so that one that does not answer leaves time for the next.
         connector.set_connect_timeout(Some(CONNECT_WAIT));
         connector.set_nodelay(true);
         let tls = hyper_rustls::HttpsConnectorBuilder::new();
@@ -40,7 +42,7 @@ impl Wire {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_WAIT)
-            .build(https);
+            .build(Bounded(https));
         Self(client)
     }
 }
@@ -69,7 +71,9 @@ impl Transport for Wire {
         if request.uri().scheme().is_none() || request.uri().host().is_none() {
             return Err(Failure::new(Reach::Unusable, "the URL must be http://… or https://…"));
         }
-        let response = self.0.request(request.map(Full::new)).await.map_err(|error| {
+        let attempt = request.extensions().get::<AttemptTime>().copied();
+        let sending = self.0.request(request.map(Full::new));
+        let response = connect::within(attempt.as_ref(), sending).await.map_err(|error| {
             let is_unsent = error.is_connect() || is_refused(&error);
             Failure::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
         })?;
@@ -117,35 +121,64 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
     reason == Some(h2::Reason::REFUSED_STREAM) || error.source().is_some_and(is_refused)
 }
 
-/// Shorter than an attempt, so that a connection that never comes about is proved never to have sent.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const IDLE_WAIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn half_an_answer_is_no_answer() {
+    /// What comes of an answer to a request that is too large to be sent at once, with these pieces of body,
+    /// whose stream is then reset with NO_ERROR.
+    async fn reset_after(
+        status: u16,
+        pieces: &'static [&'static str],
+        is_ended: bool,
+    ) -> Result<Answer, Failure> {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let (read_head, head_is_read) = tokio::sync::oneshot::channel();
-        // As Envoy does when its upstream breaks off.
         tokio::spawn(async move {
             let mut connection = h2::server::handshake(server).await.unwrap();
-            let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+            let (request, mut respond) = connection.accept().await.unwrap().unwrap();
             tokio::spawn(async move { while connection.accept().await.is_some() {} });
-            let mut body = respond.send_response(Response::new(()), false).unwrap();
-            body.send_data(Bytes::from("half of "), false).unwrap();
+            let head = Response::builder().status(status).body(()).unwrap();
+            let mut body = respond.send_response(head, is_ended && pieces.is_empty()).unwrap();
+            for (n, piece) in pieces.iter().enumerate() {
+                let is_last = is_ended && n + 1 == pieces.len();
+                body.send_data(Bytes::from(*piece), is_last).unwrap();
+            }
             head_is_read.await.unwrap();
             body.send_reset(h2::Reason::NO_ERROR);
+            drop(request);
         });
         let io = hyper_util::rt::TokioIo::new(client);
         let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await;
         let (mut sender, connection) = connected.unwrap();
         tokio::spawn(connection);
-        let response = sender.send_request(Request::new(Full::new(Bytes::new()))).await.unwrap();
+        let request = Request::new(Full::new(Bytes::from(vec![0; 1024 * 1024])));
+        let response = sender.send_request(request).await.unwrap();
         read_head.send(()).unwrap();
-        let failure = whole(response, 1024).await.unwrap_err();
-        assert_eq!(failure.reach, Reach::MaybeSent);
+        // The reset arrives before the body is read.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        whole(response, 1024).await
+    }
+
+    // As Envoy does when its upstream breaks off.
+    #[tokio::test]
+    async fn half_an_answer_is_no_answer() {
+        for pieces in [&["half of "][..], &[]] {
+            let failure = reset_after(200, pieces, false).await.unwrap_err();
+            assert_eq!(failure.reach, Reach::MaybeSent);
+        }
+    }
+
+    // RFC 9113, section 8.1: a server that does not want the rest of the request answers, and resets.
+    #[tokio::test]
+    async fn a_whole_answer_before_the_end_of_the_request_is_an_answer() {
+        for (status, pieces) in [(413, &["too ", "large"][..]), (413, &["too large"]), (401, &[])] {
+            let answer = reset_after(status, pieces, true).await.unwrap();
+            assert_eq!((answer.status.as_u16(), answer.text()), (status, pieces.concat()));
+        }
     }
 }

@@ -190,9 +190,11 @@ async fn an_operation_that_never_ends_is_asked_about_until_the_deadline_and_no_l
     let time = TestTime::default();
     let server = Server::start(&time, vec![with(409, "retry-after", "5"); 100]).await;
     let end = time.client().post(&server.url()).body(BODY).send().await.unwrap();
+    let advice = end.advice();
     let Outcome::Unknown { doubt, stop, last, .. } = end else { panic!("{end:?}") };
-    assert_eq!((doubt, stop), (Doubt::InProgress, Stop::Deadline));
+    assert_eq!((doubt, stop), (Doubt::Conflict, Stop::Deadline));
     assert_eq!(last.unwrap().status, 409);
+    assert!(advice.starts_with("The service answered 409, which may mean"), "{advice}");
     let total: Duration = time.waits().iter().sum();
     assert!(total < Duration::from_secs(60), "{total:?}");
     assert!(server.received().len() > 4);
@@ -285,7 +287,7 @@ async fn an_answer_larger_than_is_read_says_that_it_happened() {
     let server = Server::start(&time, [large]).await;
     let client = time.client().with_retries(time.retries().with_answer_bytes_max(99));
     let end = client.post(&server.url()).send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status } if original_status == 201));
+    assert!(matches!(end, Outcome::Done { original_status, .. } if original_status == 201));
 }
 
 #[tokio::test]

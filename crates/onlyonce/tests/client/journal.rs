@@ -109,8 +109,9 @@ async fn a_sealed_journal_shows_neither_url_nor_body_and_opens_with_its_key_alon
         assert!(!bytes.windows(7).any(|seven| seven == b"secret-"));
     }
     let wrong = open(folder.path()).await.sealed([8; 32]);
-    let error = client(&time, &wrong).resume().await.unwrap_err();
-    assert!(matches!(error, JournalError::Sealed), "{error}");
+    let resumed = client(&time, &wrong).resume().await.unwrap();
+    assert!(matches!(&resumed.failures[..], [(_, JournalError::Sealed)]), "{resumed:?}");
+    assert!(resumed.operations.is_empty());
 }
 
 #[tokio::test]
@@ -138,7 +139,9 @@ async fn a_key_that_is_open_with_another_request_is_refused_and_with_the_same_go
     let charge = once.post(&server.url()).with_key(Key::derive(["order", "1"]));
     charge.clone().body("amount=1").send().await.unwrap();
     let other = charge.clone().body("amount=2").send().await.unwrap_err();
-    assert!(matches!(other, SendError::Journal(JournalError::Reused)), "{other}");
+    let reused = JournalError::Reused { is_in_doubt: true };
+    assert_eq!(other.advice(), SendError::Journal(reused).advice());
+    assert!(other.advice().contains("may have been executed"), "{}", other.advice());
     assert_eq!(charge.body("amount=1").send().await.unwrap().name(), "fresh");
     assert_eq!(server.received()[1].header("idempotency-attempt"), Some("2"));
 }
@@ -335,4 +338,56 @@ async fn an_entry_that_went_meanwhile_is_written_anew_before_the_next_attempt() 
     assert_eq!(end.name(), "unknown");
     let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
     assert_eq!((open.attempts, open.is_in_doubt), (2, true));
+}
+
+// R161; threat J6
+#[tokio::test]
+async fn outcomes_are_told_although_the_journal_cannot_be_written_any_more() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("journal");
+    let journal = open(folder.path()).await;
+    let replay = with(201, "idempotent-replayed", "true");
+    let script = [Act::ResetBefore, Act::ResetBefore, replay.clone(), replay];
+    let server = Server::start(&time, script).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    for _ in 0..2 {
+        once.post(&server.url()).send().await.unwrap();
+    }
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let full = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    file.execute_batch(&format!("CREATE TRIGGER full BEFORE DELETE ON entry {full}")).unwrap();
+
+    let resumed = once.resume().await.unwrap();
+    let [(_, Ok(Outcome::Replayed(_))), (_, Ok(Outcome::Replayed(_)))] = &resumed.operations[..]
+    else {
+        panic!("{resumed:?}")
+    };
+    assert_eq!((resumed.failures.len(), resumed.left), (2, 0));
+    assert_eq!(journal.entries().await.unwrap().len(), 2);
+}
+
+// R151, R158: a key that no service has seen is not old.
+#[tokio::test]
+async fn what_was_proved_not_executed_is_sent_however_old_it_is() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let journal = open(folder.path()).await;
+    let script = [with(503, "retry-after", "0"), Act::ResetBefore, Act::ResetBefore];
+    let server = Server::start(&time, script).await;
+    let once = client(&time, &journal).with_retries(time.retries().with_attempts(1));
+    once.post(&server.url()).send().await.unwrap_err();
+    time.pass(Duration::from_secs(25 * 3600));
+    for _ in 0..2 {
+        let resumed = once.resume().await.unwrap();
+        let [(_, Ok(Outcome::Unknown { stop: Stop::Attempts, .. }))] = &resumed.operations[..]
+        else {
+            panic!("{resumed:?}")
+        };
+        // Its window begins with the attempt that may have been executed.
+        time.pass(Duration::from_secs(3600));
+    }
+    assert_eq!(server.left(), 0);
+    time.pass(Duration::from_secs(24 * 3600));
+    let resumed = once.resume().await.unwrap();
+    let [(_, Ok(Outcome::Unknown { stop, .. }))] = &resumed.operations[..] else { panic!() };
+    assert_eq!(*stop, Stop::Window);
 }

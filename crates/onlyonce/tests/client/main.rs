@@ -5,15 +5,18 @@ mod environment;
 mod server;
 
 mod attempts;
+mod connecting;
 mod doubt;
 mod given_key;
 mod held;
 mod journal;
 mod layers;
 mod questions;
+mod reconcile;
 mod redirects;
 mod storm;
 mod stripe;
+mod window;
 
 /// `full` in the full tier, else a tenth of it, rounded up.
 fn tiered(full: usize) -> usize {

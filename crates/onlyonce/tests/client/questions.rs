@@ -54,7 +54,9 @@ async fn an_operation_that_would_be_unknown_is_looked_up_with_its_key() {
     let server = Server::start(&time, script).await;
     let request = asking(&time).post(&server.url()).header("authorization", "Bearer me");
     let end = request.body("amount=1").send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status } if original_status == 201), "{end:?}");
+    let Outcome::Done { original_status, may_be_replayed } = end else { panic!("{end:?}") };
+    assert_eq!((original_status.as_u16(), may_be_replayed), (201, true));
+    assert!(end.advice().contains("again with the same key to get the answer"), "{}", end.advice());
     let received = server.received();
     let (first, asked) = (&received[0], &received[5]);
     assert_eq!(asked.header("idempotency-key"), first.header("idempotency-key"));
@@ -95,16 +97,21 @@ async fn a_reused_key_is_not_looked_up_by_this_run_or_the_next() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
     let reused = problem(422, "{\"code\":\"idempotency_key_reused\",\"retry\":\"new-key\"}");
     let routes = json("{\"routes\":[{\"match\":\"*\",\"ttl\":3600}]}");
-    let script = [Act::ResetBefore, routes, reused.clone(), reused];
+    let script = [Act::ResetBefore, routes, reused];
     let server = Server::start(&time, script).await;
     let journal = Journal::open(folder.path().join("journal")).await.unwrap();
-    let once = asking(&time).with_journal(journal);
+    let once = asking(&time).with_journal(journal.clone());
     let end = once.post(&server.url()).send().await.unwrap();
     assert!(matches!(end, Outcome::Unknown { stop: Stop::KeyReused, .. }), "{end:?}");
     assert!(end.advice().contains("Reconcile"), "{}", end.advice());
+    let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+    assert!(open.needs_reconciling);
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Unknown { .. }))] = &resumed.operations[..] else { panic!("{resumed:?}") };
-    assert_eq!(server.left(), 0);
+    let [(_, Ok(Outcome::Unknown { stop, .. }))] = &resumed.operations[..] else {
+        panic!("{resumed:?}")
+    };
+    assert_eq!(*stop, Stop::KeyReused);
+    assert_eq!((server.received().len(), server.left()), (3, 0));
 }
 
 // R160

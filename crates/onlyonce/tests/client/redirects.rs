@@ -1,6 +1,7 @@
 //! Redirects: within the origin with the key, to another one not at all.
 
-use onlyonce::client::Outcome;
+use onlyonce::client::{Journal, Outcome};
+use onlyonce::key::Key;
 
 use crate::environment::TestTime;
 use crate::server::{Act, Server, answer, with};
@@ -64,7 +65,10 @@ async fn what_happened_is_done_although_its_result_is_not_there() {
     let time = TestTime::default();
     let server = Server::start(&time, [with(303, "location", "/charges/7"), answer(404)]).await;
     let end = time.client().post(&server.url()).send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status } if original_status == 303), "{end:?}");
+    assert!(
+        matches!(end, Outcome::Done { original_status, .. } if original_status == 303),
+        "{end:?}"
+    );
 }
 
 // R160; threat J5
@@ -95,4 +99,36 @@ async fn a_redirect_that_does_not_say_whether_it_happened_is_unknown() {
         assert!(end.answer().is_some_and(|last| last.status.is_redirection()));
     }
     assert!(stranger.received().is_empty());
+}
+
+// R152, R160; threats J1, J6: elsewhere the same key is another operation.
+#[tokio::test]
+async fn an_operation_that_moved_goes_on_where_it_was_last_sent() {
+    for seal in [None, Some([7; 32])] {
+        let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+        let script =
+            [with(307, "location", "/v2/charges?a=1"), Act::ResetBefore, answer(404), answer(201)];
+        let server = Server::start(&time, script).await;
+        let journal = Journal::open(folder.path().join("journal")).await.unwrap();
+        let journal = match seal {
+            Some(seal) => journal.sealed(seal),
+            None => journal,
+        };
+        let once = time.client().with_retries(time.retries().with_attempts(1));
+        let once = once.with_journal(journal.clone());
+        let charge =
+            once.post(&server.url()).with_key(Key::derive(["order", "1"])).body("amount=1");
+        assert_eq!(charge.clone().send().await.unwrap().name(), "unknown");
+        let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
+        assert!(open.target.as_ref().unwrap().ends_with("/v2/charges"), "{open:?}");
+        // By a resume, and by the same command.
+        once.resume().await.unwrap();
+        assert_eq!(charge.send().await.unwrap().name(), "fresh");
+        let received = server.received();
+        for request in &received[1..] {
+            assert_eq!(request.line, "POST /v2/charges?a=1 HTTP/1.1");
+            assert_eq!(request.body, b"amount=1");
+        }
+        assert_eq!(server.left(), 0);
+    }
 }

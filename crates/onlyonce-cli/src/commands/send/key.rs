@@ -16,7 +16,7 @@ pub(super) fn agreed(
     headers: &[String],
 ) -> Result<Option<Key>, String> {
     let key = key.map(|key| parsed("--key", key));
-    let derived = (!derive.is_empty()).then(|| Ok(Key::derive(derive)));
+    let derived = (!derive.is_empty()).then(|| derived(derive));
     let in_headers = headers.iter().filter_map(|header| in_header(header).transpose());
     let mut agreed = None;
     for given in key.into_iter().chain(derived).chain(in_headers) {
@@ -29,6 +29,14 @@ pub(super) fn agreed(
         agreed = Some(given);
     }
     Ok(agreed)
+}
+
+/// An empty part is usually a variable that is not set, and would give different operations one key.
+fn derived(parts: &[String]) -> Result<Key, String> {
+    match parts.iter().any(|part| part.trim().is_empty()) {
+        true => Err("--derive: a part of the key is empty; is a variable not set?".to_owned()),
+        false => Ok(Key::derive(parts)),
+    }
 }
 
 /// The key of an option. In quotes it is the same key as without them, as in a header.

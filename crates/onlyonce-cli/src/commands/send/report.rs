@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use http::header::LOCATION;
-use onlyonce::client::{Answer, Outcome, SendError, Stop};
+use onlyonce::client::journal::JournalError;
+use onlyonce::client::{Answer, Outcome, Resumed, SendError, Stop};
 use onlyonce::key::Key;
 use serde_json::{Value, json};
 
@@ -29,7 +30,6 @@ pub(super) struct Report {
     status: Option<u16>,
     answer: Option<Answer>,
     code: u8,
-    has_unknown_past: bool,
 }
 
 impl Report {
@@ -42,8 +42,7 @@ impl Report {
 
     fn of_outcome(key: &Key, outcome: &Outcome) -> Self {
         let (why, code) = match outcome {
-            Outcome::Fresh(_) | Outcome::Replayed(_) => (None, HAPPENED),
-            Outcome::Done { .. } => (Some("its answer was not kept".to_owned()), HAPPENED),
+            Outcome::Fresh(_) | Outcome::Replayed(_) | Outcome::Done { .. } => (None, HAPPENED),
             Outcome::Rejected { elsewhere: Some(to), .. } => {
                 (Some(format!("redirect to {to}")), REFUSED)
             }
@@ -55,7 +54,7 @@ impl Report {
             }
         };
         let status = match outcome {
-            Outcome::Done { original_status } => Some(original_status.as_u16()),
+            Outcome::Done { original_status, .. } => Some(original_status.as_u16()),
             _ => outcome.answer().map(|answer| answer.status.as_u16()),
         };
         Self {
@@ -66,7 +65,6 @@ impl Report {
             status,
             answer: outcome.answer().cloned(),
             code,
-            has_unknown_past: false,
         }
     }
 
@@ -77,6 +75,9 @@ impl Report {
                 ("not_through", NOT_THROUGH, last.as_deref().cloned(), stop.to_string())
             }
             SendError::Request(why) => ("not_sent", USAGE, None, why.clone()),
+            SendError::Journal(JournalError::Reused { is_in_doubt }) => {
+                ("not_sent", if *is_in_doubt { UNKNOWN } else { USAGE }, None, causes(error))
+            }
             _ => ("not_sent", NOT_THROUGH, None, causes(error)),
         };
         Self {
@@ -87,22 +88,11 @@ impl Report {
             status: last.as_ref().map(|answer| answer.status.as_u16()),
             answer: last,
             code,
-            has_unknown_past: false,
         }
     }
 
-    /// For a key that an earlier run may have sent, of which nothing was written down.
-    pub(super) fn with_unknown_past(self) -> Self {
-        let is_replay = self.answer.as_ref().is_some_and(Answer::is_replay);
-        Self { has_unknown_past: self.code == REFUSED && !is_replay, ..self }
-    }
-
-    fn advice(&self) -> String {
-        let past = match self.has_unknown_past {
-            true => " Earlier runs with this key are not known here; --journal remembers them.",
-            false => "",
-        };
-        format!("{}{past}", self.advice)
+    pub(super) fn with_advice(self, advice: &'static str) -> Self {
+        Self { advice, ..self }
     }
 
     /// Data on stdout, everything else on stderr.
@@ -126,7 +116,7 @@ impl Report {
             "not_sent" => "not sent",
             name => name,
         };
-        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice()));
+        voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice));
     }
 
     fn json(&self) -> Value {
@@ -135,21 +125,19 @@ impl Report {
             "outcome": self.outcome,
             "status": self.status,
             "why": self.why,
-            "advice": self.advice(),
+            "advice": self.advice,
             "exit": self.code,
             "body": self.answer.as_ref().map(|answer| answer.text()),
         })
     }
 }
 
-/// One line for each, and the exit code of the worst.
-pub(super) fn print_all(
-    reports: &[Report],
-    left: usize,
-    format: Format,
-    voice: &Voice,
-) -> ExitCode {
-    for report in reports {
+/// One line for each, and the exit code of the worst. A journal that could not be written does not change what
+/// became of an operation, which is only asked about once more.
+pub(super) fn print_all(resumed: &Resumed, format: Format, voice: &Voice) -> ExitCode {
+    let operations = resumed.operations.iter();
+    let reports: Vec<_> = operations.map(|(key, end)| Report::of(key, end)).collect();
+    for report in &reports {
         match format {
             Format::Json => println!("{}", report.json()),
             Format::Text => {
@@ -159,12 +147,21 @@ pub(super) fn print_all(
         }
         report.tell(voice);
     }
-    if left > 0 {
+    for (key, error) in &resumed.failures {
+        voice.say_of(
+            key.as_str(),
+            &format!("the request stays in the journal, run --resume again later: {error}"),
+        );
+    }
+    if resumed.left > 0 {
         voice.say(&format!(
-            "{left} requests were skipped, because too many failed; run --resume again later"
+            "{} requests were skipped, because too many failed; run --resume again later",
+            resumed.left
         ));
     }
-    let left = if left > 0 { NOT_THROUGH } else { HAPPENED };
+    let is_told = |key| resumed.operations.iter().any(|(told, _)| told == key);
+    let is_left = resumed.left > 0 || !resumed.failures.iter().all(|(key, _)| is_told(key));
+    let left = if is_left { NOT_THROUGH } else { HAPPENED };
     let worst = reports.iter().map(|report| report.code).chain([left]).max();
     ExitCode::from(worst.unwrap_or(HAPPENED))
 }

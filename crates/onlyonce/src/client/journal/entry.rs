@@ -1,11 +1,16 @@
 //! The entry of an operation that is on its way: what is written before each attempt, and after the last.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::row::{Row, note};
+use http::Uri;
+
+use super::row::{Row, name_of, note};
 use super::{Journal, JournalError};
+use crate::client::operation::Operation;
 use crate::client::outcome::{Outcome, SendError, Stop};
+use crate::clock::as_ms;
 use crate::key::Key;
 
 /// The entry of an operation that is on its way.
@@ -15,29 +20,60 @@ pub(crate) struct Entry {
     key: Key,
     /// As it was at the start: written anew if it is gone when an attempt is to be noted.
     row: Arc<Row>,
+    /// Where it was last sent, as the entry has it.
+    uri: Arc<Mutex<Uri>>,
     /// How many attempts the entry has if nobody else sends the operation at the same time.
     attempts: Arc<AtomicU32>,
 }
 
 impl Entry {
-    pub(super) fn new(journal: Journal, key: Key, row: Arc<Row>) -> Self {
+    /// `uri` is where the entry has it sent.
+    pub(super) fn new(journal: Journal, key: Key, uri: Uri, row: Arc<Row>) -> Self {
         let attempts = Arc::new(row.attempts.into());
-        Self { journal, key, row, attempts }
+        Self { journal, key, row, uri: Arc::new(Mutex::new(uri)), attempts }
     }
 
     /// Before attempt `number`. The first is part of the entry from the start.
     ///
     /// After an error the attempt must not be sent: where an earlier run ended without a doubt, only this
     /// note says that the operation may have been executed.
-    pub(crate) async fn note_attempt(&self, number: u32) -> Result<(), JournalError> {
+    ///
+    /// An operation that was redirected is written with its new URL: a resume that sent it to the old one
+    /// would send another operation.
+    pub(crate) async fn note_attempt(
+        &self,
+        number: u32,
+        sending: &Operation,
+        window: Option<Duration>,
+    ) -> Result<(), JournalError> {
         if number <= 1 {
             return Ok(());
         }
         let attempts = self.attempts.load(Ordering::SeqCst).saturating_add(1);
+        let moved = match *self.uri() == sending.uri {
+            true => None,
+            false => Some((self.journal.encoded(&self.key, sending)?, window.map(as_ms))),
+        };
         let (key, row) = (self.key.as_str().to_owned(), self.row.clone());
-        self.journal.with(move |connection| note(connection, &key, &row, attempts)).await?;
+        let noted =
+            self.journal.with(move |connection| note(connection, &key, &row, attempts, moved));
+        noted.await?;
         self.attempts.store(attempts, Ordering::SeqCst);
+        self.uri().clone_from(&sending.uri);
         Ok(())
+    }
+
+    fn uri(&self) -> MutexGuard<'_, Uri> {
+        self.uri.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the server keeps the key.
+    pub(crate) async fn note_window(&self, window: Duration) -> Result<(), JournalError> {
+        let (key, window_ms) = (self.key.as_str().to_owned(), as_ms(window));
+        let sql = "UPDATE entry SET window_ms = ?2 WHERE key = ?1";
+        let noted =
+            self.journal.with(move |connection| Ok(connection.execute(sql, (key, window_ms))?));
+        noted.await.map(drop)
     }
 
     /// After the last attempt: settled it goes, else it stays for later.
@@ -50,27 +86,56 @@ impl Entry {
     ) -> Result<(), JournalError> {
         let key = self.key.as_str().to_owned();
         let attempts = self.attempts.load(Ordering::SeqCst);
-        let sql = match end {
-            Ok(Outcome::Unknown { stop: Stop::Closed | Stop::Window, .. }) => {
-                "UPDATE entry SET has_doubt = 1, needs_reconciling = 1 WHERE key = ?1"
-            }
-            Ok(Outcome::Unknown { .. }) => "UPDATE entry SET has_doubt = 1 WHERE key = ?1",
-            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => {
-                "DELETE FROM entry WHERE key = ?1 AND attempts = ?2"
-            }
-            Ok(_) => "DELETE FROM entry WHERE key = ?1",
-            Err(SendError::NotThrough { .. }) => {
-                "UPDATE entry SET has_doubt = 0 WHERE key = ?1 AND attempts = ?2"
-            }
-            Err(_) => "DELETE FROM entry WHERE key = ?1 AND attempts = ?2",
-        };
+        let end = End::of(end);
         let noted = self.journal.with(move |connection| {
-            let mut statement = connection.prepare(sql)?;
-            Ok(match statement.parameter_count() {
-                1 => statement.execute([key])?,
-                _ => statement.execute((key, attempts))?,
-            })
+            Ok(match end {
+                End::Closed(stop) => connection.execute(
+                    "UPDATE entry SET has_doubt = 1, closed = ?2 WHERE key = ?1",
+                    (key, name_of(stop)),
+                ),
+                End::InDoubt => {
+                    connection.execute("UPDATE entry SET has_doubt = 1 WHERE key = ?1", [key])
+                }
+                End::NotExecuted => connection.execute(
+                    "UPDATE entry SET has_doubt = 0 WHERE key = ?1 AND attempts = ?2",
+                    (key, attempts),
+                ),
+                End::RefusedHere => connection
+                    .execute("DELETE FROM entry WHERE key = ?1 AND attempts = ?2", (key, attempts)),
+                End::Settled => connection.execute("DELETE FROM entry WHERE key = ?1", [key]),
+            }?)
         });
         noted.await.map(drop)
+    }
+}
+
+/// Whether only a person can settle an operation that ended so.
+fn is_closing(stop: Stop) -> bool {
+    matches!(stop, Stop::Closed | Stop::Window | Stop::KeyReused)
+}
+
+/// What an outcome means for the entry.
+#[derive(Clone, Copy)]
+enum End {
+    Settled,
+    /// No attempt of this process did anything, and none will.
+    RefusedHere,
+    /// No attempt of this process did anything; it is to be sent again.
+    NotExecuted,
+    InDoubt,
+    /// It may have been executed, and asking again does not tell.
+    Closed(Stop),
+}
+
+impl End {
+    fn of(end: &Result<Outcome, SendError>) -> Self {
+        match end {
+            Ok(Outcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
+            Ok(Outcome::Unknown { .. }) => Self::InDoubt,
+            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
+            Ok(_) => Self::Settled,
+            Err(SendError::NotThrough { .. }) => Self::NotExecuted,
+            Err(_) => Self::RefusedHere,
+        }
     }
 }

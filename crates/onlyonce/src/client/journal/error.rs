@@ -10,15 +10,20 @@ pub enum JournalError {
     /// Look at the disk, then try again.
     #[error("the journal cannot be read or written: {0}")]
     Engine(#[from] rusqlite::Error),
-    /// The file is not a journal, or a newer version wrote it. Choose another path.
-    #[error("the file is not a journal, or it was written by a newer version")]
+    /// The file is not a journal, or another version wrote it. Choose another path, or finish it with the
+    /// version that wrote it.
+    #[error("the file is not a journal, or it was written by another version")]
     NotOurs,
     /// Another process is resuming this journal. Try again when it has ended.
     #[error("another process is resuming this journal")]
     InUse,
-    /// The key is in the journal with another request. Give this request a key of its own.
-    #[error("the key belongs to another request in the journal, whose outcome is not known yet")]
-    Reused,
+    /// The key is in the journal with another request. Repeat that request exactly, or give this one a key of
+    /// its own.
+    #[error("the key belongs to another request in the journal")]
+    Reused {
+        /// Whether that request may have been executed.
+        is_in_doubt: bool,
+    },
     /// The entry was sealed with another key, or not at all. Open the journal as it was written.
     #[error("an entry cannot be unsealed with this key")]
     Sealed,

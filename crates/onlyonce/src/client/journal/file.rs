@@ -83,13 +83,14 @@ CREATE TABLE entry (
     first_sent_ms INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
     has_doubt INTEGER NOT NULL CHECK (has_doubt IN (0, 1)),
-    needs_reconciling INTEGER NOT NULL CHECK (needs_reconciling IN (0, 1)),
+    closed TEXT CHECK (closed IN ('window', 'closed', 'key_reused')),
     has_body INTEGER NOT NULL CHECK (has_body IN (0, 1)),
+    window_ms INTEGER,
     request BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;";
 /// `oocj`.
 const APPLICATION_ID: i64 = 0x6f6f_636a;
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

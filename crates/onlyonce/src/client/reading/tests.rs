@@ -45,7 +45,7 @@ fn statuses_are_retried_as_listed_and_no_other() {
     for status in [500, 502, 503, 504] {
         assert_eq!(meaning((status, &[], "")), again(FAILED), "{status}");
     }
-    assert_eq!(meaning((409, &[], "")), again(Some(Doubt::InProgress)));
+    assert_eq!(meaning((409, &[], "")), again(Some(Doubt::Conflict)));
     for status in
         [400, 401, 402, 403, 404, 405, 407, 408, 410, 411, 413, 415, 418, 421, 422, 451, 501, 505]
     {
@@ -182,9 +182,9 @@ fn grpc_tells_by_its_own_status() {
         meaning((200, &[("content-type", "application/grpc+proto"), ("grpc-status", status)], ""))
     };
     assert_eq!(grpc("0"), Meaning::Success);
-    assert_eq!(grpc("8"), again(None));
     assert_eq!(grpc("10"), again(Some(Doubt::InProgress)));
-    for code in ["2", "4", "13", "14"] {
+    // 8 is said before the handler runs, but by grpc-go also after it, of an answer that is too large.
+    for code in ["2", "4", "8", "13", "14"] {
         assert_eq!(grpc(code), again(FAILED), "{code}");
     }
     for code in ["3", "5", "6", "7", "9", "11", "12", "16"] {
