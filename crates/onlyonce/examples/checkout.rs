@@ -33,9 +33,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match charge.send().await? {
         Outcome::Fresh(answer) => println!("charged now: {}", answer.text().trim()),
         Outcome::Replayed(answer) => println!("was charged before: {}", answer.text().trim()),
-        Outcome::Done { .. } => println!("was charged; the receipt was not kept"),
+        Outcome::Done { .. } => println!("was charged; the receipt did not arrive"),
         ref refused @ Outcome::Rejected { ref answer, .. } => {
-            println!("not charged: {}. {}", answer.status, refused.advice());
+            println!("not charged: {}. {}", answer.status, refused.advice_for_given_key());
         }
         unknown @ Outcome::Unknown { .. } => println!("{}", unknown.advice()),
     }

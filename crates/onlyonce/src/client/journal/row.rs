@@ -131,8 +131,8 @@ pub(super) fn insert(
     Ok(None)
 }
 
-/// Notes one more attempt, and the request and its window if it `moved`. A row that another process has settled meanwhile, or that was removed by hand, is
-/// written anew with `attempts`: nothing is sent that is not in the journal.
+/// Notes one more attempt, and the request and its window if it `moved`. A row that another process has settled
+/// meanwhile, or that was removed by hand, is written anew with `attempts`: nothing is sent that is not in the journal.
 pub(super) fn note(
     connection: &mut Connection,
     key: &str,
