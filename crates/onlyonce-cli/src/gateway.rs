@@ -4,6 +4,7 @@ mod admin;
 mod ambiguity;
 mod app;
 mod clock;
+mod connection_state;
 mod cors;
 mod forward;
 mod forwarded_key;

@@ -17,6 +17,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::ambiguity::{self, Judged};
+use super::connection_state::ConnectionState;
 use super::cors::Cors;
 use super::forward::Forward;
 use super::forwarded_key::ForwardedKey;
@@ -27,7 +28,6 @@ use super::reconcile::Asker;
 use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
-use super::wire::Line;
 use crate::config::{Config, Match, Route};
 
 /// The routes of one thread.
@@ -71,7 +71,7 @@ impl App {
     pub(super) async fn answer(
         self,
         mut request: Request<Incoming>,
-        line: &Line,
+        state: &ConnectionState,
     ) -> Result<Response<Body>, Infallible> {
         let version = request.version();
         if version == Version::HTTP_2 {
@@ -92,7 +92,7 @@ impl App {
             Some(refusal) => refusal,
             None => guard.answer(request).await,
         };
-        let answer = self.0.outgoing.held(answer, &guard.policy, line, version);
+        let answer = self.0.outgoing.held(answer, &guard.policy, state, version);
         Ok(guard.cors.readable(origin.as_ref(), answer))
     }
 

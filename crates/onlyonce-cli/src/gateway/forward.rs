@@ -16,18 +16,18 @@ use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
 use tower_service::Service;
 
+use super::connection_state::ConnectionState;
 use super::forwarded_key::ForwardedKey;
 use super::headers::{self, Origin};
 use super::sending::Sent;
 use super::upstream::{Answer, SendError, Terms, Upstream};
-use super::wire::Line;
 use crate::config::Route;
 
 /// The connection of a client, among the extensions of its requests.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) origin: Origin,
-    pub(super) line: Line,
+    pub(super) state: ConnectionState,
 }
 
 /// The service that stands behind a route.
@@ -177,7 +177,7 @@ fn is_until_close(head: &http::response::Parts, body: &Answer) -> bool {
 struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
-    line: Option<Line>,
+    state: Option<ConnectionState>,
 }
 
 impl Upgrade {
@@ -191,8 +191,8 @@ impl Upgrade {
         }
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         let connection = request.extensions().get::<Arc<Client>>();
-        let line = connection.map(|connection| connection.line.clone());
-        Some(Self { protocol, client, line })
+        let state = connection.map(|connection| connection.state.clone());
+        Some(Self { protocol, client, state })
     }
 }
 
@@ -200,11 +200,11 @@ impl Upgrade {
 fn switch(mut response: Response<Answer>, upgrade: Upgrade) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut answer = response.map(|_| Body::default());
-    let Upgrade { protocol, client, line } = upgrade;
+    let Upgrade { protocol, client, state } = upgrade;
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     answer.headers_mut().insert(header::UPGRADE, protocol);
-    if let Some(line) = line {
-        line.upgrade();
+    if let Some(state) = state {
+        state.upgrade();
     }
     tokio::spawn(async move {
         if let (Ok(server), Ok(client)) = tokio::join!(server, client) {

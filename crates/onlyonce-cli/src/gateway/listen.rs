@@ -17,9 +17,10 @@ use tokio::time::timeout;
 
 use super::Stage;
 use super::app::{Answering, App};
+use super::connection_state::ConnectionState;
 use super::forward::Client;
 use super::headers::Origin;
-use super::wire::{HEAD_BYTES_MAX, Line, Watched};
+use super::wire::{HEAD_BYTES_MAX, Watched};
 
 /// The address is this process's alone: a second gateway on the port, with another store, would get half of the
 /// retries.
@@ -106,15 +107,15 @@ fn connect(
     // A peer that left shows at the first read.
     let _ = stream.set_nodelay(true);
     let app = app.clone();
-    let client = Arc::new(Client { origin: Origin::new(peer), line: Line::default() });
-    let line = client.line.clone();
-    let io = TokioIo::new(Watched::new(stream, line.clone(), place));
+    let client = Arc::new(Client { origin: Origin::new(peer), state: ConnectionState::default() });
+    let state = client.state.clone();
+    let io = TokioIo::new(Watched::new(stream, state.clone(), place));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
         let (app, client) = (app.clone(), client.clone());
-        let in_flight = client.line.begin();
+        let in_flight = client.state.begin();
         Box::pin(async move {
-            let answer = app.answer(request, &client.line).await;
+            let answer = app.answer(request, &client.state).await;
             drop(in_flight);
             answer
         })
@@ -127,7 +128,7 @@ fn connect(
         tokio::select! {
             biased;
             _ = watcher.watch(connection.into_owned()) => {}
-            () = line.stalled() => {}
+            () = state.stalled() => {}
         }
     });
 }

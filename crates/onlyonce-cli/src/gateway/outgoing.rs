@@ -12,7 +12,7 @@ use onlyonce::http::{Body, problem};
 use onlyonce::store::BoxError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::wire::{Line, Unsent};
+use super::connection_state::{ConnectionState, Unsent};
 
 /// The room for answers of the whole process.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Outgoing {
         &self,
         answer: Response<Body>,
         policy: &Policy,
-        line: &Line,
+        state: &ConnectionState,
         version: Version,
     ) -> Response<Body> {
         let bytes = answer.body().held_bytes();
@@ -45,11 +45,11 @@ impl Outgoing {
         match bytes {
             _ if answer.body().is_end_stream() => answer,
             0 if is_http1 => answer,
-            0 => answer.map(|body| Body::new(Streamed::new(body, line))),
+            0 => answer.map(|body| Body::new(Streamed::new(body, state))),
             1..=SMALL_BYTES_MAX if is_http1 => answer,
-            _ => match self.room(bytes.min(ANSWERS_BYTES_MAX), line) {
+            _ => match self.room(bytes.min(ANSWERS_BYTES_MAX), state) {
                 Some(room) => {
-                    let room = Some((room, line.hold(bytes)));
+                    let room = Some((room, state.hold(bytes)));
                     answer.map(|body| Body::new(Roomed { body, room }))
                 }
                 None => problem::answer_not_sent(policy),
@@ -59,12 +59,12 @@ impl Outgoing {
 
     /// Of the room for large answers one connection has a share only, but always room for one answer. Its small
     /// ones are bounded by the streams of a connection.
-    fn room(&self, bytes: usize, line: &Line) -> Option<OwnedSemaphorePermit> {
+    fn room(&self, bytes: usize, state: &ConnectionState) -> Option<OwnedSemaphorePermit> {
         let (room, share) = match bytes {
             ..=SMALL_BYTES_MAX => (&self.small, ANSWERS_BYTES_MAX),
             _ => (&self.large, CONNECTION_BYTES_MAX),
         };
-        let held = line.unsent_bytes();
+        let held = state.unsent_bytes();
         if held > 0 && held + bytes > share {
             return None;
         }
@@ -76,13 +76,13 @@ impl Outgoing {
 /// the next frame, because the client has opened no window for it.
 struct Streamed {
     body: Body,
-    line: Line,
+    state: ConnectionState,
     unsent: Option<Unsent>,
 }
 
 impl Streamed {
-    fn new(body: Body, line: &Line) -> Self {
-        Self { body, line: line.clone(), unsent: Some(line.hold(STREAM_BYTES)) }
+    fn new(body: Body, state: &ConnectionState) -> Self {
+        Self { body, state: state.clone(), unsent: Some(state.hold(STREAM_BYTES)) }
     }
 }
 
@@ -99,7 +99,7 @@ impl http_body::Body for Streamed {
             // The service is awaited.
             Poll::Pending => None,
             Poll::Ready(_) => {
-                Some(self.unsent.take().unwrap_or_else(|| self.line.hold(STREAM_BYTES)))
+                Some(self.unsent.take().unwrap_or_else(|| self.state.hold(STREAM_BYTES)))
             }
         };
         frame

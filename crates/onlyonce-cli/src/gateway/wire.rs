@@ -7,10 +7,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Collected};
@@ -18,14 +16,15 @@ use onlyonce::Policy;
 use onlyonce::http::problem;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+
+use super::connection_state::ConnectionState;
 
 /// A connection whose heads are looked at before hyper reads them.
 #[derive(Debug)]
 pub(super) struct Watched<T> {
     io: T,
     scanner: Scanner,
-    line: Line,
+    state: ConnectionState,
     /// Its place among the connections of its thread; an upgraded connection keeps it.
     _place: OwnedSemaphorePermit,
     /// How much of the preface of HTTP/2 was read.
@@ -35,101 +34,12 @@ pub(super) struct Watched<T> {
     is_refused: bool,
 }
 
-/// What the requests of a connection tell the reader below them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Line(Arc<LineState>);
-
-#[derive(Debug, Default)]
-struct LineState {
-    is_upgraded: AtomicBool,
-    /// Whether what was read tells HTTP/1 from HTTP/2. Only then hyper's timer for heads starts.
-    has_version: AtomicBool,
-    in_flight: AtomicUsize,
-    /// The bytes of answers that are held until they are written.
-    unsent_bytes: AtomicUsize,
-    /// Whether the last write found no room in the socket.
-    is_blocked: AtomicBool,
-    written_bytes: AtomicU64,
-}
-
-impl Line {
-    /// What follows is not HTTP.
-    pub(crate) fn upgrade(&self) {
-        self.0.is_upgraded.store(true, Ordering::Release);
-    }
-
-    /// A request is at work until the guard is dropped.
-    pub(super) fn begin(&self) -> InFlight {
-        self.0.in_flight.fetch_add(1, Ordering::AcqRel);
-        InFlight(self.clone())
-    }
-
-    /// An answer is held until the guard is dropped.
-    pub(super) fn hold(&self, bytes: usize) -> Unsent {
-        self.0.unsent_bytes.fetch_add(bytes, Ordering::AcqRel);
-        Unsent(self.clone(), bytes)
-    }
-
-    /// How much is held for the client to read.
-    pub(super) fn unsent_bytes(&self) -> usize {
-        self.0.unsent_bytes.load(Ordering::Acquire)
-    }
-
-    /// Ends when the client has not begun a request, or has taken next to nothing for a while of what is there for
-    /// it.
-    pub(super) async fn stalled(&self) {
-        loop {
-            let before = self.0.written_bytes.load(Ordering::Relaxed);
-            let was_waiting = self.is_waiting();
-            sleep(PROGRESS_WAIT).await;
-            let written = self.0.written_bytes.load(Ordering::Relaxed) - before;
-            let is_silent = !self.0.has_version.load(Ordering::Acquire);
-            if is_silent || (was_waiting && self.is_waiting() && written < PROGRESS_BYTES_MIN) {
-                return;
-            }
-        }
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.unsent_bytes() > 0 || self.0.is_blocked.load(Ordering::Acquire)
-    }
-
-    /// Notes how a write went.
-    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.0.is_blocked.store(written.is_pending(), Ordering::Release);
-        if let Poll::Ready(Ok(bytes)) = &written {
-            self.0.written_bytes.fetch_add(*bytes as u64, Ordering::Relaxed);
-        }
-        written
-    }
-}
-
-/// An answer that is not yet written.
-#[derive(Debug)]
-pub(super) struct Unsent(Line, usize);
-
-impl Drop for Unsent {
-    fn drop(&mut self) {
-        self.0.0.unsent_bytes.fetch_sub(self.1, Ordering::AcqRel);
-    }
-}
-
-/// A request at work.
-#[derive(Debug)]
-pub(super) struct InFlight(Line);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.0.in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
-    pub(super) fn new(io: T, line: Line, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(io: T, state: ConnectionState, place: OwnedSemaphorePermit) -> Self {
         Self {
             io,
             scanner: Scanner::default(),
-            line,
+            state,
             _place: place,
             preface_bytes: 0,
             is_answering: false,
@@ -143,7 +53,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
         let same = bytes.iter().zip(left).take_while(|(byte, wanted)| byte == wanted).count();
         self.preface_bytes += same;
         if same < bytes.len() || same == left.len() {
-            self.line.0.has_version.store(true, Ordering::Release);
+            self.state.note_version();
         }
     }
 
@@ -151,7 +61,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
     /// what the client has sent, because unread bytes would make the system take the answer back.
     fn refuse(&mut self, cx: &mut Context<'_>) {
         self.is_refused = true;
-        let is_idle = self.line.0.in_flight.load(Ordering::Acquire) == 0 && !self.is_answering;
+        let is_idle = self.state.is_idle() && !self.is_answering;
         if is_idle {
             // So few bytes fit, or the peer is not reading anyway.
             let _ = Pin::new(&mut self.io).poll_write(cx, &REFUSAL);
@@ -181,11 +91,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<T> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        if this.line.0.is_upgraded.load(Ordering::Acquire) {
+        if this.state.is_upgraded() {
             return Poll::Ready(Ok(()));
         }
         let read = &buf.filled()[before..];
-        if !this.line.0.has_version.load(Ordering::Acquire) {
+        if !this.state.has_version() {
             this.note_version(read);
         }
         if this.scanner.has_doubt(read) {
@@ -205,7 +115,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         let this = self.get_mut();
         this.is_answering = true;
         let written = Pin::new(&mut this.io).poll_write(cx, buf);
-        this.line.wrote(written)
+        this.state.wrote(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -231,7 +141,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         let this = self.get_mut();
         this.is_answering = true;
         let written = Pin::new(&mut this.io).poll_write_vectored(cx, bufs);
-        this.line.wrote(written)
+        this.state.wrote(written)
     }
 }
 
@@ -251,10 +161,6 @@ static REFUSAL: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 /// What an HTTP/2 connection begins with: RFC 9113 section 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long a client may say nothing at first, or take next to nothing of what is there for it, and how little
-/// that is: more than the answers to many pings on an HTTP/2 connection.
-const PROGRESS_WAIT: Duration = Duration::from_secs(30);
-const PROGRESS_BYTES_MIN: u64 = 32 * 1024;
 /// How much of what a refused client has sent is read away, in pieces of 4 KiB.
 const READS_AWAY_MAX: usize = 64;
 
