@@ -224,7 +224,7 @@ struct RouteState {
     counters: Arc<Counters>,
     /// What would have happened, where the route only observes.
     observed: Arc<Counters>,
-    /// One for each layer that has this name and somebody to ask.
+    /// One for each layer that has this name and somebody to ask, two at most.
     reconcilers: Vec<(Arc<Policy>, Arc<dyn Reconciler>)>,
 }
 
@@ -289,7 +289,10 @@ impl Inner {
     /// Whom to ask about the operations of a route, also in the background.
     pub(crate) fn learn_reconciler(&self, policy: &Arc<Policy>, reconciler: Arc<dyn Reconciler>) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(route) = routes.get_mut(&policy.route) {
+        // More than two say no more than two do.
+        if let Some(route) =
+            routes.get_mut(&policy.route).filter(|route| route.reconcilers.len() < 2)
+        {
             route.reconcilers.push((policy.clone(), reconciler));
         }
     }

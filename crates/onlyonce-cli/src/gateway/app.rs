@@ -82,9 +82,9 @@ impl App {
         }
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
-            && let Some(response) = self.well_known(&request).await
+            && let Some(answer) = self.well_known(&request).await
         {
-            return Ok(response);
+            return Ok(self.0.outgoing.held(answer, &Policy::default(), state, version));
         }
         let guard = self.0.route(request.method(), request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
@@ -166,20 +166,29 @@ impl Inner {
         found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }
 
-    /// The refusal of the route whose method a header puts in the place of the request's own.
+    /// The refusal of a route whose method a header puts in the place of the request's own.
     fn overriding(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        let mut names =
-            METHOD_OVERRIDES.into_iter().flat_map(|name| request.headers().get_all(name));
-        names.find_map(|name| {
-            let method = Method::from_bytes(name.as_bytes().trim_ascii()).ok()?;
+        let names = METHOD_OVERRIDES.into_iter().flat_map(|name| request.headers().get_all(name));
+        // A client may send very many: each route is judged once.
+        let mut guards: Vec<&Guard> = Vec::new();
+        for name in names {
+            let name = name.as_bytes().trim_ascii().to_ascii_uppercase();
+            let Ok(method) = Method::from_bytes(&name) else { continue };
             let guard = self.route(&method, request.uri().path());
-            let (mut head, ()) = Request::new(()).into_parts();
-            (head.method, head.uri) = (request.method().clone(), request.uri().clone());
-            head.headers = request.headers().clone();
-            let slips_by =
-                !guard.policy.methods.contains(&head.method) && guard.layer.slips_by(&head);
-            slips_by.then(|| problem::method_unclear(&guard.policy))
-        })
+            let methods = &guard.policy.methods;
+            let is_other = methods.contains(&method) && !methods.contains(request.method());
+            if is_other && !guards.iter().any(|judged| std::ptr::eq(*judged, guard)) {
+                guards.push(guard);
+            }
+        }
+        if guards.is_empty() {
+            return None;
+        }
+        let (mut head, ()) = Request::new(()).into_parts();
+        (head.method, head.uri) = (request.method().clone(), request.uri().clone());
+        head.headers = request.headers().clone();
+        let guard = guards.into_iter().find(|guard| guard.layer.slips_by(&head))?;
+        Some(problem::method_unclear(&guard.policy))
     }
 }
 

@@ -43,11 +43,21 @@ impl Run<'_> {
         let mut sending = operation.clone();
         let deadline = self.deadline(&course);
         loop {
-            if let Err(failure) = self.note(&sending, &course).await {
-                let end = gave_up(&course, Stop::Journal);
-                return self.end(transport, operation, course, Err(failure), end).await;
-            }
-            let heard = self.attempt(transport, &sending, &course, deadline).await;
+            let heard = match self.judged_anew(transport, &operation, &mut course).await {
+                Some(Stop::Window) => {
+                    let end = gave_up(&course, Stop::Window);
+                    let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+                    return self.end(transport, operation, course, never, end).await;
+                }
+                Some(_) => Err(self.not_sent(&course)),
+                None => {
+                    if let Err(failure) = self.note(&sending, &course).await {
+                        let end = gave_up(&course, Stop::Journal);
+                        return self.end(transport, operation, course, Err(failure), end).await;
+                    }
+                    self.attempt(transport, &sending, &course, deadline).await
+                }
+            };
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
                     (sending, course) = followed;
@@ -74,19 +84,42 @@ impl Run<'_> {
         }
     }
 
-    /// Why an operation that an earlier run may have sent is not sent now, if it is not: the server may have
+    /// The same for an operation that this run has tried for so long that a server may have forgotten it.
+    async fn judged_anew<T: Transport>(
+        &self,
+        transport: &mut T,
+        operation: &Operation,
+        course: &mut Course,
+    ) -> Option<Stop> {
+        let age_ms = self.retries.environment.wall().since_ms(course.first_sent);
+        match Duration::from_millis(age_ms.unsigned_abs()) >= WINDOW_LEAST && course.done.is_none()
+        {
+            true => self.bar(transport, operation, course).await,
+            false => None,
+        }
+    }
+
+    /// In the place of an attempt: the service may be back before the next one.
+    fn not_sent(&self, course: &Course) -> Failure {
+        let failure =
+            Failure::new(Reach::NotSent, "the service does not say how long it keeps keys");
+        let number = course.sends.saturating_add(1);
+        self.retries.tell(&Event::Failed { number, failure: &failure });
+        failure
+    }
+
+    /// Why an operation that may have been executed is not sent now, if it is not: the server may have
     /// forgotten it, or cannot say for how long it remembers.
-    #[cfg(feature = "client-journal")]
     pub(crate) async fn bar<T: Transport>(
         &self,
         transport: &mut T,
         operation: &Operation,
-        course: &Course,
+        course: &mut Course,
     ) -> Option<Stop> {
         // Without a doubt there is nothing that could be executed twice.
         course.doubt?;
         let window = match self.window(transport, operation, course).await {
-            Window::Told(window) => window,
+            Window::Told(window) => *course.window.insert(window),
             Window::Usual => WINDOW_USUAL,
             Window::NoAnswer => return Some(Stop::WindowUnknown),
         };
@@ -366,3 +399,5 @@ fn rejected(answer: Answer) -> Outcome {
 
 const REDIRECTS_MAX: u32 = 5;
 const WINDOW_USUAL: Duration = well_known::WINDOW_USUAL;
+/// No service keeps keys for less.
+const WINDOW_LEAST: Duration = Duration::from_secs(60);

@@ -69,12 +69,12 @@ impl<T: Transport + Clone> Client<T> {
         taken: Taken,
         is_resumed: bool,
     ) -> (Result<Outcome, SendError>, Result<(), JournalError>) {
-        let Taken { entry, operation, course, closed, has_body } = taken;
+        let Taken { entry, operation, mut course, closed, has_body } = taken;
         let run = self.run(Diary { entry: Some(entry.clone()) }, is_resumed);
         let mut transport = self.transport.clone();
         let stop = match closed {
             Some(stop) => Some(stop),
-            None => run.bar(&mut transport, &operation, &course).await,
+            None => run.bar(&mut transport, &operation, &mut course).await,
         };
         let stop = stop.or_else(|| (!has_body).then_some(Stop::Body));
         let end = match stop {

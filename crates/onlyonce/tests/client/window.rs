@@ -1,12 +1,14 @@
 //! How long a service keeps keys, where it cannot be asked at the moment.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use onlyonce::client::{Answer, Client, Failure, Journal, Outcome, Retries, Stop, Transport};
+use onlyonce::client::{
+    Answer, Client, Failure, Journal, Outcome, Reach, Retries, Stop, Transport,
+};
 use tokio::sync::Barrier;
 
 use crate::environment::{ATTEMPT_TIMEOUT, TestTime};
@@ -116,5 +118,63 @@ async fn while_a_service_is_being_asked_no_other_operation_takes_a_day_for_grant
     let (one, other) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
     for end in [one.unwrap(), other.unwrap()] {
         assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
+    }
+}
+
+/// Loses its first answer and is away for a while; then it tells for how long it keeps keys.
+#[derive(Clone)]
+struct Away {
+    heard: Arc<Mutex<Vec<&'static str>>>,
+    ttl_s: u32,
+}
+
+impl Transport for Away {
+    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, Failure> {
+        let mut heard = self.heard.lock().unwrap();
+        let what = match request.uri().path() {
+            "/charges" => "charge",
+            "/.well-known/idempotency" => "window",
+            _ => "look-up",
+        };
+        heard.push(what);
+        let of = |what: &str| heard.iter().filter(|one| **one == what).count();
+        match what {
+            "charge" if of("charge") == 1 => {
+                let mut failed = Answer::new(StatusCode::INTERNAL_SERVER_ERROR);
+                failed.headers.insert("retry-after", http::HeaderValue::from_static("90"));
+                Ok(failed)
+            }
+            "charge" => {
+                let mut replay = Answer::new(StatusCode::CREATED);
+                replay
+                    .headers
+                    .insert("idempotent-replayed", http::HeaderValue::from_static("true"));
+                Ok(replay)
+            }
+            "window" if of("window") <= 3 => Err(Failure::new(Reach::NotSent, "away")),
+            "window" => {
+                let page = format!("{{\"routes\":[{{\"match\":\"*\",\"ttl\":{}}}]}}", self.ttl_s);
+                Ok(Answer { body: page.into(), ..Answer::new(StatusCode::OK) })
+            }
+            _ => Ok(Answer::new(StatusCode::NOT_FOUND)),
+        }
+    }
+}
+
+// R158; threat J2
+#[tokio::test]
+async fn a_run_that_lasts_sends_nothing_until_it_knows_how_long_keys_are_kept() {
+    for (ttl_s, name, charges) in [(3600, "replayed", 2), (60, "unknown", 1)] {
+        let time = TestTime::default();
+        let away = Away { heard: Arc::default(), ttl_s };
+        let retries = Retries::new().with_environment(time.clone()).with_attempts(10);
+        let retries = retries.with_deadline(Duration::from_secs(600));
+        let once = Client::over(away.clone()).with_retries(retries);
+        let end = once.post("http://shop.test/charges").send().await.unwrap();
+        assert_eq!(end.name(), name, "{end:?}");
+        let heard = away.heard.lock().unwrap().clone();
+        assert_eq!(heard.iter().filter(|what| **what == "charge").count(), charges, "{heard:?}");
+        let (before, _) = heard.split_at(5);
+        assert_eq!(before, ["charge", "window", "window", "window", "window"], "{heard:?}");
     }
 }
