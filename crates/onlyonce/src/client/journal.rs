@@ -3,7 +3,7 @@
 //! 1. An entry has the key, the request and the number of attempts. It is on the disk before the first
 //!    attempt begins (SQLite, `synchronous = FULL`), and is deleted when the operation is settled.
 //!    Each further attempt is noted before it begins; one that cannot be noted is not sent
-//!    ([`Stop::Journal`](super::Stop::Journal)).
+//!    ([`Stop::Journal`]).
 //! 2. An entry counts as sent from the moment it is written. What a later process hears about it settles it
 //!    only if it speaks for that first attempt too: see [`Outcome::Unknown`](super::Outcome::Unknown).
 //! 3. After a crash [`Client::resume`](super::Client::resume) finishes the open operations, with the same keys.
