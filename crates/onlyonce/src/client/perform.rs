@@ -84,7 +84,8 @@ impl Run<'_> {
         }
     }
 
-    /// The same for an operation that this run has tried for so long that a server may have forgotten it.
+    /// Why an operation is not sent now that this run has tried for so long that a server may have forgotten it: see
+    /// [`bar`](Self::bar).
     async fn judged_anew<T: Transport>(
         &self,
         transport: &mut T,
