@@ -128,7 +128,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Says for ever whether the store's clock is held, on the error output.
+    /// Says on the error output, for ever, when the store's clock was set forward and when it is right again.
     pub async fn watch_clock(&self) {
         clock::watch(&self.once).await;
     }

@@ -15,6 +15,7 @@ mod perform;
 mod reconcile;
 mod run;
 mod settle;
+mod trusted_time;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -105,9 +106,10 @@ impl Once {
         timeout(READY_WAIT, loaded).await.is_ok_and(|seen| seen.is_ok())
     }
 
-    /// Whether the store's clock was not trusted when it was last asked: nothing lapses, expires or is swept.
-    pub fn is_clock_held(&self) -> bool {
-        self.inner.store.is_clock_held()
+    /// How far the store's clock is ahead of the time that this node trusts. Above zero, the clock was set forward
+    /// while the node ran, and keys live longer here until the clock is put right or the node restarts.
+    pub fn clock_ahead_by(&self) -> Duration {
+        self.inner.store.time().ahead_by()
     }
 
     /// How many operations are under way.

@@ -53,10 +53,15 @@ impl Record {
 
     /// Whether its time to live is over at `now`. Running and unknown records never expire.
     pub fn is_expired(&self, now: StoreTime) -> bool {
+        self.expires_at().is_some_and(|expires_at| expires_at <= now)
+    }
+
+    /// When its time to live is over; `None` while it is running or unknown.
+    pub fn expires_at(&self) -> Option<StoreTime> {
         match self.state {
-            State::Running { .. } | State::Unknown { .. } => false,
+            State::Running { .. } | State::Unknown { .. } => None,
             State::Released { expires_at } | State::Completed { expires_at, .. } => {
-                expires_at <= now
+                Some(expires_at)
             }
         }
     }

@@ -26,7 +26,7 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "tower"))]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod time;
 #[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod wake;
@@ -80,12 +80,13 @@ pub trait Maintain: Store {
     /// The records in the given states, a page at a time.
     fn scan(&self, query: Scan) -> impl Future<Output = Result<Page, Fault>> + Send;
 
-    /// Deletes at most `limit` records whose time to live is over. Never a running or unknown one,
-    /// and nothing at all while the clock is held.
-    fn sweep(&self, limit: usize) -> impl Future<Output = Result<Swept, Fault>> + Send;
-
-    /// Holds the clock, for every node and over restarts, or trusts it again.
-    fn hold_clock(&self, held: bool) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Deletes at most `limit` records whose time to live is over at `until`, whatever the store's own clock
+    /// says. Never a running or unknown one.
+    fn sweep(
+        &self,
+        until: StoreTime,
+        limit: usize,
+    ) -> impl Future<Output = Result<Swept, Fault>> + Send;
 
     /// Keeps the text `to` under `name` if `from` is kept there (`None`: if nothing is), in one step and as
     /// durably as a record, and returns the text that is kept afterwards. Without `to` it only reads.
@@ -222,8 +223,6 @@ pub struct Seen {
     pub mine: bool,
     /// The store's time of this answer.
     pub now: StoreTime,
-    /// The store's clock was set forward and nobody has confirmed it: nothing lapses or expires.
-    pub clock_held: bool,
 }
 
 /// What became of a swap.
@@ -270,8 +269,6 @@ pub struct Page {
     pub next: Option<Cursor>,
     /// The store's time.
     pub now: StoreTime,
-    /// See [`Seen::clock_held`].
-    pub clock_held: bool,
 }
 
 /// What a sweep did.
@@ -290,9 +287,6 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Whether it lives in this process alone.
     pub embedded: bool,
-    /// Whether it notices by itself that its clock has jumped, and holds it for every node. Who uses a store
-    /// that does not must watch its clock, and cannot know of one that was trusted again meanwhile.
-    pub watches_clock: bool,
 }
 
 /// A call that gave no answer.

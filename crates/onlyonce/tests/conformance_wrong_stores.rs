@@ -270,16 +270,8 @@ wrong_stores! {
         a_sweep_deletes_what_has_expired;
     sweep_never_says_more: SweepNeverSaysMore fails
         a_sweep_says_whether_more_had_expired;
-    sweep_ignores_the_hold: SweepIgnoresTheHold fails
-        nothing_is_swept_while_the_clock_is_held;
-    hold_is_not_told: HoldIsNotTold fails
-        every_answer_says_that_the_clock_is_held and
-        a_held_clock_is_held_after_a_crash;
-    hold_stops_writes: HoldStopsWrites fails
-        writes_go_on_while_the_clock_is_held and
-        a_clock_that_is_trusted_again_is_not_held;
-    hold_is_not_told_by_pages: HoldIsNotToldByPages fails
-        every_answer_says_that_the_clock_is_held;
+    sweep_asks_the_clock: SweepAsksTheClock fails
+        a_sweep_goes_by_the_moment_it_is_given;
     scan_skips_a_row: ScanSkipsARow fails
         pages_have_no_gaps_and_no_doubles and
         a_scan_lists_only_the_states_it_asks_for,
@@ -314,8 +306,6 @@ wrong_stores! {
         tokens_fence_after_a_crash_as_before;
     crash_revives_deleted: CrashRevivesDeleted fails
         what_was_deleted_stays_deleted_after_a_crash;
-    crash_trusts_the_clock: CrashTrustsTheClock fails
-        a_held_clock_is_held_after_a_crash;
     damaged_is_absent: DamagedIsAbsent fails
         a_damaged_record_is_an_error_and_never_absent and
         a_damaged_record_is_not_renewed,

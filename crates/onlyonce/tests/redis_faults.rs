@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 #[path = "redis_faults/clock.rs"]
-mod clock;
 #[path = "redis_faults/filter.rs"]
 mod filter;
 #[path = "redis_faults/lab.rs"]

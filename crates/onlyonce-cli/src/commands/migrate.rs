@@ -70,24 +70,10 @@ async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, Stri
         return filling.finish().await.map(|()| Moved::default()).map_err(interrupted);
     }
     let from = opened.map_err(|error| refused(name, &error))?;
-    demand_trust(&from, name).await?;
     let filling = begin(to, name).await?;
     let moved = migrate(&from, &filling, &to.to_string()).await;
     from.close().await;
     moved.map_err(interrupted)
-}
-
-/// By a clock that is held nobody knows how long a record has to live, and the other store would not hold it.
-async fn demand_trust(from: &SqliteStore, name: &str) -> Result<(), String> {
-    let any = OperationId::from_bytes([0; 16]);
-    let seen = from.load(any).await;
-    let seen = seen.map_err(|fault| format!("{name} does not answer: {}", fault.error()))?;
-    if seen.clock_held {
-        return Err(format!(
-            "the clock was set forward, and {name} holds it: put it right, run `onlyonce sweep --store {name} --confirm-clock`, and repeat this"
-        ));
-    }
-    Ok(())
 }
 
 async fn begin(to: &ServerUrl, from: &str) -> Result<Filling, String> {

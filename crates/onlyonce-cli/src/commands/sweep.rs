@@ -1,23 +1,20 @@
-//! `onlyonce sweep`: delete what has expired, and trust a clock again that was set forward.
+//! `onlyonce sweep`: delete what has expired.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::redis::RedisStore;
 use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{Fault, Maintain, Store};
-use tokio::time::{Instant, sleep};
 
 use super::exit;
 use crate::config::{Config, StoreFlag, StoreUrl};
 
 /// Delete expired records.
 ///
-/// A gateway does this by itself. When the store's clock was set forward, though, nothing expires, lapses or is
-/// swept on any node, until --confirm-clock says that the clock is right now.
+/// A gateway does this by itself. This command goes by the store's own clock: check first that it is right.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Sweep {
@@ -27,15 +24,12 @@ pub struct Sweep {
     /// The configuration that names the store
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The store's clock is right: let records expire and leases lapse again
-    #[arg(long)]
-    confirm_clock: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   onlyonce sweep --store sqlite:onlyonce.db
-  onlyonce sweep --config onlyonce.toml --confirm-clock";
+  onlyonce sweep --config onlyonce.toml";
 
 impl Sweep {
     /// Sweeps the store until nothing is left to sweep.
@@ -44,7 +38,7 @@ impl Sweep {
             Ok(store) => store,
             Err(message) => return exit::usage(&message),
         };
-        match super::block_on(sweep(&store, self.confirm_clock)) {
+        match super::block_on(sweep(&store)) {
             Ok(Ok(deleted)) => {
                 println!("{deleted} expired records deleted");
                 ExitCode::SUCCESS
@@ -63,7 +57,7 @@ impl Sweep {
     }
 }
 
-async fn sweep(url: &StoreUrl, confirm_clock: bool) -> Result<usize, String> {
+async fn sweep(url: &StoreUrl) -> Result<usize, String> {
     let refused =
         |error: &dyn ToString| format!("the store cannot be opened: {}", error.to_string());
     let swept = match url {
@@ -71,59 +65,31 @@ async fn sweep(url: &StoreUrl, confirm_clock: bool) -> Result<usize, String> {
         StoreUrl::Sqlite(path) => {
             super::demand_file(path)?;
             let store = SqliteStore::open(path).await.map_err(|error| refused(&error))?;
-            sweep_all(&store, confirm_clock).await
+            sweep_all(&store).await
         }
         StoreUrl::Postgres(url) => {
             let store = PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
-            sweep_all(&store, confirm_clock).await
+            sweep_all(&store).await
         }
         StoreUrl::Redis(url) => {
             let store = RedisStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
-            sweep_all(&store, confirm_clock).await
+            sweep_all(&store).await
         }
     };
-    let swept = swept.map_err(|fault| format!("the store did not do it: {}", fault.error()))?;
-    swept.ok_or_else(|| HELD.to_owned())
+    swept.map_err(|fault| format!("the store did not do it: {}", fault.error()))
 }
 
-/// The clock first: while it is held, nothing is swept, and there is no count.
-async fn sweep_all<S: Store + Maintain>(
-    store: &S,
-    confirm_clock: bool,
-) -> Result<Option<usize>, Fault> {
-    if confirm_clock {
-        store.hold_clock(false).await?;
-    }
-    if !is_trusted(store).await? {
-        return Ok(None);
-    }
+async fn sweep_all<S: Store + Maintain>(store: &S) -> Result<usize, Fault> {
+    let until = store.load(OperationId::from_bytes([0; 16])).await?.now;
     let mut deleted = 0;
     loop {
-        let swept = store.sweep(ROWS).await?;
+        let swept = store.sweep(until, ROWS).await?;
         deleted += swept.deleted;
         if !swept.more {
-            return Ok(Some(deleted));
+            return Ok(deleted);
         }
     }
 }
 
-/// Where no gateway ran for a while, a store of many nodes waits before it trusts its clock: that is waited for.
-async fn is_trusted<S: Store + Maintain>(store: &S) -> Result<bool, Fault> {
-    let any = OperationId::from_bytes([0; 16]);
-    let end = Instant::now() + TRUST_WAIT;
-    while store.load(any).await?.clock_held {
-        if store.limits().embedded || Instant::now() > end {
-            return Ok(false);
-        }
-        sleep(TRUST_PAUSE).await;
-    }
-    Ok(true)
-}
-
-const HELD: &str = "the store's clock was set forward, and is held: nothing expires. Put it right, then run \
-    `onlyonce sweep --confirm-clock`";
-/// Some more than the 15 s for which a store may wait for other nodes to tell of a jump.
-const TRUST_WAIT: Duration = Duration::from_secs(17);
-const TRUST_PAUSE: Duration = Duration::from_millis(200);
 /// How many records are deleted at a time.
 const ROWS: usize = 5000;

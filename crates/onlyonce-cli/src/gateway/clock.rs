@@ -1,39 +1,28 @@
-//! Says on the error output that the store's clock is held, and that it is trusted again.
+//! Says on the error output that the store's clock was set forward, and that it is right again.
 
 use std::time::Duration;
 
 use onlyonce::Once;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Watches for ever.
 pub(super) async fn watch(once: &Once) {
+    let is_ahead = || once.clock_ahead_by() >= AHEAD_MIN;
     loop {
-        while !once.is_clock_held() {
+        while !is_ahead() {
             sleep(PAUSE).await;
         }
-        // A store that nobody used for a while does not trust its clock at first, and then it does.
-        sleep(PATIENCE).await;
-        if once.is_clock_held() {
-            tell_while_held(once).await;
-            eprintln!("onlyonce: the store's clock is trusted again");
+        let ahead_s = once.clock_ahead_by().as_secs();
+        eprintln!("onlyonce: the store's clock is {ahead_s} s too far ahead: {ADVICE}");
+        while is_ahead() {
+            sleep(PAUSE).await;
         }
+        eprintln!("onlyonce: the store's clock is right again");
     }
 }
 
-async fn tell_while_held(once: &Once) {
-    let mut told_at: Option<Instant> = None;
-    while once.is_clock_held() {
-        if told_at.is_none_or(|told_at| told_at.elapsed() >= AGAIN) {
-            eprintln!("onlyonce: {HELD}");
-            told_at = Some(Instant::now());
-        }
-        sleep(PAUSE).await;
-    }
-}
-
-const HELD: &str = "the store's clock was set forward by more than a minute, and is held: no key expires, and no lease \
-    lapses, on any node. Put it right, then run `onlyonce sweep --confirm-clock`";
-/// For longer than a store waits for others to tell of a jump.
-const PATIENCE: Duration = Duration::from_secs(20);
-const AGAIN: Duration = Duration::from_secs(600);
+const ADVICE: &str = "it was set forward while this gateway ran, so this gateway does not follow it, and keys are \
+    kept longer. Correct the clock of the store; if it is right, restart the gateway";
+/// Less is what a clock may be off by when it is read.
+const AHEAD_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);

@@ -43,8 +43,8 @@ impl Collector for Counted {
         gauge(&mut encoder, "executing", "Operations under way", self.0.executing())?;
         let waiting = self.0.waiting();
         gauge(&mut encoder, "waiting", "Callers that wait for the answer of another", waiting)?;
-        let clock_held = usize::from(self.0.is_clock_held());
-        gauge(&mut encoder, "clock_held", "1 while the store's clock is not trusted", clock_held)?;
+        let ahead_s = usize::try_from(self.0.clock_ahead_by().as_secs()).unwrap_or(usize::MAX);
+        gauge(&mut encoder, "store_clock_ahead_seconds", CLOCK_AHEAD, ahead_s)?;
         let best_effort = usize::from(self.1.is_best_effort);
         gauge(
             &mut encoder,
@@ -88,6 +88,7 @@ fn count(counts: &Counts, name: &str) -> u64 {
     counts.named().find(|(found, _)| *found == name).map_or(0, |(_, count)| count)
 }
 
+const CLOCK_AHEAD: &str = "How far the store's clock is ahead of the time that this node trusts; above 0, someone set the clock forward";
 const BY_ROUTE: [(&str, &str); 18] = [
     ("executed", "Operations executed"),
     ("replayed", "Retries answered with the stored response"),

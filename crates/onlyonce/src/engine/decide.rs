@@ -62,7 +62,7 @@ pub fn decide(seen: &Seen, asked: Asked<'_>) -> Decision {
     if seen.mine {
         return Decision::Execute { attempt: record.attempt, taken_from: record.taken_from };
     }
-    let phase = Phase::of(Some(record), seen.now, seen.clock_held);
+    let phase = Phase::of(Some(record), seen.now);
     if record.token == asked.draft.token {
         return Decision::GiveUp;
     }
@@ -87,8 +87,6 @@ fn recover(record: &Record, since: StoreTime, seen: &Seen, asked: Asked<'_>) -> 
         Recovery::Hold => unknown,
         Recovery::Reconcile { .. } => Decision::Reconcile { since },
         Recovery::Fail => Decision::Fail(record.revision()),
-        // The wait is counted on the store's clock, and nobody knows how long it has been.
-        Recovery::Release if seen.clock_held => unknown,
         Recovery::Release => {
             let write = Write::release_for(record, seen.now, false);
             write.map_or(unknown, |write| Decision::Release(Box::new(write)))

@@ -51,18 +51,15 @@ impl Lapses {
             (sight.revision, sight.first_seen) = (revision, boot);
         }
         let lease = Duration::from_millis(record.lease_ms.unsigned_abs());
-        let silent = boot.saturating_sub(sight.first_seen) >= lease;
-        (silent && lease_until <= now).then(|| Write::reap(revision))
+        let is_silent = boot.saturating_sub(sight.first_seen) >= lease;
+        // A lease that ends later than one that is given now is one of a clock that was put back.
+        let is_over = lease_until <= now || lease_until > now.plus_ms(record.lease_ms);
+        (is_silent && is_over).then(|| Write::reap(revision))
     }
 
     /// Ends the scan: what it did not meet is forgotten.
     pub fn end(&mut self) {
         let pass = self.pass;
         self.seen.retain(|_, sight| sight.pass == pass);
-    }
-
-    /// Forgets everything: while the clock is held, nothing lapses, and afterwards the count starts anew.
-    pub fn forget(&mut self) {
-        self.seen.clear();
     }
 }

@@ -63,13 +63,13 @@ impl Phase {
         Self::Expired,
     ];
 
-    /// Where `record` stands at `now`. While the clock is held, nothing expires.
-    pub fn of(record: Option<&Record>, now: StoreTime, clock_held: bool) -> Self {
+    /// Where `record` stands at `now`.
+    pub fn of(record: Option<&Record>, now: StoreTime) -> Self {
         let Some(record) = record else {
             return Self::Absent;
         };
         match record.state {
-            _ if !clock_held && record.is_expired(now) => Self::Expired,
+            _ if record.is_expired(now) => Self::Expired,
             State::Running { .. } => Self::Running,
             State::Unknown { .. } => Self::Unknown,
             State::Released { .. } => Self::Released,

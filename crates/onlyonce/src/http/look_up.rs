@@ -8,7 +8,6 @@ use super::layer::Rules;
 use super::problem::Problem;
 use super::request;
 use super::{Body, OwnAnswer};
-use crate::engine::table::Phase;
 use crate::key::{self, Key, KeyError, KeySource};
 use crate::once::Once;
 use crate::policy::Policy;
@@ -43,7 +42,7 @@ fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
 fn shown(seen: &Seen) -> Option<Response<Body>> {
     let record = seen.record.as_ref()?;
     let document = match &record.state {
-        _ if Phase::of(Some(record), seen.now, seen.clock_held) == Phase::Expired => return None,
+        _ if record.is_expired(seen.now) => return None,
         State::Released { .. } => return None,
         State::Running { .. } => json!({ "state": "running" }),
         State::Unknown { .. } => json!({ "state": "unknown" }),

@@ -249,9 +249,9 @@ impl Inner {
         })
     }
 
-    /// The store's time; asked for only if it was never heard.
+    /// What the store's own clock says; asked for only if it was never heard.
     async fn store_now(&self, ask: &Ask) -> Result<StoreTime, Refusal> {
-        if let Some(now) = self.store.now() {
+        if let Some(now) = self.store.time().store_now() {
             return Ok(now);
         }
         let seen = self.store.load(ask.id).await;

@@ -64,8 +64,7 @@ struct Rounds {
 
 impl Rounds {
     async fn all(self) {
-        let guarding = async { tokio::join!(self.renew(), self.end(), self.tell()) };
-        tokio::join!(guarding, self.reap(), self.sweep(), self.reconcile());
+        tokio::join!(self.renew(), self.end(), self.reap(), self.sweep(), self.reconcile());
     }
 
     /// Whether the handle is gone.
@@ -174,28 +173,12 @@ impl Rounds {
     }
 
     /// Whether no copy of the claim can come any more. The time is read before the release, so that a
-    /// release that counts was sent after the claim's last moment.
+    /// release that counts was sent after the claim's last moment; it is the time of the clock that judges a copy.
     async fn release_for_good(&self, entry: &Entry) -> Result<bool, Fault> {
-        let seen = self.once.store.load(entry.id).await?;
+        self.once.store.load(entry.id).await?;
+        let now = self.once.store.time().store_now();
         self.once.store.swap(entry.id, entry.write.clone()).await?;
-        Ok(seen.now > entry.not_after)
-    }
-
-    /// Tells the store that its clock has jumped, at once: whoever starts next must know, even if we end now.
-    async fn tell(&self) {
-        loop {
-            let told = self.once.store.tell_of_jump().await;
-            let is_stopped = self.is_stopped();
-            if is_stopped && self.once.holds.is_idle() {
-                return;
-            }
-            let mut stopped = self.stopped.clone();
-            tokio::select! {
-                () = self.once.store.jumped() => {}
-                _ = stopped.wait_for(|stopped| *stopped), if !is_stopped => {}
-                () = sleep(END_PAUSE), if told.is_err() || is_stopped => {}
-            }
-        }
+        Ok(now.is_some_and(|now| now > entry.not_after))
     }
 
     async fn reap(&self) {
@@ -207,17 +190,12 @@ impl Rounds {
         }
     }
 
-    /// Passes what is running also while the clock is held: the store learns from where on to look the next time.
     async fn reap_once(&self, lapses: &mut Lapses) -> Result<(), Fault> {
         lapses.begin();
         let mut after = None;
         loop {
             let page = self.page(StateKind::Running, after).await?;
-            if page.clock_held {
-                lapses.forget();
-            } else {
-                self.reap_page(lapses, &page).await?;
-            }
+            self.reap_page(lapses, &page).await?;
             after = page.next;
             if after.is_none() {
                 lapses.end();
@@ -254,8 +232,9 @@ impl Rounds {
     }
 
     async fn sweep_once(&self) -> Result<(), Fault> {
-        while !self.is_stopped() && !self.is_clock_held().await? {
-            let swept = self.once.store.sweep(self.once.limits.sweep_rows).await?;
+        while !self.is_stopped() {
+            let until = self.once.store.load(NO_OPERATION).await?.now;
+            let swept = self.once.store.sweep(until, self.once.limits.sweep_rows).await?;
             self.once.counters.swept.add(swept.deleted);
             if !swept.more {
                 break;
@@ -265,23 +244,13 @@ impl Rounds {
         Ok(())
     }
 
-    /// Whether nothing may expire. Asked before each part of a sweep, because the sweep itself goes by the
-    /// store's clock and would delete after a jump what nobody has looked at since.
-    async fn is_clock_held(&self) -> Result<bool, Fault> {
-        let any = OperationId::from_bytes([0; 16]);
-        Ok(self.once.store.load(any).await?.clock_held)
-    }
-
     /// Completes what was unknown for longer than its route holds it: never absent, never run again.
     async fn close_held(&self) -> Result<(), Fault> {
         let mut after = None;
         loop {
             let page = self.page(StateKind::Unknown, after).await?;
-            if page.clock_held {
-                return Ok(());
-            }
             for (id, record) in &page.records {
-                self.close_if_over(*id, record, &page).await?;
+                self.close_if_over(*id, record).await?;
             }
             after = page.next;
             if after.is_none() {
@@ -290,16 +259,12 @@ impl Rounds {
         }
     }
 
-    async fn close_if_over(
-        &self,
-        id: OperationId,
-        record: &Record,
-        page: &Page,
-    ) -> Result<(), Fault> {
-        let State::Unknown { since } = record.state else {
+    async fn close_if_over(&self, id: OperationId, record: &Record) -> Result<(), Fault> {
+        let (State::Unknown { since }, Some(now)) = (&record.state, self.once.store.time().now())
+        else {
             return Ok(());
         };
-        if since.plus(self.once.hold_max(&record.route)) > page.now {
+        if since.plus(self.once.hold_max(&record.route)) > now {
             return Ok(());
         }
         let response = self.once.given_up.clone();
@@ -331,7 +296,7 @@ impl Rounds {
         loop {
             let page = self.page(StateKind::Unknown, after).await?;
             for (id, record) in &page.records {
-                self.reconcile_record(*id, record, &page).await?;
+                self.reconcile_record(*id, record).await?;
             }
             after = page.next;
             if after.is_none() || self.is_stopped() {
@@ -340,18 +305,15 @@ impl Rounds {
         }
     }
 
-    async fn reconcile_record(
-        &self,
-        id: OperationId,
-        record: &Record,
-        page: &Page,
-    ) -> Result<(), Fault> {
+    async fn reconcile_record(&self, id: OperationId, record: &Record) -> Result<(), Fault> {
         let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
             return Ok(());
         };
         let question = Question::about(id, record, None);
         let finding = find(&*reconciler, question, &policy).await;
-        let now = (!page.clock_held).then_some(page.now);
+        let Some(now) = self.once.store.time().now() else {
+            return Ok(());
+        };
         if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
             self.pass_over(id, write).await?;
         }
@@ -364,6 +326,8 @@ impl Rounds {
     }
 }
 
+/// Asked for only to hear the time.
+const NO_OPERATION: OperationId = OperationId::from_bytes([0; 16]);
 /// How often in a lease the keeper looks for renewals that are due.
 const RENEWAL_TICKS: u32 = 12;
 /// How often in a lease the reaper scans.

@@ -82,14 +82,15 @@ impl Inner {
     /// The answer of a completed operation to a request of the same bytes, if this process has it at hand:
     /// what the bytes mean need not be found out.
     pub(crate) fn cached_for(&self, id: OperationId, raw: &Digest) -> Option<Refusal> {
-        let (fingerprint, response) = self.cache.find(id, self.store.now()?, self.clock.boot())?;
+        let (fingerprint, response) =
+            self.cache.find(id, self.store.time().now()?, self.clock.boot())?;
         fingerprint.raw.ct_eq(raw).to_bool().then_some(Refusal::Replay(response))
     }
 
     /// The answer of a completed operation, if this process has it at hand.
     pub(crate) fn cached<T>(&self, ask: &Ask) -> Option<Ended<T>> {
         let (fingerprint, response) =
-            self.cache.find(ask.id, self.store.now()?, self.clock.boot())?;
+            self.cache.find(ask.id, self.store.time().now()?, self.clock.boot())?;
         Some(if fingerprint.matches(&ask.fingerprint) {
             Ended::Refused(Refusal::Replay(response))
         } else {
@@ -176,7 +177,7 @@ impl<T: Send + 'static> Task<T> {
         // The write alone holds the answer, so that one which is given up takes no room any more.
         drop(verdict);
         // Read before the write, so that a copy of the answer never outlives the record.
-        self.settling_at = once.store.now();
+        self.settling_at = once.store.time().now();
         {
             let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
             tokio::select! {

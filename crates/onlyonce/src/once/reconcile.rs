@@ -99,21 +99,19 @@ impl Inner {
         };
         let question = Question::about(ask.id, record, Some(&asking.headers));
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
-        let now = (!seen.clock_held).then_some(seen.now);
-        match self.conclusion(ask.id, record, &ask.policy, now, finding) {
+        match self.conclusion(ask.id, record, &ask.policy, seen.now, finding) {
             Some(write) => self.clear(ask, write).await,
             None => Err(unknown),
         }
     }
 
-    /// The write that a finding allows at `now`; `None` while the clock is held, because then nobody
-    /// knows how long it has been quiet.
+    /// The write that a finding allows at `now`, in trusted time.
     pub(super) fn conclusion(
         &self,
         id: OperationId,
         record: &Record,
         policy: &Policy,
-        now: Option<StoreTime>,
+        now: StoreTime,
         finding: Finding,
     ) -> Option<Write> {
         let State::Unknown { since } = record.state else {
@@ -124,8 +122,7 @@ impl Inner {
         };
         match finding {
             Finding::Found(response) => Write::settle_for(record, SettledBy::Reconcile, response),
-            Finding::Absent if absent == Absent::Release => {
-                let now = now.filter(|now| since.plus(quiet) <= *now)?;
+            Finding::Absent if absent == Absent::Release && since.plus(quiet) <= now => {
                 let is_second = self.absences.is_second(id, record.revision());
                 is_second.then(|| Write::release_for(record, now, false)).flatten()
             }

@@ -67,7 +67,7 @@ impl Once {
             ended => ended,
         };
         ask.count(&ended);
-        let now = self.inner.store.now().unwrap_or_else(|| self.inner.clock.wall());
+        let now = self.inner.store.time().now().unwrap_or_else(|| self.inner.clock.wall());
         outcome(ended, now)
     }
 }

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::claim::NoAnswer;
 use super::flight::Joined;
 use super::{Ask, Ended, Inner, Limits, Refusal};
-use crate::engine::table::Phase;
 use crate::record::{Record, State};
 use crate::scope::{OperationId, Principal};
 use crate::store::Seen;
@@ -59,9 +58,7 @@ impl Inner {
 /// What a waiter is told; `None` while the operation runs.
 fn after_waiting(seen: &Seen, ask: &Ask) -> Option<Refusal> {
     let record: &Record = match &seen.record {
-        Some(record) if Phase::of(Some(record), seen.now, seen.clock_held) != Phase::Expired => {
-            record
-        }
+        Some(record) if !record.is_expired(seen.now) => record,
         _ => return Some(Refusal::InProgress),
     };
     match &record.state {

@@ -187,7 +187,7 @@ impl<S: Watch + Maintain> Layered<S> {
             return None;
         }
         count(&inner.filter.counters.hits);
-        Some(Seen { record: Some(*record), mine: false, now: now.earliest, clock_held: false })
+        Some(Seen { record: Some(*record), mine: false, now: now.earliest })
     }
 
     /// What the authority said when it was asked at `read_at`; a completed record of it goes to Redis too.
@@ -219,7 +219,7 @@ impl<S: Store> Inner<S> {
     async fn load_authority(&self, id: OperationId) -> Result<Seen, Fault> {
         let asked_at = self.clock.boot();
         let seen = self.authority.load(id).await?;
-        self.heard.hear(seen.now, seen.clock_held, asked_at, self.clock.boot());
+        self.heard.hear(seen.now, asked_at, self.clock.boot());
         Ok(seen)
     }
 }
@@ -250,7 +250,7 @@ impl<S: Watch + Maintain> Store for Layered<S> {
         }
         let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
         let seen = self.inner.authority.claim(draft).await?;
-        self.inner.heard.hear(seen.now, seen.clock_held, asked_at, self.inner.clock.boot());
+        self.inner.heard.hear(seen.now, asked_at, self.inner.clock.boot());
         Ok(self.repaired(id, seen, read_at))
     }
 
@@ -279,7 +279,7 @@ impl<S: Watch + Maintain> Store for Layered<S> {
         let swap = self.inner.authority.swap(id, guard, to, notes).await?;
         match &swap {
             Swap::Stale(seen) => {
-                self.inner.heard.hear(seen.now, seen.clock_held, boot, self.inner.clock.boot());
+                self.inner.heard.hear(seen.now, boot, self.inner.clock.boot());
             }
             Swap::Done(_) if is_settle && self.inner.filter.is_up() => {
                 self.offer(Job::Settled(id));
@@ -309,20 +309,12 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let asked_at = self.inner.clock.boot();
         let page = self.inner.authority.scan(query).await?;
-        self.inner.heard.hear(page.now, page.clock_held, asked_at, self.inner.clock.boot());
+        self.inner.heard.hear(page.now, asked_at, self.inner.clock.boot());
         Ok(page)
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        self.inner.authority.sweep(limit).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        // Before and after: whatever was heard meanwhile may be of before.
-        self.inner.heard.forget();
-        let answer = self.inner.authority.hold_clock(held).await;
-        self.inner.heard.forget();
-        answer
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        self.inner.authority.sweep(until, limit).await
     }
 
     async fn check_value(

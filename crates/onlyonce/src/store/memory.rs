@@ -34,7 +34,6 @@ struct Inner {
     records: BTreeMap<OperationId, Record>,
     /// The highest time seen: time does not run backward here.
     now: Option<StoreTime>,
-    clock_held: bool,
     check_values: BTreeMap<String, String>,
 }
 
@@ -73,7 +72,7 @@ impl std::fmt::Debug for MemoryStore {
 impl Inner {
     fn seen(&self, id: OperationId, mine: bool, now: StoreTime) -> Seen {
         let record = self.records.get(&id).cloned();
-        Seen { record, mine, now, clock_held: self.clock_held }
+        Seen { record, mine, now }
     }
 }
 
@@ -147,15 +146,12 @@ impl Maintain for MemoryStore {
         let records: Vec<_> = matching.take(query.limit).map(|(id, r)| (*id, r.clone())).collect();
         let last = records.last().filter(|_| records.len() == query.limit);
         let next = last.map(|(id, _)| Cursor(u128::from_be_bytes(*id.as_bytes())));
-        Ok(Page { next, records, now, clock_held: inner.clock_held })
+        Ok(Page { next, records, now })
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        let (mut inner, now) = self.lock();
-        if inner.clock_held {
-            return Ok(Swept { deleted: 0, more: false });
-        }
-        let expired = inner.records.iter().filter(|(_, record)| record.is_expired(now));
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        let (mut inner, _) = self.lock();
+        let expired = inner.records.iter().filter(|(_, record)| record.is_expired(until));
         let mut ids: Vec<_> = expired.map(|(id, _)| *id).take(limit.saturating_add(1)).collect();
         let more = ids.len() > limit;
         ids.truncate(limit);
@@ -163,15 +159,6 @@ impl Maintain for MemoryStore {
             inner.records.remove(id);
         }
         Ok(Swept { deleted: ids.len(), more })
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        let (mut inner, _) = self.lock();
-        inner.clock_held = held;
-        if !held {
-            inner.now = None;
-        }
-        Ok(())
     }
 
     async fn check_value(
@@ -192,6 +179,6 @@ impl Maintain for MemoryStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true, watches_clock: false }
+        Limits { body_bytes_max: usize::MAX, embedded: true }
     }
 }

@@ -74,7 +74,7 @@ use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::Token;
 use crate::scope::OperationId;
 
@@ -252,12 +252,8 @@ impl Maintain for PostgresStore {
         ask(&self.works.chores, Fault::NotDone, |reply| Chore::Scan(query, reply)).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
+    async fn sweep(&self, _: StoreTime, limit: usize) -> Result<Swept, Fault> {
         ask(&self.works.chores, Fault::Unsure, |reply| Chore::Sweep(limit, reply)).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        ask(&self.works.chores, Fault::Unsure, |reply| Chore::HoldClock(held, reply)).await
     }
 
     async fn check_value(
@@ -271,7 +267,7 @@ impl Maintain for PostgresStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false, watches_clock: true }
+        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false }
     }
 }
 

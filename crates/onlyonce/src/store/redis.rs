@@ -261,7 +261,7 @@ impl Maintain for RedisStore {
         whole.ok_or_else(|| Fault::NotDone(StoreError::Refused("there is no such slot".into())))
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
+    async fn sweep(&self, _: StoreTime, limit: usize) -> Result<Swept, Fault> {
         let mut swept = Swept { deleted: 0, more: false };
         // By what was known before: a jump that is noticed meanwhile makes nothing plausible.
         let plausible = self.shared.beats.time.plausible();
@@ -279,18 +279,6 @@ impl Maintain for RedisStore {
         Ok(swept)
     }
 
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        for ask in self.shared.holds(held, epochs::name(), None) {
-            let asked_at = self.shared.answers.time.boot();
-            let heard = reply::heard(&self.link.call(ask).await?)?;
-            self.shared.answers.tell(heard, asked_at);
-            if !held {
-                self.shared.beats.tell(heard, asked_at);
-            }
-        }
-        Ok(())
-    }
-
     async fn check_value(
         &self,
         name: &str,
@@ -302,7 +290,7 @@ impl Maintain for RedisStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: value::BODY_BYTES_MAX, embedded: false, watches_clock: true }
+        Limits { body_bytes_max: value::BODY_BYTES_MAX, embedded: false }
     }
 }
 
@@ -324,7 +312,7 @@ fn joined(before: Option<Page>, page: Page) -> Page {
     };
     whole.records.extend(page.records);
     let now = StoreTime::from_ms(whole.now.as_ms().max(page.now.as_ms()));
-    Page { now, clock_held: whole.clock_held || page.clock_held, ..whole }
+    Page { now, ..whole }
 }
 
 /// How long a call may be without an answer before its connection is given up.

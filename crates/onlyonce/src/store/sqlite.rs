@@ -82,7 +82,7 @@ use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
 
@@ -269,13 +269,8 @@ impl Maintain for SqliteStore {
         Ok(page)
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        let until = self.shared.time.now();
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
         self.submit(|reply| Job::Sweep(limit, until, reply)).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        self.submit(|reply| Job::HoldClock(held, reply)).await
     }
 
     async fn check_value(
@@ -289,7 +284,7 @@ impl Maintain for SqliteStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true, watches_clock: false }
+        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true }
     }
 }
 

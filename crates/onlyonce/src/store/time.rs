@@ -57,13 +57,13 @@ impl Time {
     }
 
     /// Whether this node saw a jump that the server may not know of.
-    #[cfg(any(feature = "redis", feature = "tower"))]
+    #[cfg(feature = "redis")]
     pub(crate) fn has_jumped(&self) -> bool {
         self.lock().jumped
     }
 
     /// All nodes were told of the jump: what was asked before that is held.
-    #[cfg(any(feature = "redis", feature = "tower"))]
+    #[cfg(feature = "redis")]
     pub(crate) fn has_told(&self) {
         let boot = self.clock.boot();
         let mut known = self.lock();
@@ -87,7 +87,10 @@ impl Time {
         } else if known.held_at.is_some_and(|held_at| asked_at < held_at) {
             // It may have been read before the clock was held, though it comes after.
             return Told { clock_held: true, ..told };
-        } else if known.reading.is_some_and(|last| last.is_jump(told.now, boot)) {
+        } else if known
+            .reading
+            .is_some_and(|last| told.now.since_ms(last.estimate(boot)) > CLOCK_JUMP_MS)
+        {
             known.jumped = true;
             known.jumps = known.jumps.wrapping_add(1);
             self.jumped.notify_one();
@@ -109,7 +112,7 @@ impl Time {
     /// As this node starts, the clock is `ahead_ms` after the last beat of any node. Far ahead, all nodes have
     /// rested, or it has jumped and those that saw it are about to say so: they are waited for.
     pub(crate) fn starts(&self, ahead_ms: i64) {
-        if ahead_ms > crate::clock::CLOCK_JUMP_MS {
+        if ahead_ms > CLOCK_JUMP_MS {
             self.lock().doubted_until = Some(self.clock.boot() + DOUBTED_FOR);
         }
     }
@@ -185,8 +188,7 @@ impl Known {
 
     #[cfg(any(feature = "postgres", feature = "redis"))]
     fn plausible(&self, boot: Duration) -> i64 {
-        let latest =
-            |reading: Reading| reading.estimate(boot).plus_ms(crate::clock::CLOCK_JUMP_MS).as_ms();
+        let latest = |reading: Reading| reading.estimate(boot).plus_ms(CLOCK_JUMP_MS).as_ms();
         self.reading.map_or(i64::MAX, latest)
     }
 
@@ -195,6 +197,7 @@ impl Known {
     }
 }
 
+const CLOCK_JUMP_MS: i64 = 60_000;
 /// How long a node that starts waits for others to tell of a jump: some beats of theirs.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 const DOUBTED_FOR: Duration = Duration::from_secs(15);

@@ -63,12 +63,7 @@ impl Journal {
 
 impl Inner {
     fn seen(&self, id: OperationId, mine: bool) -> Seen {
-        Seen {
-            record: self.records.get(&id).cloned(),
-            mine,
-            now: SystemClock.wall(),
-            clock_held: false,
-        }
+        Seen { record: self.records.get(&id).cloned(), mine, now: SystemClock.wall() }
     }
 }
 

@@ -53,10 +53,7 @@ pub(super) enum Defect {
     SweepIgnoresExpiry,
     SweepSparesReleased,
     SweepNeverSaysMore,
-    SweepIgnoresTheHold,
-    HoldIsNotTold,
-    HoldStopsWrites,
-    HoldIsNotToldByPages,
+    SweepAsksTheClock,
     ScanSkipsARow,
     WatchSubscribesWhenPolled,
     WatchWakesOne,
@@ -68,7 +65,6 @@ pub(super) enum Defect {
     CrashLosesUnknown,
     CrashLosesRunning,
     CrashRevivesDeleted,
-    CrashTrustsTheClock,
     DamagedIsAbsent,
 }
 

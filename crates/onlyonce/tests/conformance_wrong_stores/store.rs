@@ -46,7 +46,6 @@ impl Factory for WrongStores {
             }
             Some(Defect::CrashRevivesDeleted) => disk.records.extend(disk.deleted.clone()),
             Some(Defect::CrashForgetsCheckValues) => disk.check_values.clear(),
-            Some(Defect::CrashTrustsTheClock) => disk.clock_held = false,
             _ => {}
         }
         Some(Wrong { disk: Arc::new(Mutex::new(disk)), ..store })
@@ -79,7 +78,6 @@ pub(super) struct Disk {
     /// What a load once found absent.
     absent: HashSet<OperationId>,
     now: Option<StoreTime>,
-    pub(super) clock_held: bool,
     check_values: BTreeMap<String, String>,
 }
 
@@ -127,12 +125,7 @@ impl Wrong {
     }
 
     fn seen(&self, disk: &Disk, id: OperationId, mine: bool, now: StoreTime) -> Seen {
-        Seen {
-            record: disk.records.get(&id).cloned(),
-            mine,
-            now,
-            clock_held: disk.clock_held && !self.is(Defect::HoldIsNotTold),
-        }
+        Seen { record: disk.records.get(&id).cloned(), mine, now }
     }
 }
 
@@ -195,7 +188,6 @@ impl Store for Wrong {
         };
         let guard = self.guard(guard, current.as_ref());
         let effect = cas::swap(current.as_ref(), &guard, &self.next(to.clone()), now);
-        let effect = self.held(effect, disk.clock_held);
         let done = self.write(&mut disk, id, &guard, effect);
         let is_deletion = to == Next::Absent;
         if done.is_some() && !(is_deletion && self.is(Defect::WatchMissesRelease)) {
@@ -258,22 +250,17 @@ impl Maintain for Wrong {
             _ => records.last().map(|(id, _)| *id),
         };
         let is_full = records.len() == query.limit;
-        Ok(Page {
-            next: boundary.filter(|_| is_full).map(|id| Cursor(number(&id))),
-            records,
-            now,
-            clock_held: disk.clock_held && !self.is(Defect::HoldIsNotToldByPages),
-        })
+        Ok(Page { next: boundary.filter(|_| is_full).map(|id| Cursor(number(&id))), records, now })
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        let expired = self.expired();
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        let expired = self.expired(until);
         if self.is(Defect::SweepChecksThenDeletes) {
             yield_now().await;
         }
         let expired = match self.defect {
             Some(Defect::SweepChecksThenDeletes) => expired,
-            _ => self.expired(),
+            _ => self.expired(until),
         };
         let (mut disk, _) = self.lock();
         let limit = match self.defect {
@@ -287,15 +274,6 @@ impl Maintain for Wrong {
             deleted: expired.len().min(limit),
             more: expired.len() > limit && !self.is(Defect::SweepNeverSaysMore),
         })
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        let (mut disk, _) = self.lock();
-        disk.clock_held = held;
-        if !held {
-            disk.now = None;
-        }
-        Ok(())
     }
 
     async fn check_value(
@@ -328,6 +306,6 @@ impl Maintain for Wrong {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true, watches_clock: false }
+        Limits { body_bytes_max: usize::MAX, embedded: true }
     }
 }

@@ -88,14 +88,6 @@ impl Wrong {
         }
     }
 
-    /// What becomes of a write while the clock is held.
-    pub(super) fn held(&self, effect: Effect, clock_held: bool) -> Effect {
-        if clock_held && self.is(Defect::HoldStopsWrites) {
-            return Effect::Stale;
-        }
-        effect
-    }
-
     /// The revision that was written; `None` if it is stale.
     pub(super) fn write(
         &self,
@@ -191,11 +183,9 @@ impl Wrong {
 
 /// Of a sweep.
 impl Wrong {
-    pub(super) fn expired(&self) -> Vec<OperationId> {
+    pub(super) fn expired(&self, until: StoreTime) -> Vec<OperationId> {
         let (disk, now) = self.lock();
-        if disk.clock_held && !self.is(Defect::SweepIgnoresTheHold) {
-            return vec![];
-        }
+        let now = if self.is(Defect::SweepAsksTheClock) { now } else { until };
         let is_over = |record: &Record| match self.defect {
             Some(Defect::SweepIgnoresTheState) => {
                 record.first_claimed_at.plus_ms(record.ttl_ms) <= now

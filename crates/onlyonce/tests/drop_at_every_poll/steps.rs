@@ -202,12 +202,8 @@ impl<S: Maintain> Maintain for Stepped<S> {
         self.inner.scan(query).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        self.inner.sweep(limit).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        self.inner.hold_clock(held).await
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        self.inner.sweep(until, limit).await
     }
 
     async fn check_value(

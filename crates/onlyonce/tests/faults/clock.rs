@@ -27,6 +27,11 @@ impl TestClock {
     pub(crate) fn jump(&self, time: Duration) {
         add(&self.0.wall_ms, time);
     }
+
+    /// Someone puts the wall clock back that was set forward.
+    pub(crate) fn jump_back(&self, time: Duration) {
+        self.0.wall_ms.fetch_sub(ms(time), Ordering::SeqCst);
+    }
 }
 
 impl Clock for TestClock {
@@ -40,8 +45,11 @@ impl Clock for TestClock {
 }
 
 fn add(ahead: &AtomicU64, time: Duration) {
-    let ms = u64::try_from(time.as_millis()).expect("a test moves time by less than an age");
-    ahead.fetch_add(ms, Ordering::SeqCst);
+    ahead.fetch_add(ms(time), Ordering::SeqCst);
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("a test moves time by less than an age")
 }
 
 fn read(ahead: &AtomicU64) -> Duration {

@@ -23,7 +23,6 @@ pub(crate) enum Call {
     Renew,
     Scan,
     Sweep,
-    HoldClock,
 }
 
 /// How it goes.
@@ -219,12 +218,8 @@ impl<S: Maintain> Maintain for Scripted<S> {
         self.run(Call::Scan, self.inner.scan(query)).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        self.run(Call::Sweep, self.inner.sweep(limit)).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        self.run(Call::HoldClock, self.inner.hold_clock(held)).await
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        self.run(Call::Sweep, self.inner.sweep(until, limit)).await
     }
 
     async fn check_value(

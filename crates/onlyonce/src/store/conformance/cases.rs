@@ -4,7 +4,6 @@ mod check_value;
 mod claim;
 mod crash;
 mod damage;
-mod hold;
 mod late;
 mod model;
 mod owner;
@@ -123,15 +122,10 @@ suite! {
         an_expired_record_is_there_until_it_is_swept: "expired records are the engine's to judge",
         a_sweep_deletes_what_has_expired: "Deletes records whose time to live is over",
         a_sweep_spares_what_has_not_expired: "Deletes records whose time to live is over",
+        a_sweep_goes_by_the_moment_it_is_given: "at `until`, whatever the store's own clock says",
         a_sweep_spares_running_and_unknown_records: "Never a running or unknown one",
         a_sweep_deletes_no_more_than_its_limit: "Deletes at most `limit` records",
         a_sweep_says_whether_more_had_expired: "Whether more were expired than the limit let it delete",
-    }
-    hold {
-        nothing_is_swept_while_the_clock_is_held: "nothing at all while the clock is held",
-        every_answer_says_that_the_clock_is_held: "nobody has confirmed it: nothing lapses or expires",
-        writes_go_on_while_the_clock_is_held: "Holds the clock",
-        a_clock_that_is_trusted_again_is_not_held: "or trusts it again",
     }
     scan {
         pages_have_no_gaps_and_no_doubles: "The records, each once",
@@ -200,7 +194,6 @@ suite! {
         a_response_survives_a_crash_byte_for_byte: "An answer is given only after the write it reports is as durable as the store promises",
         what_was_deleted_stays_deleted_after_a_crash: "An answer is given only after the write it reports is as durable as the store promises",
         tokens_fence_after_a_crash_as_before: "It has this token and one of these states",
-        a_held_clock_is_held_after_a_crash: "Holds the clock, for every node and over restarts",
     }
     damage {
         a_damaged_record_is_an_error_and_never_absent: "A record that cannot be read is an error for its id. It is never absent",

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
@@ -160,12 +161,8 @@ impl<S: Maintain> Maintain for Faulty<S> {
         self.inner.scan(query).await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<Swept, Fault> {
-        self.inner.sweep(limit).await
-    }
-
-    async fn hold_clock(&self, held: bool) -> Result<(), Fault> {
-        self.inner.hold_clock(held).await
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        self.inner.sweep(until, limit).await
     }
 
     async fn check_value(

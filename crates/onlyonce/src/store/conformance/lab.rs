@@ -11,7 +11,7 @@ use super::{Factory, Faulty, ManualClock};
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, Token};
 use crate::scope::OperationId;
-use crate::store::{Beat, Draft, Fault, Lease, Notes, Seen, Store, Swap};
+use crate::store::{Beat, Draft, Fault, Lease, Maintain, Notes, Seen, Store, Swap, Swept};
 
 /// A store, and the hands on its clock if it has any.
 pub(super) struct Lab<S> {
@@ -81,6 +81,13 @@ impl<S: Store> Lab<S> {
             self.pass(BRIEF).await;
         }
         Ok(())
+    }
+}
+
+impl<S: Maintain> Lab<S> {
+    /// Deletes what has expired by now.
+    pub(super) async fn sweep(&self, limit: usize) -> Result<Swept, Stop> {
+        Ok(self.store.sweep(self.now().await?, limit).await?)
     }
 }
 

@@ -15,7 +15,6 @@ struct Last {
     asked: Reading,
     answered: Reading,
     asked_at: Duration,
-    clock_held: bool,
 }
 
 /// The authority's time now: not earlier than the one, not later than the other.
@@ -26,15 +25,9 @@ pub(super) struct Now {
 }
 
 impl Heard {
-    pub(super) fn hear(
-        &self,
-        now: StoreTime,
-        clock_held: bool,
-        asked_at: Duration,
-        boot: Duration,
-    ) {
+    pub(super) fn hear(&self, now: StoreTime, asked_at: Duration, boot: Duration) {
         let (asked, answered) = (Reading::new(now, asked_at), Reading::new(now, boot));
-        let last = Last { asked, answered, asked_at, clock_held };
+        let last = Last { asked, answered, asked_at };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
@@ -46,7 +39,7 @@ impl Heard {
     pub(super) fn now(&self, boot: Duration) -> Option<Now> {
         let last = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let is_fresh = boot.saturating_sub(last.asked_at) < HEARD_AGE_MAX;
-        (is_fresh && !last.clock_held).then(|| Now {
+        is_fresh.then(|| Now {
             earliest: last.answered.estimate(boot),
             latest: last.asked.estimate(boot),
         })
@@ -66,17 +59,15 @@ mod tests {
     fn time_is_between_what_was_asked_and_what_was_answered() {
         let heard = Heard::default();
         assert_eq!(heard.now(SECOND), None);
-        heard.hear(StoreTime::from_ms(5_000), false, SECOND, SECOND * 2);
+        heard.hear(StoreTime::from_ms(5_000), SECOND, SECOND * 2);
         let now = heard.now(SECOND * 4).unwrap();
         assert_eq!((now.earliest.as_ms(), now.latest.as_ms()), (7_000, 8_000));
     }
 
     #[test]
-    fn a_held_clock_and_an_old_reading_tell_nothing() {
+    fn an_old_reading_tells_nothing() {
         let heard = Heard::default();
-        heard.hear(StoreTime::from_ms(5_000), true, SECOND, SECOND);
-        assert_eq!(heard.now(SECOND), None);
-        heard.hear(StoreTime::from_ms(5_000), false, SECOND, SECOND);
+        heard.hear(StoreTime::from_ms(5_000), SECOND, SECOND);
         assert_eq!(heard.now(SECOND + HEARD_AGE_MAX), None);
     }
 }

@@ -147,8 +147,7 @@ impl Listed {
     }
 
     fn page(self, next: Option<Cursor>) -> Page {
-        let Told { now, clock_held, .. } = self.told;
-        Page { records: self.records, next, now, clock_held }
+        Page { records: self.records, next, now: self.told.now }
     }
 }
 

@@ -99,7 +99,7 @@ impl Answer {
             Some(Ok(record)) => Some(record.clone()),
             None => None,
         };
-        Ok(Seen { record, mine: false, now: self.told.now, clock_held: self.told.clock_held })
+        Ok(Seen { record, mine: false, now: self.told.now })
     }
 }
 

@@ -329,7 +329,7 @@ impl Member {
 }
 
 fn seen(record: Option<Record>, mine: bool, told: Told) -> Seen {
-    Seen { record, mine, now: told.now, clock_held: told.clock_held }
+    Seen { record, mine, now: told.now }
 }
 
 /// The statements of a writer, in the order in which it prepares them.

@@ -54,14 +54,14 @@ impl Answer {
         }
         let is_full = self.kind != 0;
         let last = last.map(OperationId::from_bytes).filter(|_| is_full);
-        let page = Page { records, next: None, now: self.now, clock_held: self.clock_held };
+        let page = Page { records, next: None, now: self.now };
         (page, last)
     }
     /// What was seen of `id`, by the claim of `draft` if it was one.
     pub(super) fn seen(&self, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
         let record = self.record(id)?;
         let mine = draft.is_some_and(|draft| cas::is_mine(record.as_ref(), draft));
-        Ok(Seen { record, mine, now: self.now, clock_held: self.clock_held })
+        Ok(Seen { record, mine, now: self.now })
     }
 
     pub(super) fn swap(&self, id: OperationId, guard: Guard) -> Result<Swap, Fault> {

@@ -36,7 +36,6 @@ pub(super) struct Batch<'a> {
     pub(super) interned: &'a mut Interned,
     pub(super) pending: HashMap<OperationId, Pending, Keyed>,
     begun: bool,
-    hold_clock: Option<bool>,
 }
 
 /// What the batch makes of an id.
@@ -58,7 +57,6 @@ impl<'a> Batch<'a> {
             pending: HashMap::with_hasher(open.interned.keyed),
             interned: &mut open.interned,
             begun: false,
-            hold_clock: None,
         }
     }
 
@@ -76,7 +74,6 @@ impl<'a> Batch<'a> {
             Job::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
             Job::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
             Job::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
-            Job::HoldClock(held, _) => self.hold_clock(*held).map(|()| Answer::Done),
             Job::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
             Job::Sweep(..) => Err(Trouble::Alone(Fault::NotDone(StoreError::Busy))),
         }
@@ -149,19 +146,6 @@ impl<'a> Batch<'a> {
         Ok(beats)
     }
 
-    fn hold_clock(&mut self, held: bool) -> Result<(), Trouble> {
-        self.begin()?;
-        self.meta.clock_held = held;
-        self.meta_changed = true;
-        self.hold_clock = Some(held);
-        if !held {
-            for class in &mut self.meta.classes {
-                class.trusted = class.next;
-            }
-        }
-        Ok(())
-    }
-
     fn check_value(&mut self, checking: &Checking) -> Result<Option<String>, Trouble> {
         let Checking { name, from, to } = checking;
         let kept = check_value::read(self.db, name)?;
@@ -188,10 +172,6 @@ impl<'a> Batch<'a> {
         if !self.meta_changed {
             return Ok(());
         }
-        let time = &self.shared.time;
-        let trusts_again = self.hold_clock == Some(false);
-        let highest = if trusts_again { time.wall() } else { time.now() };
-        self.meta.highest = highest.as_ms();
         self.meta.write(self.db)
     }
 
@@ -260,7 +240,7 @@ impl<'a> Batch<'a> {
     }
 
     fn seen(&self, record: Option<Record>, mine: bool, now: StoreTime) -> Seen {
-        Seen { record, mine, now, clock_held: self.shared.time.is_held() }
+        Seen { record, mine, now }
     }
 
     /// After the commit: memory becomes what the file is. Returns the file's word on itself.
@@ -275,9 +255,6 @@ impl<'a> Batch<'a> {
             news.extend(pending.is_news.then_some(id));
         }
         drop(view);
-        if let Some(held) = self.hold_clock {
-            self.shared.time.hold(held);
-        }
         for id in news {
             self.shared.wakers.wake(id);
         }

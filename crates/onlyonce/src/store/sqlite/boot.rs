@@ -12,12 +12,11 @@ use super::file::Owned;
 use super::log;
 use super::meta::{Class, Meta};
 use super::rows::{self, Found, Routes};
-use super::schema::{self, COMPLETED, GONE, UNKNOWN};
+use super::schema::{self, COMPLETED, GONE};
 use super::slot::Place;
 use super::sql::Sql;
 use super::time::Time;
 use super::view::View;
-use crate::clock::StoreTime;
 use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
 
@@ -53,14 +52,12 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
 
 /// Opens the file and reads what memory must know of it. Nothing that an earlier process may have
 /// failed to make durable is left in the log.
-pub(super) fn open(path: &Path, time: &Time) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     let db = connection::writable(path)?;
     let meta = check(&db, path)?;
     let flushed = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
     flushed.map_err(|error| OpenError::engine(path, error))?;
-    time.raise(StoreTime::from_ms(meta.highest));
-    time.hold_as_found(meta.clock_held);
-    let (meta, view) = scan(&db, path, meta, time)?;
+    let (meta, view) = scan(&db, path, meta)?;
     Ok(Opened { db, meta, view })
 }
 
@@ -124,30 +121,22 @@ pub(super) fn keep_leases(opened: &mut Opened, before: &View) {
     }
 }
 
-fn scan(
-    db: &Connection,
-    path: &Path,
-    mut meta: Meta,
-    time: &Time,
-) -> Result<(Meta, View), OpenError> {
+fn scan(db: &Connection, path: &Path, mut meta: Meta) -> Result<(Meta, View), OpenError> {
     let routes = Routes::read(db).map_err(|error| OpenError::engine(path, error))?;
     let routes = routes.ok_or_else(|| OpenError::damaged(path, "a route is missing"))?;
     let mut view = View::new(routes);
     for class in &mut meta.classes {
-        let scan = ClassScan { db, path, time, class: *class, highest: i64::MIN, live: Vec::new() };
+        let scan = ClassScan { db, path, class: *class, live: Vec::new() };
         *class = scan.run(&mut view)?;
     }
     Ok((meta, view))
 }
 
-/// The scan of one class, from the new end to the old: so the first rows tell the time, and later
-/// ones rarely do.
+/// The scan of one class, from the new end to the old.
 struct ClassScan<'a> {
     db: &'a Connection,
     path: &'a Path,
-    time: &'a Time,
     class: Class,
-    highest: i64,
     live: Vec<Place>,
 }
 
@@ -215,19 +204,6 @@ impl ClassScan<'_> {
                 format!("row {number} repeats an operation"),
             ));
         }
-        self.tell_time(view, place, summary.at)
-    }
-
-    /// A row that would raise the time is read whole first: a damaged time must not expire everything.
-    fn tell_time(&mut self, view: &View, place: Place, at: i64) -> Result<(), OpenError> {
-        if at <= self.highest || place.row < self.class.trusted {
-            return Ok(());
-        }
-        let found = rows::read(self.db, place, &view.routes).map_err(|error| self.failed(error))?;
-        if matches!(found, Found::Record(..)) {
-            self.highest = at;
-            self.time.raise(StoreTime::from_ms(at));
-        }
         Ok(())
     }
 
@@ -257,8 +233,6 @@ impl ClassScan<'_> {
 struct Summary {
     id: OperationId,
     state: i64,
-    /// The latest time at which the row was certainly written.
-    at: i64,
 }
 
 impl Summary {
@@ -270,15 +244,7 @@ impl Summary {
         if !crc.starts_with(&owner_crc(&id, state)) {
             return None;
         }
-        let time = |column: usize| row.get_ref(column).ok()?.as_i64().ok();
-        let claimed = time(4).unwrap_or(i64::MIN);
-        let later = match state {
-            COMPLETED => time(6).zip(time(7)).map(|(expires, ttl)| expires.saturating_sub(ttl)),
-            UNKNOWN => time(5),
-            _ => None,
-        };
-        let at = claimed.max(later.unwrap_or(i64::MIN));
-        Some(Self { id: OperationId::from_bytes(id), state, at })
+        Some(Self { id: OperationId::from_bytes(id), state })
     }
 }
 

@@ -16,7 +16,6 @@ pub(super) enum Job {
     Claim(Box<Draft>, Reply<Seen>),
     Swap(Box<Swapping>, Reply<Swap>),
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
-    HoldClock(bool, Reply<()>),
     CheckValue(Box<Checking>, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
     /// How many, and what had expired by then.
@@ -65,7 +64,7 @@ impl Job {
             (Self::CheckValue(_, reply), Ok(Answer::CheckValue(kept))) => {
                 drop(reply.send(Ok(kept)));
             }
-            (Self::HoldClock(_, reply) | Self::MarkMoved(_, reply), Ok(Answer::Done)) => {
+            (Self::MarkMoved(_, reply), Ok(Answer::Done)) => {
                 drop(reply.send(Ok(())));
             }
             (job, Err(fault)) => job.fail(fault),
@@ -79,7 +78,7 @@ impl Job {
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
             Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
             Self::CheckValue(_, reply) => drop(reply.send(Err(fault))),
-            Self::HoldClock(_, reply) | Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
+            Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(fault))),
         }
     }

@@ -1,4 +1,4 @@
-//! What the file says of itself, in one row: its time, and which rows there must be.
+//! What the file says of itself, in one row: which store it is, and which rows there must be.
 //!
 //! Rows of a class have consecutive numbers: a deleted record leaves a row that is *gone*, and only
 //! the sweep removes rows, from the old end. So a row that vanished with a damaged page is noticed.
@@ -11,9 +11,6 @@ use super::slot::CLASS_MAX;
 pub(super) struct Meta {
     /// Random, made with the file: which store this is.
     pub(super) generation: [u8; 16],
-    /// The highest time told, as of the last write of this row.
-    pub(super) highest: i64,
-    pub(super) clock_held: bool,
     pub(super) moved_to: Option<String>,
     pub(super) classes: Vec<Class>,
 }
@@ -26,27 +23,19 @@ pub(super) struct Class {
     pub(super) first: i64,
     /// The row that the next record gets: on disk, a lower bound of it.
     pub(super) next: i64,
-    /// Rows before this one were written on a clock that was found wrong: their times say nothing.
-    pub(super) trusted: i64,
     /// The row that the next response gets. Not on disk.
     pub(super) next_response: i64,
 }
 
 impl Class {
     pub(super) fn empty(class: u8) -> Self {
-        Self { class, first: 1, next: 1, trusted: 1, next_response: 1 }
+        Self { class, first: 1, next: 1, next_response: 1 }
     }
 }
 
 impl Meta {
     pub(super) fn new(generation: [u8; 16]) -> Self {
-        Self {
-            generation,
-            highest: i64::MIN,
-            clock_held: false,
-            moved_to: None,
-            classes: Vec::new(),
-        }
+        Self { generation, moved_to: None, classes: Vec::new() }
     }
 
     pub(super) fn class(&self, class: u8) -> Option<&Class> {
@@ -59,16 +48,10 @@ impl Meta {
 
     /// `None` if the row is missing or is not what was written.
     pub(super) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
-        let sql = "SELECT generation, highest, clock_held, moved_to, classes, crc FROM meta WHERE one = 1";
+        let sql = "SELECT generation, moved_to, classes, crc FROM meta WHERE one = 1";
         let row = db.query_row(sql, [], |row| {
-            let meta = Raw {
-                generation: row.get(0)?,
-                highest: row.get(1)?,
-                clock_held: row.get(2)?,
-                moved_to: row.get(3)?,
-                classes: row.get(4)?,
-            };
-            Ok((meta, row.get::<_, Vec<u8>>(5)?))
+            let meta = Raw { generation: row.get(0)?, moved_to: row.get(1)?, classes: row.get(2)? };
+            Ok((meta, row.get::<_, Vec<u8>>(3)?))
         });
         let row = row.optional()?;
         Ok(row.and_then(|(raw, crc)| raw.checked(&crc)))
@@ -76,25 +59,16 @@ impl Meta {
 
     pub(super) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         let raw = Raw::from(self);
-        let sql = "INSERT OR REPLACE INTO meta (one, generation, highest, clock_held, moved_to, classes, crc)
-                   VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
+        let sql = "INSERT OR REPLACE INTO meta (one, generation, moved_to, classes, crc)
+                   VALUES (1, ?1, ?2, ?3, ?4)";
         let mut statement = db.prepare_cached(sql)?;
-        statement.execute(params![
-            raw.generation,
-            raw.highest,
-            raw.clock_held,
-            raw.moved_to,
-            raw.classes,
-            raw.crc()
-        ])?;
+        statement.execute(params![raw.generation, raw.moved_to, raw.classes, raw.crc()])?;
         Ok(())
     }
 }
 
 struct Raw {
     generation: Vec<u8>,
-    highest: i64,
-    clock_held: bool,
     moved_to: Option<String>,
     classes: String,
 }
@@ -104,8 +78,6 @@ impl From<&Meta> for Raw {
         let classes = meta.classes.iter().map(write_class).collect::<Vec<_>>();
         Self {
             generation: meta.generation.to_vec(),
-            highest: meta.highest,
-            clock_held: meta.clock_held,
             moved_to: meta.moved_to.clone(),
             classes: classes.join("; "),
         }
@@ -116,8 +88,7 @@ impl Raw {
     fn crc(&self) -> [u8; 4] {
         let moved_to = self.moved_to.as_deref();
         let mut crc = crc32c::crc32c(&self.generation);
-        crc = crc32c::crc32c_append(crc, &self.highest.to_le_bytes());
-        crc = crc32c::crc32c_append(crc, &[self.clock_held.into(), moved_to.is_some().into()]);
+        crc = crc32c::crc32c_append(crc, &[moved_to.is_some().into()]);
         crc = crc32c::crc32c_append(crc, moved_to.unwrap_or_default().as_bytes());
         crc = crc32c::crc32c_append(crc, self.classes.as_bytes());
         crc.to_le_bytes()
@@ -130,8 +101,6 @@ impl Raw {
         let classes = self.classes.split("; ").filter(|text| !text.is_empty());
         Some(Meta {
             generation: self.generation.try_into().ok()?,
-            highest: self.highest,
-            clock_held: self.clock_held,
             moved_to: self.moved_to,
             classes: classes.map(read_class).collect::<Option<_>>()?,
         })
@@ -139,18 +108,18 @@ impl Raw {
 }
 
 fn write_class(class: &Class) -> String {
-    let Class { class, first, next, trusted, .. } = class;
-    format!("class {class}: rows {first} to before {next}, trusted from {trusted}")
+    let Class { class, first, next, .. } = class;
+    format!("class {class}: rows {first} to before {next}")
 }
 
 fn read_class(text: &str) -> Option<Class> {
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     let numbers: Vec<i64> = numbers.map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let [class, first, next, trusted] = *numbers else {
+    let [class, first, next] = *numbers else {
         return None;
     };
     let class = u8::try_from(class).ok().filter(|class| *class <= CLASS_MAX)?;
-    Some(Class { class, first, next, trusted, next_response: 1 })
+    Some(Class { class, first, next, next_response: 1 })
 }
 
 #[cfg(test)]
@@ -160,13 +129,8 @@ mod tests {
 
     fn sample() -> Meta {
         Meta {
-            highest: -7,
-            clock_held: true,
             moved_to: Some("pg".to_owned()),
-            classes: vec![
-                Class { first: 5, next: 9, trusted: 7, ..Class::empty(27) },
-                Class::empty(63),
-            ],
+            classes: vec![Class { first: 5, next: 9, ..Class::empty(27) }, Class::empty(63)],
             ..Meta::new([7; 16])
         }
     }
@@ -186,7 +150,7 @@ mod tests {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(schema::META).unwrap();
         sample().write(&db).unwrap();
-        db.execute_batch("UPDATE meta SET clock_held = 0").unwrap();
+        db.execute_batch("UPDATE meta SET moved_to = 'ph'").unwrap();
         assert_eq!(Meta::read(&db).unwrap(), None);
     }
 }

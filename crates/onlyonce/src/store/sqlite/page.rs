@@ -31,7 +31,7 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
         _ if wants_completed => Some(COMPLETED_FIRST),
         _ => None,
     };
-    Some(Page { records, next, now: shared.time.now(), clock_held: shared.time.is_held() })
+    Some(Page { records, next, now: shared.time.now() })
 }
 
 /// A page of completed records. Rows that do not read are left out: their own look-up says so.
@@ -57,7 +57,7 @@ pub(super) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Pag
 }
 
 fn finished(shared: &Shared, records: Vec<(OperationId, Record)>, next: Option<Cursor>) -> Page {
-    Page { records, next, now: shared.time.now(), clock_held: shared.time.is_held() }
+    Page { records, next, now: shared.time.now() }
 }
 
 struct Part {

@@ -41,7 +41,7 @@ impl Writer {
     /// Running records are left alone: their owners live in this process.
     fn reopen(&mut self) -> Result<(), OpenError> {
         connection::empty_log_alone(self.owned.path())?;
-        let mut opened = boot::open(self.owned.path(), &self.shared.time)?;
+        let mut opened = boot::open(self.owned.path())?;
         boot::keep_leases(&mut opened, &self.shared.view());
         let (open, identity) = connect(&self.shared, &self.owned, opened)?;
         self.identity = identity;

@@ -13,8 +13,8 @@ use super::error::OpenError;
 
 /// "ONCE", at offset 68 of the file.
 pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
-/// At offset 60 of the file. 1: without targets and check values, never released.
-pub(super) const FORMAT: i64 = 2;
+/// At offset 60 of the file. 1: without targets and check values; 2: with a held clock. Neither was released.
+pub(super) const FORMAT: i64 = 3;
 pub(super) const PAGE_BYTES: i64 = 4_096;
 
 /// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
@@ -28,8 +28,6 @@ pub(super) const RELEASED: i64 = 4;
 pub(super) const META: &str = "CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     generation BLOB NOT NULL,
-    highest INTEGER NOT NULL,
-    clock_held INTEGER NOT NULL CHECK (clock_held IN (0, 1)),
     moved_to TEXT,
     classes TEXT NOT NULL,
     crc BLOB NOT NULL

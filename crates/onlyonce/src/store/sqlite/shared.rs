@@ -101,7 +101,7 @@ impl Shared {
 
     /// What a caller is told of `record`.
     pub(super) fn seen(&self, record: Option<Record>, mine: bool) -> Seen {
-        Seen { record, mine, now: self.time.now(), clock_held: self.time.is_held() }
+        Seen { record, mine, now: self.time.now() }
     }
 
     /// Takes no more work. The threads end when theirs is done.

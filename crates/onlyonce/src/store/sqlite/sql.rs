@@ -70,10 +70,7 @@ impl Sql {
                 "SELECT {COLUMNS}, a.crc, a.head, a.body, r.row FROM {record} r {answer} \
                  WHERE r.row > ?1 ORDER BY r.row LIMIT ?2"
             ),
-            scan: format!(
-                "SELECT row, id, state, crc, first_claimed_at, unknown_since, expires_at, ttl_ms \
-                 FROM {record} ORDER BY row DESC"
-            ),
+            scan: format!("SELECT row, id, state, crc FROM {record} ORDER BY row DESC"),
             last_response: format!("SELECT coalesce(max(row), 0) FROM {response}"),
         }
     }

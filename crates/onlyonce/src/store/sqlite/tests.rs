@@ -83,8 +83,12 @@ impl Lab {
         self.store.swap(id(n), guard, to, Notes::default()).await.unwrap()
     }
 
+    async fn now(&self) -> StoreTime {
+        self.store.load(id(0)).await.unwrap().now
+    }
+
     async fn sweep(&self, limit: usize) -> (usize, bool) {
-        let swept = self.store.sweep(limit).await.unwrap();
+        let swept = self.store.sweep(self.now().await, limit).await.unwrap();
         (swept.deleted, swept.more)
     }
 

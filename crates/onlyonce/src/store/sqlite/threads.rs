@@ -78,7 +78,7 @@ fn ready(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
     let owned = Owned::take(&path)?;
     boot::ensure(&owned)?;
     let time = Time::new(options.clock.clone());
-    let mut opened = boot::open(owned.path(), &time)?;
+    let mut opened = boot::open(owned.path())?;
     boot::take_leftovers(&mut opened, owned.path(), &time)?;
     let shared = Shared::new(View::new(Routes::default()), time, options.queue_max);
     let (open, identity) = recover::connect(&shared, &owned, opened)?;

@@ -225,8 +225,7 @@ impl Writer {
         *lock(&self.shared.checkpointer) = None;
         // After an error of the disk the log is left as it is: the next open reads it from its start.
         let failed = self.shared.disk_failed.load(Ordering::Acquire);
-        if let Some(mut open) = self.open.take().filter(|_| !failed) {
-            open.meta.highest = self.shared.time.now().as_ms();
+        if let Some(open) = self.open.take().filter(|_| !failed) {
             // What was answered is durable; without the seal the next open merely checks less.
             drop(boot::seal(open.db, &open.meta));
         }
@@ -244,7 +243,6 @@ fn take_sweeps(jobs: &mut Vec<Job>) -> impl Iterator<Item = Sweep> {
 
 /// The file's word on its rows goes before what is written back, so that damage to it is noticed.
 fn start_checkpoint(open: &mut Open, shared: &Shared) -> rusqlite::Result<()> {
-    open.meta.highest = shared.time.now().as_ms();
     open.meta.write(&open.db)?;
     // Full: it is at work already.
     drop(shared.checkpoints.push(()));

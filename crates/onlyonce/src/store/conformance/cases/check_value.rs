@@ -34,7 +34,7 @@ pub(super) async fn a_check_value_is_no_record<F: Factory>(factory: &F) -> Outco
     is_kept(&lab, "routes", None, Some(&long), Some(&long)).await?;
     let query = Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: 10 };
     ensure(lab.store.scan(query).await?.records.is_empty(), "no record is listed")?;
-    lab.store.sweep(100).await?;
+    lab.sweep(100).await?;
     is_kept(&lab, "routes", None, None, Some(&long)).await
 }
 

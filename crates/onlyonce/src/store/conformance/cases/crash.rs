@@ -55,7 +55,7 @@ pub(super) async fn what_was_deleted_stays_deleted_after_a_crash<F: Factory>(
     lab.won(&draft(1)).await?;
     lab.gone(&Write::release(&draft(1))).await?;
     lab.expired(&brief(2), StateKind::Completed).await?;
-    lab.store.sweep(100).await?;
+    lab.sweep(100).await?;
     let lab = lab.crash(factory).await?;
     lab.absent(draft(1).id).await?;
     lab.absent(brief(2).id).await
@@ -71,18 +71,6 @@ pub(super) async fn tokens_fence_after_a_crash_as_before<F: Factory>(factory: &F
     lab.stale(&Write::settle(&first)).await?;
     lab.stale(&Write::take(&rival(&first, 3), &unknown)).await?;
     lab.done(&Write::settle(&second)).await.map(drop)
-}
-
-pub(super) async fn a_held_clock_is_held_after_a_crash<F: Factory>(factory: &F) -> Outcome {
-    let lab = Lab::fresh(factory).await;
-    lab.store.hold_clock(true).await?;
-    let lab = lab.crash(factory).await?;
-    let seen = lab.load(draft(1).id).await?;
-    ensure(seen.clock_held, "the clock is held after a crash")?;
-    lab.store.hold_clock(false).await?;
-    let lab = lab.crash(factory).await?;
-    let seen = lab.load(draft(1).id).await?;
-    ensure(!seen.clock_held, "the clock is trusted after a crash")
 }
 
 async fn still_owned<S: Maintain>(lab: &Lab<S>, draft: &Draft, before: &Record) -> Outcome {

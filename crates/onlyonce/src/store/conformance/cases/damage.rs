@@ -5,7 +5,7 @@ use crate::store::conformance::Factory;
 use crate::store::conformance::check::{Outcome, ensure, failed};
 use crate::store::conformance::lab::{Lab, renew, swap};
 use crate::store::conformance::writes::{BRIEF, Write, brief, draft, rival};
-use crate::store::{Beat, Fault, Maintain, Store, StoreError};
+use crate::store::{Beat, Fault, Store, StoreError};
 
 // R64, threat J11
 pub(super) async fn a_damaged_record_is_an_error_and_never_absent<F: Factory>(
@@ -43,7 +43,7 @@ pub(super) async fn damage_to_one_record_is_not_damage_to_another<F: Factory>(
     lab.unchanged(draft(2).id, &whole).await?;
     lab.won(&draft(4)).await?;
     lab.pass(BRIEF).await;
-    lab.store.sweep(100).await?;
+    lab.sweep(100).await?;
     lab.absent(brief(3).id).await?;
     unreadable(lab.store.load(draft(1).id).await)
 }

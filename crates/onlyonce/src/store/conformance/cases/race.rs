@@ -119,14 +119,11 @@ pub(super) async fn a_taken_record_survives_the_sweep_that_races_it<F: Factory>(
         let owner = brief(wrapped(round));
         let left = lab.expired(&owner, StateKind::Completed).await?;
         let (one, two) = (lab.store.clone(), lab.store.clone());
-        let take = Write::take(&rival(&owner, 200), &left);
-        let (_, taken) =
-            duel(
-                round,
-                async move { one.sweep(100).await },
-                async move { swap(&*two, &take).await },
-            )
-            .await?;
+        let (take, now) = (Write::take(&rival(&owner, 200), &left), lab.now().await?);
+        let (_, taken) = duel(round, async move { one.sweep(now, 100).await }, async move {
+            swap(&*two, &take).await
+        })
+        .await?;
         let there = lab.load(owner.id).await?.record.is_some();
         equal("there", there, is_done(&taken))?;
         if there {
@@ -143,16 +140,20 @@ pub(super) async fn a_claim_that_races_a_sweep_sees_a_record<F: Factory>(factory
         let owner = brief(wrapped(round));
         lab.expired(&owner, StateKind::Completed).await?;
         let (one, two) = (lab.store.clone(), lab.store.clone());
-        let claim = rival(&owner, 200);
+        let (claim, now) = (rival(&owner, 200), lab.now().await?);
         let (_, seen) =
-            duel(round, async move { one.sweep(100).await }, async move { two.claim(claim).await })
-                .await?;
+            duel(
+                round,
+                async move { one.sweep(now, 100).await },
+                async move { two.claim(claim).await },
+            )
+            .await?;
         ensure(seen.record.is_some(), "a claim returns a record")?;
         let there = lab.load(owner.id).await?.record;
         let is_ours = there.is_some_and(|record| record.token == rival(&owner, 200).token);
         equal("a claim that is ours is there", is_ours, seen.mine)?;
         lab.pass(BRIEF).await;
-        lab.store.sweep(100).await?;
+        lab.sweep(100).await?;
         if is_ours {
             remove(&lab, &owner).await?;
         }

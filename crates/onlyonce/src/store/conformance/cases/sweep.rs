@@ -26,7 +26,7 @@ pub(super) async fn a_sweep_deletes_what_has_expired<F: Factory>(factory: &F) ->
     let lab = Lab::fresh(factory).await;
     lab.put(&brief(1), StateKind::Completed).await?;
     lab.expired(&brief(2), StateKind::Released).await?;
-    equal("the sweep", lab.store.sweep(100).await?, all(2))?;
+    equal("the sweep", lab.sweep(100).await?, all(2))?;
     lab.absent(brief(1).id).await?;
     lab.absent(brief(2).id).await?;
     lab.won(&rival(&brief(1), 3)).await.map(drop)
@@ -37,9 +37,25 @@ pub(super) async fn a_sweep_spares_what_has_not_expired<F: Factory>(factory: &F)
     let completed = lab.put(&draft(1), StateKind::Completed).await?;
     let released = lab.put(&draft(2), StateKind::Released).await?;
     lab.pass(BRIEF).await;
-    equal("the sweep", lab.store.sweep(100).await?, all(0))?;
+    equal("the sweep", lab.sweep(100).await?, all(0))?;
     lab.unchanged(draft(1).id, &completed).await?;
     lab.unchanged(draft(2).id, &released).await
+}
+
+// threats B5, B6
+pub(super) async fn a_sweep_goes_by_the_moment_it_is_given<F: Factory>(factory: &F) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    let kept = lab.expired(&brief(1), StateKind::Completed).await?;
+    let later = lab.put(&draft(2), StateKind::Completed).await?;
+    let (Some(kept_until), Some(later_until)) = (kept.expires_at(), later.expires_at()) else {
+        return ensure(false, "both are completed");
+    };
+    let early = lab.store.sweep(kept_until.plus_ms(-1), 100).await?;
+    equal("a sweep until before it has expired", early, all(0))?;
+    lab.unchanged(brief(1).id, &kept).await?;
+    equal("a sweep until it has expired", lab.store.sweep(kept_until, 100).await?, all(1))?;
+    equal("a sweep of the future", lab.store.sweep(later_until, 100).await?, all(1))?;
+    lab.absent(draft(2).id).await
 }
 
 // R111, R112, threat I6
@@ -48,7 +64,7 @@ pub(super) async fn a_sweep_spares_running_and_unknown_records<F: Factory>(facto
     let running = lab.put(&brief(1), StateKind::Running).await?;
     let unknown = lab.put(&brief(2), StateKind::Unknown).await?;
     lab.expired(&brief(3), StateKind::Completed).await?;
-    equal("the sweep", lab.store.sweep(100).await?, all(1))?;
+    equal("the sweep", lab.sweep(100).await?, all(1))?;
     lab.unchanged(brief(1).id, &running).await?;
     lab.unchanged(brief(2).id, &unknown).await
 }
@@ -56,7 +72,7 @@ pub(super) async fn a_sweep_spares_running_and_unknown_records<F: Factory>(facto
 // R111
 pub(super) async fn a_sweep_deletes_no_more_than_its_limit<F: Factory>(factory: &F) -> Outcome {
     let lab = expired_records(factory).await?;
-    let swept = lab.store.sweep(2).await?;
+    let swept = lab.sweep(2).await?;
     equal("the number deleted", swept.deleted, 2)?;
     equal("the number left", left(&lab).await?, 3)
 }
@@ -65,7 +81,7 @@ pub(super) async fn a_sweep_deletes_no_more_than_its_limit<F: Factory>(factory: 
 pub(super) async fn a_sweep_says_whether_more_had_expired<F: Factory>(factory: &F) -> Outcome {
     let lab = expired_records(factory).await?;
     for (limit, deleted, more) in [(2, 2, true), (2, 2, true), (1, 1, false), (1, 0, false)] {
-        let swept = lab.store.sweep(limit).await?;
+        let swept = lab.sweep(limit).await?;
         equal("the sweep", swept, Swept { deleted, more })?;
     }
     equal("the number left", left(&lab).await?, 0)

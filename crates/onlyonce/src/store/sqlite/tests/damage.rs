@@ -106,9 +106,9 @@ async fn a_sweep_keeps_a_record_that_it_cannot_read() {
     db.execute_batch("UPDATE record_27 SET expires_at = 5 WHERE row = 4").unwrap();
     drop(db);
     let store = open(&path, &clock).await.unwrap();
-    assert_eq!(store.sweep(100).await.unwrap().deleted, 0);
+    assert_eq!(store.sweep(clock.wall(), 100).await.unwrap().deleted, 0);
     clock.advance(TTL_MS);
-    assert_eq!(store.sweep(100).await.unwrap().deleted, 9);
+    assert_eq!(store.sweep(clock.wall(), 100).await.unwrap().deleted, 9);
     assert!(store.load(id(3)).await.is_err_and(is_unreadable));
     store.close().await;
     let store = open(&path, &clock).await.unwrap();

@@ -179,7 +179,7 @@ async fn a_crash_in_the_middle_of_a_sweep_loses_no_held_record() {
             let record = store.load(id(n)).await.unwrap().record.unwrap();
             assert_eq!(record.state.kind(), StateKind::Unknown, "{n}");
         }
-        store.sweep(10_000).await.unwrap();
+        store.sweep(StoreTime::MAX, 10_000).await.unwrap();
         store.close().await;
     }
 }
