@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use onlyonce::clock::StoreTime;
 use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::Filling;
+use onlyonce::store::postgres::Import;
 use onlyonce::store::sqlite::{OpenError, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Page, Scan, Store};
 
@@ -76,8 +76,8 @@ async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, Stri
     moved.map_err(interrupted)
 }
 
-async fn begin(to: &ServerUrl, from: &str) -> Result<Filling, String> {
-    Filling::begin(to.reveal(), from).await.map_err(|error| refused(&to.to_string(), &error))
+async fn begin(to: &ServerUrl, from: &str) -> Result<Import, String> {
+    Import::begin(to.reveal(), from).await.map_err(|error| refused(&to.to_string(), &error))
 }
 
 fn refused(what: &str, error: &dyn std::error::Error) -> String {
@@ -120,7 +120,7 @@ impl Moved {
     }
 }
 
-async fn migrate(from: &SqliteStore, to: &Filling, name: &str) -> Result<Moved, Fault> {
+async fn migrate(from: &SqliteStore, to: &Import, name: &str) -> Result<Moved, Fault> {
     let mut moved = Moved::default();
     let mut after = None;
     loop {

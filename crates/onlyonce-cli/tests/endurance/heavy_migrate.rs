@@ -14,7 +14,7 @@ use onlyonce::record::{
     Kept, KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, Token,
 };
 use onlyonce::scope::{OperationId, Principal};
-use onlyonce::store::postgres::{Filling, PostgresStore};
+use onlyonce::store::postgres::{Import, PostgresStore};
 use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{Draft, Guard, Lease, Maintain, Next, Notes, Scan, Store, Swap};
 use proof::client::post;
@@ -80,18 +80,18 @@ async fn a_move_that_was_interrupted_is_refused_to_gateways_and_repeated() {
     let from = format!("sqlite:{}", store(folder.path()).display());
 
     let half: Vec<_> = filled.iter().take(100).map(|(id, r)| (*id, r.clone())).collect();
-    Filling::begin(&database, &from).await.unwrap().import(&half).await.unwrap();
+    Import::begin(&database, &from).await.unwrap().import(&half).await.unwrap();
     assert_refused(&serve(&database).await, "is being filled from sqlite:");
-    let other = Filling::begin(&database, "sqlite:another.db").await;
+    let other = Import::begin(&database, "sqlite:another.db").await;
     assert!(other.is_err_and(|error| error.to_string().contains("is being filled from")));
 
     assert!(migrate(&from, &database).await.status.success());
     judge(&filled, &arrived(&database).await);
-    let again = Filling::begin(&database, "sqlite:another.db").await;
+    let again = Import::begin(&database, "sqlite:another.db").await;
     assert!(again.is_err_and(|error| error.to_string().contains("has records already")));
 
     // Right before its end: the file is marked, and the schema is not released.
-    let mark = format!("UPDATE onlyonce.meta SET filled_from = '{from}'");
+    let mark = format!("UPDATE onlyonce.meta SET imported_from = '{from}'");
     block_in_place(|| postgres.sql(&database, &mark));
     assert_refused(&serve(&database).await, "is being filled from sqlite:");
     assert_refused(&serve(&from).await, "was moved to postgres://");

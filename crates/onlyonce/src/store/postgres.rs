@@ -1,23 +1,21 @@
 //! Records in a Postgres database, for many nodes.
 //!
-//! 1. Whatever calls have queued while the last commit was under way are the next commit, on one
-//!    connection, or on two where many call; all that is under way for an id is on the same one. Loads are read
-//!    together in the same way.
+//! 1. The calls that queue during one commit are the next commit, on one of two connections that write; all calls for
+//!    an id go to the same one. Loads are read together in the same way.
 //! 2. Nobody is answered before the commit is on disk, and on the synchronous standbys if the server has
 //!    any: `synchronous_commit` is `on` in our sessions, or `remote_apply` where that is the default.
 //! 3. Reads and writes go to the primary only; every new connection asks. An address may list several hosts,
 //!    with `target_session_attrs=read-write`.
 //! 4. A connection that breaks while a statement may be under way makes its callers *unsure*, and is made
 //!    anew. While the server is away, calls are answered at once: *not done*.
-//! 5. Time is the server's. The highest time that was seen, and whether the clock is held after a jump, are
-//!    in the database, so that every node obeys.
+//! 5. Time is the server's, told with each answer.
 //! 6. A row that does not read is an error for its id: never absent.
 //! 7. Waiters on other nodes are woken by one message per commit, best effort.
 //!
 //! It keeps six connections: two that write, and one each that reads, renews leases, lists and sweeps, and
 //! listens. Its server must be Postgres 14 or later, with `fsync` on; a pooler between them must be in
-//! session mode. The schema's rule for versions is in the source of `schema.rs`: a version adds, so that the
-//! one before works beside it.
+//! session mode. A person reads the view `operation`. The schema's rule for versions is in the source of `schema.rs`:
+//! a version adds, so that the one before works beside it.
 //!
 //! What it cannot notice: an asynchronous standby that became the primary and lost what was answered, and a
 //! database put back from an older backup. Both forget keys; of the first, [`PostgresStore::warnings`] warns.
@@ -33,62 +31,54 @@
 //! # }
 //! ```
 
+mod address;
+mod answer;
+mod batch;
+mod call;
 mod check_value;
+mod columns;
+mod connection;
 mod error;
-mod filling;
-mod house;
-mod inbox;
-mod job;
-mod lanes;
-mod link;
-mod listing;
-mod nap;
-mod news;
-mod params;
-mod passes;
-mod place;
+mod import;
+mod maintenance;
+mod notify;
+mod queue;
 mod reader;
 mod renewer;
-mod round;
-mod row;
 mod schema;
-mod shared;
-mod sql;
+mod sql_error;
+mod statement;
 mod tls;
-mod trouble;
 mod value;
-mod works;
+mod workers;
 mod writer;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
-
-use self::check_value::Checking;
+use self::address::ServerAddress;
+use self::call::{LoadCall, MaintenanceCall, RenewCall, SwapCall, WriteCall, ask, demand_fit};
+use self::check_value::CheckValue;
 pub use self::error::OpenError;
-pub use self::filling::Filling;
-use self::job::{Chore, Job, Load, Renewal, Reply, Swapping, Task, demand_fit};
-use self::place::Place;
-use self::works::Works;
+pub use self::import::Import;
+use self::workers::Workers;
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap,
+    Swept, Watch,
 };
-use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
 
 /// Records in one schema. A clone is the same store; the last one that is dropped closes it.
 #[derive(Clone)]
 pub struct PostgresStore {
-    works: Arc<Works>,
+    workers: Arc<Workers>,
 }
 
 /// How a store is opened.
 #[derive(Clone)]
 pub struct PostgresOptions {
     schema: Option<String>,
-    clock: Arc<dyn Clock>,
     queue_max: usize,
     writers: usize,
 }
@@ -96,8 +86,7 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// The schema `onlyonce`, two writers, and a queue of 8,192 for each.
     pub fn new() -> Self {
-        let clock = Arc::new(SystemClock);
-        Self { schema: None, clock, queue_max: QUEUE_MAX, writers: WRITERS }
+        Self { schema: None, queue_max: QUEUE_MAX, writers: WRITERS }
     }
 
     /// The schema that holds the records; it goes before one that the address names. Stores in different
@@ -105,13 +94,6 @@ impl PostgresOptions {
     #[must_use]
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
-        self
-    }
-
-    /// The clock that tells how much time has passed on this node. Another than the system's is for tests.
-    #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
         self
     }
 
@@ -162,14 +144,14 @@ impl PostgresStore {
     /// # Errors
     /// As [`PostgresStore::open`].
     pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
-        let place = Place::parse(url, options.schema.as_deref())?;
-        let works = Works::start(place, options).await?;
-        Ok(Self { works: Arc::new(works) })
+        let address = ServerAddress::parse(url, options.schema.as_deref())?;
+        let workers = Workers::start(address, options).await?;
+        Ok(Self { workers: Arc::new(workers) })
     }
 
     /// What the server's owner should know: settings with which a failure may forget keys.
     pub fn warnings(&self) -> &[String] {
-        &self.works.warnings
+        &self.workers.warnings
     }
 
     /// Marks the schema as moved to `to`, for good: it takes no write after this, and is not opened again.
@@ -178,82 +160,63 @@ impl PostgresStore {
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        ask(&self.works.chores, Fault::Unsure, |reply| Chore::MarkMoved(to.to_owned(), reply)).await
+        ask(&self.workers.maintenance, Fault::Unsure, |reply| {
+            MaintenanceCall::MarkMoved(to.to_owned(), reply)
+        })
+        .await
     }
 
     /// Finishes what was asked, takes nothing more, and closes the connections. The other clones are closed
     /// too.
     pub async fn close(&self) {
-        self.works.close().await;
-    }
-
-    /// Asks the writer that has this id, or that has room.
-    async fn write<T>(
-        &self,
-        id: OperationId,
-        task: impl FnOnce(Reply<T>) -> Task,
-    ) -> Result<T, Fault> {
-        let pin = self.works.lanes.pin(id);
-        let writer = &self.works.writers[pin.lane];
-        ask(writer, Fault::Unsure, |reply| Job { task: task(reply), pin }).await
+        self.workers.close().await;
     }
 }
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("PostgresStore");
-        shown.field("writers", &self.works.writers.len()).finish_non_exhaustive()
+        shown.field("writers", &self.workers.writers.len()).finish_non_exhaustive()
     }
-}
-
-/// Queues a call and waits for its answer. One whose worker died with it is as `lost` says.
-async fn ask<Q, T>(
-    queue: &mpsc::Sender<Q>,
-    lost: fn(StoreError) -> Fault,
-    call: impl FnOnce(Reply<T>) -> Q,
-) -> Result<T, Fault> {
-    let (reply, answer) = oneshot::channel();
-    queue.try_send(call(reply)).map_err(|refused| match refused {
-        mpsc::error::TrySendError::Full(_) => Fault::NotDone(StoreError::Busy),
-        mpsc::error::TrySendError::Closed(_) => Fault::NotDone(StoreError::Closed),
-    })?;
-    answer.await.unwrap_or_else(|_| Err(lost(StoreError::Closed)))
 }
 
 impl Store for PostgresStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        self.write(draft.id, |reply| Task::Claim(Box::new(draft), reply)).await
+        let writer = self.workers.writer(draft.id);
+        ask(writer, Fault::Unsure, |reply| WriteCall::Claim(Box::new(draft), reply)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        ask(&self.works.loads, Fault::NotDone, |reply| Load { id, reply }).await
+        ask(&self.workers.loads, Fault::NotDone, |reply| LoadCall { id, reply }).await
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
         demand_fit(&to)?;
-        let swap = Box::new(Swapping { id, guard, to });
-        self.write(id, |reply| Task::Swap(swap, reply)).await
+        let swap = Box::new(SwapCall { id, guard, to });
+        ask(self.workers.writer(id), Fault::Unsure, |reply| WriteCall::Swap(swap, reply)).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
         let held = held.to_vec();
-        ask(&self.works.renewals, Fault::Unsure, |reply| Renewal { held, lease, reply }).await
+        ask(&self.workers.renewals, Fault::Unsure, |reply| RenewCall { held, lease, reply }).await
     }
 }
 
 impl Watch for PostgresStore {
     fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
-        self.works.shared.wakers.changed(id)
+        self.workers.notifier.wakers.changed(id)
     }
 }
 
 impl Maintain for PostgresStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        ask(&self.works.chores, Fault::NotDone, |reply| Chore::Scan(query, reply)).await
+        ask(&self.workers.maintenance, Fault::NotDone, |reply| MaintenanceCall::Scan(query, reply))
+            .await
     }
 
-    async fn sweep(&self, _: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        ask(&self.works.chores, Fault::Unsure, |reply| Chore::Sweep(limit, reply)).await
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        let sweep = |reply| MaintenanceCall::Sweep { until, limit, reply };
+        ask(&self.workers.maintenance, Fault::Unsure, sweep).await
     }
 
     async fn check_value(
@@ -262,12 +225,13 @@ impl Maintain for PostgresStore {
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let checking = Checking::new(name, from, to);
-        ask(&self.works.chores, Fault::Unsure, |reply| Chore::CheckValue(checking, reply)).await
+        let check_value = CheckValue::new(name, from, to);
+        let call = |reply| MaintenanceCall::CheckValue(check_value, reply);
+        ask(&self.workers.maintenance, Fault::Unsure, call).await
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false }
+        Limits { body_bytes_max: call::BODY_BYTES_MAX, embedded: false }
     }
 }
 

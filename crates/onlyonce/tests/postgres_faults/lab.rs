@@ -63,6 +63,11 @@ pub(crate) async fn completed(store: &PostgresStore, draft: &Draft) {
     settled(store, draft).await;
 }
 
+/// The server's time.
+pub(crate) async fn now(store: &PostgresStore) -> StoreTime {
+    store.load(draft(u64::MAX).id).await.expect("the store answers").now
+}
+
 pub(crate) async fn open(url: &str) -> PostgresStore {
     PostgresStore::open(url).await.unwrap_or_else(|error| panic!("{}", said(&error)))
 }

@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 mod clock;
+mod connections;
 mod lab;
-mod lines;
 mod nodes;
 mod opening;
 mod proxy;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use onlyonce::store::postgres::{Filling, OpenError, PostgresStore};
+use onlyonce::store::postgres::{Import, OpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
@@ -46,11 +46,11 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 3, oldest = 2";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 4, oldest = 3";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 4, oldest = 3");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 5, oldest = 4");
     let error = refused(&url).await;
     assert!(matches!(error, OpenError::Newer { found: 4, supported: 2, .. }), "{error}");
 }
@@ -66,11 +66,11 @@ async fn a_schema_of_the_first_version_is_refused_and_left_as_it_was() {
     store.close().await;
     let first = "DROP TABLE onlyonce.check_value; ALTER TABLE onlyonce.record DROP target;
                  UPDATE onlyonce.meta SET version = 1, oldest = 1";
-    for older in [first, "ALTER TABLE onlyonce.meta DROP confirmed"] {
+    for older in [first, "ALTER TABLE onlyonce.meta DROP generation"] {
         postgres.sql(&url, older);
         let before = postgres.sql(&url, WHOLE);
         let (one, two) = tokio::join!(refused(&url), refused(&url));
-        for error in [one, two, Filling::begin(&url, "elsewhere").await.unwrap_err()] {
+        for error in [one, two, Import::begin(&url, "elsewhere").await.unwrap_err()] {
             assert_eq!(
                 error.to_string(),
                 "schema \"onlyonce\" has version 1 of an unreleased build, which this build does not read: \
@@ -299,7 +299,7 @@ async fn a_closed_store_takes_nothing_and_has_finished_what_was_asked() {
 /// It says so, instead of that it cannot be opened.
 #[tokio::test]
 async fn a_schema_without_a_column_or_a_table_is_damaged() {
-    for missing in ["ALTER TABLE onlyonce.record DROP begun_bin", "DROP TABLE onlyonce.record"] {
+    for missing in ["ALTER TABLE onlyonce.record DROP lease_ms", "DROP TABLE onlyonce.record"] {
         let postgres = Postgres::start();
         let url = postgres.database();
         open(&url).await.close().await;

@@ -84,7 +84,7 @@ async fn a_row_that_someone_else_locks_fails_alone() {
     assert!(is_busy(&swap), "{swap:?}");
 }
 
-/// Nor those who come later.
+/// Nor those who come later, for longer than a lock is waited for.
 // threat C7
 #[tokio::test]
 async fn a_row_that_someone_else_locks_holds_up_nobody_who_comes_later() {
@@ -98,8 +98,13 @@ async fn a_row_that_someone_else_locks_holds_up_nobody_who_comes_later() {
     let settles = store.clone();
     let waits = tokio::spawn(async move { settle(&settles, &locked).await });
     until(&other, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() > query_start + interval '150 ms')").await;
-    won(&store, &draft(2)).await;
-    assert!(!waits.is_finished(), "it was not waited for");
+    let later = (2..20).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move { won(&store, &draft(number)).await })
+    });
+    let later = futures_util::future::join_all(later.collect::<Vec<_>>());
+    let later = tokio::time::timeout(std::time::Duration::from_secs(2), later).await;
+    assert!(later.expect("the row is not waited for").iter().all(Result::is_ok));
     assert!(is_busy(&waits.await.unwrap()));
 }
 
@@ -261,8 +266,8 @@ async fn what_breaks_a_constraint_is_refused() {
     won(&store, &draft(1)).await;
 }
 
-/// Another node commits the same key after it was looked for. Whoever shares the batch does not notice, and of the races
-/// of a minute only the first is an error in the server's log.
+/// Another node commits the same key after it was looked for. The others in the batch do not notice, and nothing is
+/// written to the server's log.
 // R48, threat B12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_overtaken_sees_the_winner_and_the_others_do_not_notice() {
@@ -292,7 +297,7 @@ async fn a_claim_that_was_overtaken_sees_the_winner_and_the_others_do_not_notice
             assert_eq!(seen.record.unwrap().token == winner.token, number == raced);
         }
     }
-    assert_eq!(postgres.log().matches("duplicate key value").count(), 1);
+    assert_eq!(postgres.log().matches("duplicate key value").count(), 0);
 }
 
 // threat C11

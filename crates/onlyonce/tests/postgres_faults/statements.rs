@@ -33,7 +33,7 @@ async fn a_replay_costs_no_commit() {
         store.load(draft(1).id).await.unwrap();
     }
     let after: u64 = postgres.sql(&url, next).parse().unwrap();
-    assert!(after - before <= 3, "only the beat of every five seconds: {}", after - before);
+    assert_eq!(after - before, 0);
 }
 
 /// It reads first: who finds a record there need not wait for whoever writes it.
@@ -50,7 +50,7 @@ async fn a_replay_does_not_wait_for_a_row_that_someone_writes() {
     writer.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// Claims and settles that queue together are one statement: each has its own answer, and its own guard.
+/// Claims and settles that queue together are one commit: each has its own answer, and its own guard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_and_settles_of_one_batch_are_judged_each_for_itself() {
     const COUNT: u64 = 200;
@@ -90,7 +90,7 @@ async fn claims_and_settles_of_one_batch_are_judged_each_for_itself() {
         }
     }
     assert!(seen.into_iter().all(|seen| seen.expect("the store answers").mine));
-    let both = calls(&postgres, &url, "completed AS (UPDATE");
+    let both = calls(&postgres, &url, "BEGIN");
     assert!(both > 0, "no batch had both");
 }
 
@@ -141,20 +141,13 @@ async fn claims_and_settles_go_by_the_id_in_any_table() {
     assert!(scans <= 4, "{scans} scans of the whole table");
 }
 
-/// No index has an entry more for it: it changes no column that one names, and finds room in its page.
+/// No index has an entry more for it: it changes no column that one names.
 // threat C12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_completion_or_a_renewal_makes_no_entry_in_an_index() {
+async fn a_renewal_makes_no_entry_in_an_index() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let store = open(&url).await;
-    let work = (0..400).map(|number| {
-        let store = store.clone();
-        tokio::spawn(async move { completed(&store, &draft(number)).await })
-    });
-    for done in work.collect::<Vec<_>>() {
-        done.await.unwrap();
-    }
     let runs = draft(1_000);
     won(&store, &runs).await;
     for _ in 0..5 {
@@ -164,7 +157,7 @@ async fn a_completion_or_a_renewal_makes_no_entry_in_an_index() {
     store.close().await;
     until_gone(&session(&url).await).await;
     let updates = "SELECT n_tup_upd, n_tup_upd - n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'record'";
-    assert_eq!(postgres.sql(&url, updates), "405|0");
+    assert_eq!(postgres.sql(&url, updates), "5|0");
 }
 
 /// The question of who settles what is unknown is answered by the index that has only that.

@@ -2,28 +2,28 @@
 
 use tokio_postgres::Client;
 
-use super::trouble::Trouble;
+use super::sql_error::SqlError;
 
 /// What to make of a check value.
-pub(super) struct Checking {
+pub(super) struct CheckValue {
     name: String,
     from: Option<String>,
     to: Option<String>,
 }
 
-impl Checking {
+impl CheckValue {
     pub(super) fn new(name: &str, from: Option<&str>, to: Option<&str>) -> Self {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Self { name: name.to_owned(), from: owned(from), to: owned(to) }
     }
 
-    /// Durably, although the session is not. What is read last was committed: the insertion waits for another
-    /// that is under way, and nothing is ever deleted while nodes run.
+    /// Commits durably, although other commits of the session are not. The value that is read last was committed: the
+    /// insertion waits for another one that is under way, and nothing is deleted while nodes run.
     pub(super) async fn run(
         &self,
         client: &Client,
         schema: &str,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, SqlError> {
         let Self { name, from, to } = self;
         client.batch_execute("BEGIN; SET LOCAL synchronous_commit = on").await?;
         match (from, to) {

@@ -30,43 +30,43 @@ pub enum OpenError {
     Tls(#[source] BoxError),
     /// The server does not offer TLS, and `sslmode` asks for it. Turn `ssl` on in the server, or change `sslmode`.
     #[error(
-        "{place} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
+        "{address} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
     )]
     NoTls {
         /// Server and database.
-        place: String,
+        address: String,
     },
     /// Nobody answers there. Start the server, or give another address.
-    #[error("{place} cannot be reached: is the server running, and is this its address?")]
+    #[error("{address} cannot be reached: is the server running, and is this its address?")]
     Unreachable {
         /// Server and database.
-        place: String,
+        address: String,
         /// What the system said.
         #[source]
         source: BoxError,
     },
     /// The server does not know this user or this password. Correct them.
-    #[error("{place} refuses this user or password")]
+    #[error("{address} refuses this user or password")]
     WrongPassword {
         /// Server and database.
-        place: String,
+        address: String,
         /// What the server said.
         #[source]
         source: BoxError,
     },
     /// There is no such database. Make it first.
-    #[error("{place} does not exist: make the database first")]
+    #[error("{address} does not exist: make the database first")]
     NoDatabase {
         /// Server and database.
-        place: String,
+        address: String,
     },
     /// This user may not. Let it make the schema, or make the schema for it and give it to that user.
     #[error(
-        "no permission in {place}: this user must own the schema {schema}, or be allowed to make it"
+        "no permission in {address}: this user must own the schema {schema}, or be allowed to make it"
     )]
     NoPermission {
         /// Server and database.
-        place: String,
+        address: String,
         /// The schema.
         schema: String,
         /// What the server said.
@@ -75,39 +75,39 @@ pub enum OpenError {
     },
     /// It follows another server and takes no writes. Give the address of the primary; an address may list
     /// several hosts with `target_session_attrs=read-write`.
-    #[error("{place} is a standby: records are read from and written to the primary only")]
+    #[error("{address} is a standby: records are read from and written to the primary only")]
     Standby {
         /// Server and database.
-        place: String,
+        address: String,
     },
     /// The server is too old. Upgrade it.
     #[error(
-        "{place} runs Postgres {found}, and at least {SERVER_MIN} is needed: upgrade the server"
+        "{address} runs Postgres {found}, and at least {SERVER_MIN} is needed: upgrade the server"
     )]
     TooOld {
         /// Server and database.
-        place: String,
+        address: String,
         /// Its version.
         found: i32,
     },
     /// A setting that the promise rests on is not in force. Correct it and restart the server.
     #[error(
-        "{place} is not durable: {setting} is off; set it to on, or keys are forgotten when the machine fails"
+        "{address} is not durable: {setting} is off; set it to on, or keys are forgotten when the machine fails"
     )]
     NotDurable {
         /// Server and database.
-        place: String,
+        address: String,
         /// The setting.
         setting: &'static str,
     },
     /// A pooler between us hands every transaction to another session. Connect past it, or through one in
     /// session mode.
     #[error(
-        "{place} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
+        "{address} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
     )]
     Pooled {
         /// Server and database.
-        place: String,
+        address: String,
     },
     /// Written by a newer version. Run that version, or a newer one.
     #[error(
@@ -141,12 +141,11 @@ pub enum OpenError {
         /// Where its records went.
         to: String,
     },
-    /// The records of another store are being copied here. Wait for that to end; if it was interrupted,
-    /// repeat it.
+    /// The records of another store are being copied here. Wait for the end of that; if it was interrupted, repeat it.
     #[error(
         "schema {schema} is being filled from {from}: wait for the end of that migration, or repeat it if it was interrupted"
     )]
-    Filling {
+    Importing {
         /// The schema.
         schema: String,
         /// Where the records come from.
@@ -167,10 +166,10 @@ pub enum OpenError {
         what: &'static str,
     },
     /// The server refused. Its own words say why.
-    #[error("{place} cannot be opened")]
+    #[error("{address} cannot be opened")]
     Server {
         /// Server and database.
-        place: String,
+        address: String,
         /// What it said.
         #[source]
         source: BoxError,
@@ -181,42 +180,42 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What the client said of `place`.
-    pub(super) fn from_client(place: &str, schema: &str, error: Error) -> Self {
-        let place = place.to_owned();
+    /// What the client said of `address`.
+    pub(super) fn from_client(address: &str, schema: &str, error: Error) -> Self {
+        let address = address.to_owned();
         let Some(code) = error.code().cloned() else {
-            return Self::without_answer(place, error);
+            return Self::without_answer(address, error);
         };
         let source = error.into();
         match code {
             SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                Self::WrongPassword { place, source }
+                Self::WrongPassword { address, source }
             }
-            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase { place },
+            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase { address },
             SqlState::INSUFFICIENT_PRIVILEGE => {
-                Self::NoPermission { place, schema: schema.to_owned(), source }
+                Self::NoPermission { address, schema: schema.to_owned(), source }
             }
-            SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby { place },
-            SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { place, source },
+            SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby { address },
+            SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { address, source },
             SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => {
                 let what = "a table or a column is not there";
                 Self::Damaged { schema: schema.to_owned(), what }
             }
-            _ => Self::Server { place, source },
+            _ => Self::Server { address, source },
         }
     }
 }
 
 impl OpenError {
     /// The client tells its own failures apart by their texts alone.
-    fn without_answer(place: String, error: Error) -> Self {
+    fn without_answer(address: String, error: Error) -> Self {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         match (error.to_string().as_str(), cause.as_deref()) {
-            (_, Some("server does not support TLS")) => Self::NoTls { place },
+            (_, Some("server does not support TLS")) => Self::NoTls { address },
             (text, _) if text.starts_with("error performing TLS handshake") => {
                 Self::Tls(error.into())
             }
-            _ => Self::Unreachable { place, source: error.into() },
+            _ => Self::Unreachable { address, source: error.into() },
         }
     }
 }

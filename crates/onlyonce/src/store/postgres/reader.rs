@@ -1,28 +1,24 @@
-//! The reader: whatever loads have queued are one statement.
+//! The reader: loads that queue during one statement are the next statement.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio_postgres::Row;
-
-use super::inbox::Inbox;
-use super::job::Load;
-use super::link::Line;
-use super::params::Loads;
-use super::round::MOVED;
-use super::row::{Said, said};
-use super::shared::Shared;
-use super::trouble::{Cause, Trouble};
+use super::answer::{Answer, Found};
+use super::call::LoadCall;
+use super::columns::Row;
+use super::connection::Reconnecting;
+use super::queue::Queue;
+use super::sql_error::SqlError;
+use super::statement::{Statement, Write};
+use crate::clock::StoreTime;
 use crate::record::Record;
 use crate::scope::OperationId;
-use crate::store::time::Told;
-use crate::store::{BoxError, Fault, Seen, StoreError};
+use crate::store::{Fault, Seen, StoreError};
 
 /// Works until its queue is closed and empty.
 pub(super) struct Reader {
-    pub(super) line: Line,
-    pub(super) loads: Inbox<Load>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) connection: Reconnecting,
+    pub(super) loads: Queue<LoadCall>,
 }
 
 impl Reader {
@@ -38,72 +34,50 @@ impl Reader {
         }
     }
 
-    async fn answer(&mut self, loads: Vec<Load>) {
-        let answer = match self.ask(&loads).await {
-            // A connection that had died unnoticed: a read may be repeated.
-            Err(Trouble::Unsure(_)) => self.ask(&loads).await,
+    async fn answer(&mut self, mut loads: Vec<LoadCall>) {
+        loads.sort_by_key(|load| load.id);
+        let answer = match self.load(&loads).await {
+            // The connection had broken unnoticed: a read may be repeated.
+            Err(SqlError::Unsure(_)) => self.load(&loads).await,
             answer => answer,
         };
-        match answer {
-            Ok(mut answer) => {
-                for load in loads {
-                    // A caller who no longer listens has dropped the call.
-                    let _ = load.reply.send(answer.seen(load.id));
-                }
-            }
-            Err(trouble) => {
-                for load in loads {
-                    let _ = load.reply.send(Err(trouble.fault_of_read()));
-                }
-            }
+        let shared = answer.map(|answer| (answer.now, read(answer)));
+        for load in loads {
+            let seen = match &shared {
+                Ok((now, records)) => seen(records.get(&load.id), *now),
+                Err(error) => Err(error.fault_of_read()),
+            };
+            // A caller who no longer listens has dropped the call.
+            let _ = load.reply.send(seen);
         }
     }
 
-    async fn ask(&mut self, loads: &[Load]) -> Result<Answer, Trouble> {
-        let asked_at = self.shared.time.boot();
+    async fn load(&mut self, loads: &[LoadCall]) -> Result<Answer, SqlError> {
         let mut ids: Vec<OperationId> = loads.iter().map(|load| load.id).collect();
-        ids.sort_unstable();
         ids.dedup();
-        let params = Loads::new(self.shared.time.known(), ids.into_iter());
-        let rows = self.line.query(LOAD, &params.params()).await?;
-        let mut answer = Answer::read(&rows).map_err(|why| Trouble::NotDone(Cause::new(why)))?;
-        answer.told = self.shared.time.tell(answer.told, asked_at);
-        Ok(answer)
+        let writes = ids.into_iter().map(|id| Write { row: Row::of_id(id), ..Write::default() });
+        let params = Statement::Load.params(writes.collect());
+        Answer::read(&self.connection.query_batch(Statement::Load, &params).await?)
     }
 }
 
-/// What a load found.
-struct Answer {
-    told: Told,
-    there: HashMap<OperationId, Result<Record, Arc<StoreError>>>,
+/// A record, or why it does not read; several callers may have asked for it.
+type Shared = Result<Record, Arc<StoreError>>;
+
+fn read(answer: Answer) -> HashMap<OperationId, Shared> {
+    let there = answer.found.into_iter().filter_map(|(id, found)| match found {
+        Found::There(record) => Some((id, record.map_err(Arc::new))),
+        Found::Written(_) => None,
+    });
+    there.collect()
 }
 
-impl Answer {
-    fn read(rows: &[Row]) -> Result<Self, BoxError> {
-        let (mut told, mut there) = (None, HashMap::new());
-        for row in rows {
-            match said(row)? {
-                Said::Time(time) => told = Some(time),
-                Said::There(id, record) => drop(there.insert(id, record.map_err(Arc::new))),
-                Said::Wrote(_) => {}
-            }
-        }
-        Ok(Self { told: told.ok_or(MOVED)?, there })
-    }
-
-    fn seen(&mut self, id: OperationId) -> Result<Seen, Fault> {
-        let record = match self.there.get(&id) {
-            Some(Err(error)) => {
-                return Err(Fault::NotDone(StoreError::Unreadable(error.clone().into())));
-            }
-            Some(Ok(record)) => Some(record.clone()),
-            None => None,
-        };
-        Ok(Seen { record, mine: false, now: self.told.now })
+fn seen(record: Option<&Shared>, now: StoreTime) -> Result<Seen, Fault> {
+    match record.cloned().transpose() {
+        Ok(record) => Ok(Seen { record, mine: false, now }),
+        Err(error) => Err(Fault::NotDone(StoreError::Unreadable(error.into()))),
     }
 }
 
-/// The one statement of this line.
-const LOAD: usize = 0;
 /// Loads in one statement: their bodies are in memory at once.
 const BATCH_MAX: usize = 256;

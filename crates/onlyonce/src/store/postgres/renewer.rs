@@ -1,36 +1,33 @@
 //! The renewer: leases on a connection of their own, so that no batch can make one lapse.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use super::inbox::Inbox;
-use super::job::Renewal;
-use super::link::Line;
-use super::params::{token, uuid};
-use super::round::MOVED;
-use super::row::{self, Said, said};
-use super::shared::Shared;
-use super::trouble::{Cause, Trouble};
-use super::value::{Uuid, Values};
+use super::answer::{Answer, Found};
+use super::call::RenewCall;
+use super::columns::Row;
+use super::connection::Reconnecting;
+use super::queue::Queue;
+use super::sql_error::SqlError;
+use super::statement::{Statement, Write};
+use super::value::Uuid;
 use crate::record::Token;
 use crate::scope::OperationId;
-use crate::store::{Beat, BoxError, Lease};
+use crate::store::{Beat, Lease};
 
 /// Works until its queue is closed and empty.
 pub(super) struct Renewer {
-    pub(super) line: Line,
-    pub(super) renewals: Inbox<Renewal>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) connection: Reconnecting,
+    pub(super) renewals: Queue<RenewCall>,
 }
 
 impl Renewer {
     pub(super) async fn run(mut self) {
-        while let Some(Renewal { held, lease, reply }) = self.renewals.recv().await {
+        while let Some(RenewCall { held, lease, reply }) = self.renewals.recv().await {
             let mut beats = Vec::with_capacity(held.len());
             for part in held.chunks(PART_MAX) {
-                let renewed = match self.renew(RENEW, part, lease).await {
-                    // Others do not lapse because someone holds the row of one.
-                    Err(Trouble::Blocked) => self.renew(RENEW_FREE, part, lease).await,
+                let renewed = match self.renew(Statement::Renew, part, lease).await {
+                    // Another session holds a row: the other leases must not lapse for that.
+                    Err(SqlError::Locked) => {
+                        self.renew(Statement::RenewUnlocked, part, lease).await
+                    }
                     renewed => renewed,
                 };
                 beats.extend(renewed.unwrap_or_else(|_| vec![Beat::Unsure; part.len()]));
@@ -42,46 +39,31 @@ impl Renewer {
 
     async fn renew(
         &mut self,
-        statement: usize,
+        statement: Statement,
         held: &[(OperationId, Token)],
         lease: Lease,
-    ) -> Result<Vec<Beat>, Trouble> {
-        let asked_at = self.shared.time.boot();
+    ) -> Result<Vec<Beat>, SqlError> {
         let mut sorted = held.to_vec();
         sorted.sort_unstable_by_key(|(id, _)| *id);
-        let known = self.shared.time.known();
-        let ids = Values::of(&sorted, |(id, _)| uuid(id));
-        let tokens = Values::of(&sorted, |(_, it)| token(*it));
-        let lease_ms = lease.as_ms();
-        let rows =
-            self.line.query(statement, &[&known.0, &known.1, &ids, &tokens, &lease_ms]).await?;
-        let unclear = |why: BoxError| Trouble::Unsure(Cause::new(why));
-        let (mut kept, mut told) = (HashSet::new(), None);
-        for row in &rows {
-            match said(row).map_err(unclear)? {
-                Said::Time(time) => told = Some(time),
-                Said::Wrote(id) => drop(kept.insert((uuid(&id), revision_token(row)))),
-                Said::There(..) => {}
-            }
-        }
-        self.shared.time.tell(told.ok_or_else(|| unclear(MOVED.into()))?, asked_at);
-        let otherwise = if statement == RENEW { Beat::Lost } else { Beat::Unsure };
-        let beat =
-            |(id, it): &(OperationId, Token)| match kept.contains(&(uuid(id), Some(token(*it)))) {
-                true => Beat::Kept,
-                false => otherwise,
-            };
-        Ok(held.iter().map(beat).collect())
+        let writes = sorted.iter().map(|(id, token)| write(*id, *token, lease)).collect();
+        let rows = self.connection.query_batch(statement, &statement.params(writes)).await?;
+        let answer = Answer::read(&rows)?;
+        // A row that was passed because it is locked may be anyone's.
+        let otherwise = if statement == Statement::Renew { Beat::Lost } else { Beat::Unsure };
+        let is_kept = |(id, token): &(OperationId, Token)| match answer.found.get(id) {
+            Some(Found::Written(Some(revision))) => revision.token == *token,
+            _ => false,
+        };
+        Ok(held.iter().map(|lease| if is_kept(lease) { Beat::Kept } else { otherwise }).collect())
     }
 }
 
-fn revision_token(row: &tokio_postgres::Row) -> Option<Uuid> {
-    row::revision(row).map(|revision| token(revision.token))
+fn write(id: OperationId, token: Token, lease: Lease) -> Write<'static> {
+    let (token, lease_ms) = (Uuid(*token.as_bytes()), lease.as_ms());
+    Write { row: Row { token, lease_ms, ..Row::of_id(id) }, ..Write::default() }
 }
 
-/// The statements of this line, in the order in which it prepares them.
-const RENEW: usize = 0;
-/// Passes rows that someone has locked.
-const RENEW_FREE: usize = 1;
+/// The statements of this connection.
+pub(super) const STATEMENTS: &[Statement] = &[Statement::Renew, Statement::RenewUnlocked];
 /// Leases in one statement.
 const PART_MAX: usize = 1_000;

@@ -1,20 +1,20 @@
 //! The tables, and how they came to be.
 //!
 //! 1. A schema has a `version`, and the `oldest` version of this library that may still use it.
-//! 2. A migration only adds: tables, indexes, columns that are null or have a default. Statements name their
-//!    columns, or take them in the order of the table, which every new connection checks. So the version
-//!    before keeps working beside the new one, and `oldest` is the version less one.
-//! 3. Rows have a `format`. A row of another format is unreadable to who does not know it, never absent, and
-//!    no statement of theirs changes it.
-//! 4. A schema is made under a lock that belongs to its name, in one transaction, and so are migrations. There is none
-//!    yet: a version before this one was never released, and its schema is refused as it is.
+//! 2. A migration only adds: tables, indexes, columns that are null or have a default. Statements name their columns.
+//!    So the version before keeps working beside the new one, and `oldest` is the version less one.
+//! 3. Rows have a `format`. A row of another format is unreadable to a build that does not know it, never absent, and
+//!    no statement of that build changes it.
+//! 4. A schema is made, and migrated, under a lock that belongs to its name, in one transaction. There is no migration
+//!    yet: a version before this one was never released, and its schema is refused.
 
 use tokio_postgres::{Client, Error};
 
-use super::sql::WALL;
+use super::columns::{COMPLETED, FORMAT, RELEASED, RUNNING, UNKNOWN};
 
-/// The version that this build makes and knows. 1: without targets and check values, never released.
-pub(super) const VERSION: i32 = 2;
+/// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
+/// transactions. Neither was released.
+pub(super) const VERSION: i32 = 3;
 
 /// What a schema says of itself.
 #[derive(Debug)]
@@ -23,24 +23,21 @@ pub(super) struct Meta {
     pub(super) oldest: i32,
     pub(super) generation: String,
     pub(super) moved_to: Option<String>,
-    pub(super) filled_from: Option<String>,
-    pub(super) confirmed: i64,
-    /// How far the clock is ahead of the last beat of any node.
-    pub(super) ahead_ms: i64,
+    pub(super) imported_from: Option<String>,
 }
 
 /// What is there.
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
-    /// A store that has lost its own row.
+    /// A store that has lost the row in `meta`.
     NoRow,
     /// A store of this version, which this build does not know any more.
     Older(i32),
     Meta(Meta),
 }
 
-/// Looks, and makes the tables if there is nothing. Of many that do so at once, one does it.
+/// Looks, and makes the tables if there is nothing. Of many nodes that do so at once, one does it.
 pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<Found, Error> {
     match read(client, schema).await? {
         Found::Nothing => {}
@@ -64,7 +61,7 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
     let Some(row) = client.query_opt(&version, &[]).await? else {
         return Ok(Found::NoRow);
     };
-    if let older @ ..VERSION = row.try_get(0)? {
+    if let older @ ..VERSION = row.try_get("version")? {
         return Ok(Found::Older(older));
     }
     read_meta(client, schema).await
@@ -72,28 +69,26 @@ async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
 
 async fn read_meta(client: &Client, schema: &str) -> Result<Found, Error> {
     let sql = format!(
-        "SELECT version, oldest, replace(generation::text, '-', ''), moved_to, filled_from,
-                confirmed, {WALL} - highest
+        "SELECT version, oldest, replace(generation::text, '-', '') AS generation, moved_to, imported_from
            FROM {schema}.meta WHERE one = 1"
     );
     let Some(row) = client.query_opt(&sql, &[]).await? else {
         return Ok(Found::NoRow);
     };
     Ok(Found::Meta(Meta {
-        version: row.try_get(0)?,
-        oldest: row.try_get(1)?,
-        generation: row.try_get(2)?,
-        moved_to: row.try_get(3)?,
-        filled_from: row.try_get(4)?,
-        confirmed: row.try_get(5)?,
-        ahead_ms: row.try_get(6)?,
+        version: row.try_get("version")?,
+        oldest: row.try_get("oldest")?,
+        generation: row.try_get("generation")?,
+        moved_to: row.try_get("moved_to")?,
+        imported_from: row.try_get("imported_from")?,
     }))
 }
 
 async fn make(client: &mut Client, schema: &str) -> Result<(), Error> {
     let transaction = client.transaction().await?;
-    transaction.batch_execute("SET LOCAL lock_timeout = '30s'").await?;
-    transaction.batch_execute("SET LOCAL statement_timeout = '60s'").await?;
+    transaction
+        .batch_execute("SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'")
+        .await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
     transaction.execute(lock, &[&schema]).await?;
     if let Found::Nothing = read(transaction.client(), schema).await? {
@@ -117,66 +112,71 @@ fn tables(schema: &str) -> String {
            version       integer NOT NULL,
            oldest        integer NOT NULL,
            generation    uuid NOT NULL,
-           -- The highest time that any node has told, as of its last beat.
-           highest       bigint NOT NULL,
-           clock_held    boolean NOT NULL,
-           -- How often someone has confirmed the clock.
-           confirmed     bigint NOT NULL,
-           -- A record that is running is in one of these bins or after them, unless it came from another server.
-           running_from  bigint NOT NULL,
-           running_early bigint[] NOT NULL,
            moved_to      text,
            -- The store whose records are being copied here. Nobody uses the schema until that is done.
-           filled_from   text
-         ) WITH (fillfactor = 10);
+           imported_from text
+         );
+         INSERT INTO {schema}.meta VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), NULL, NULL);
+         CREATE TABLE {schema}.check_value (name text PRIMARY KEY, value text NOT NULL);
          CREATE TABLE {schema}.record (
            id                    uuid NOT NULL,
+           -- {RUNNING} running, {UNKNOWN} unknown, {RELEASED} released, {COMPLETED} completed.
+           state                 smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
+           format                smallint NOT NULL DEFAULT {FORMAT} CHECK (format >= 1),
+           attempt               integer NOT NULL CHECK (attempt >= 1),
            token                 uuid NOT NULL,
            count                 bigint NOT NULL CHECK (count >= 1),
-           first_claimed_at      bigint NOT NULL CHECK (first_claimed_at >= 0),
-           lease_ms              bigint NOT NULL CHECK (lease_ms >= 1),
-           quiet_ms              bigint NOT NULL CHECK (quiet_ms >= 0),
-           ttl_ms                bigint NOT NULL CHECK (ttl_ms >= 0),
-           lease_until           bigint CHECK (lease_until >= 0),
-           unknown_since         bigint CHECK (unknown_since >= 0),
-           expires_at            bigint CHECK (expires_at >= 0),
-           taken_at              bigint CHECK (taken_at >= 0),
-           -- The 64 transactions in one of which it was claimed, or moved up since.
-           begun_bin             bigint NOT NULL,
-           attempt               integer NOT NULL CHECK (attempt >= 1),
-           -- The 65 seconds before which it cannot expire.
-           expiry_bin            integer NOT NULL,
-           -- 1 running, 2 unknown, 3 released, 4 completed.
-           state                 smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
-           format                smallint NOT NULL DEFAULT 1 CHECK (format >= 1),
-           taken_from            smallint CHECK (taken_from IN (2, 3)),
-           settled_by            smallint CHECK (settled_by BETWEEN 1 AND 4),
+           key                   text NOT NULL,
+           route                 text NOT NULL,
+           target                text NOT NULL DEFAULT '',
+           principal             bytea NOT NULL CHECK (octet_length(principal) = 32),
            fingerprint_version   smallint NOT NULL CHECK (fingerprint_version BETWEEN 0 AND 255),
            fingerprint_canonical bytea NOT NULL CHECK (octet_length(fingerprint_canonical) = 32),
            fingerprint_raw       bytea NOT NULL CHECK (octet_length(fingerprint_raw) = 32),
-           principal             bytea NOT NULL CHECK (octet_length(principal) = 32),
-           key                   text NOT NULL,
-           route                 text NOT NULL,
+           first_claimed_at      timestamptz NOT NULL,
+           lease_ms              bigint NOT NULL CHECK (lease_ms >= 1),
+           quiet_ms              bigint NOT NULL CHECK (quiet_ms >= 0),
+           ttl_ms                bigint NOT NULL CHECK (ttl_ms >= 0),
+           lease_until           timestamptz,
+           unknown_since         timestamptz,
+           expires_at            timestamptz,
+           taken_from            smallint CHECK (taken_from IN ({UNKNOWN}, {RELEASED})),
+           taken_at              timestamptz,
+           settled_by            smallint CHECK (settled_by BETWEEN 1 AND 4),
            head                  bytea,
            body                  bytea,
-           target                text NOT NULL DEFAULT '',
-           CONSTRAINT running_has_a_lease CHECK ((state = 1) = (lease_until IS NOT NULL)),
-           CONSTRAINT unknown_has_a_since CHECK ((state = 2) = (unknown_since IS NOT NULL)),
-           CONSTRAINT final_expires CHECK ((state IN (3, 4)) = (expires_at IS NOT NULL)),
+           CONSTRAINT running_has_a_lease CHECK ((state = {RUNNING}) = (lease_until IS NOT NULL)),
+           CONSTRAINT unknown_has_a_since CHECK ((state = {UNKNOWN}) = (unknown_since IS NOT NULL)),
+           CONSTRAINT final_expires CHECK ((state IN ({RELEASED}, {COMPLETED})) = (expires_at IS NOT NULL)),
            CONSTRAINT completed_has_a_response
-             CHECK (CASE WHEN state = 4 THEN head IS NOT NULL AND settled_by IS NOT NULL
+             CHECK (CASE WHEN state = {COMPLETED} THEN head IS NOT NULL AND settled_by IS NOT NULL
                          ELSE head IS NULL AND body IS NULL AND settled_by IS NULL END),
            CONSTRAINT taken_from_a_moment CHECK ((taken_from IS NULL) = (taken_at IS NULL))
-         ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
+         ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
          ALTER TABLE {schema}.record ALTER body SET STORAGE EXTERNAL;
          CREATE UNIQUE INDEX record_id ON {schema}.record (id);
-         -- A completion changes no column that an index names, so that it costs no entry in any of them. Bins, not
-         -- milliseconds: many keys are one entry. No claim names them, so that no plan of a claim takes their index.
-         CREATE INDEX record_begun ON {schema}.record (begun_bin);
-         CREATE INDEX record_expiry ON {schema}.record (expiry_bin);
-         CREATE INDEX record_unknown ON {schema}.record (id) WHERE unknown_since IS NOT NULL;
-         CREATE TABLE {schema}.check_value (name text PRIMARY KEY, value text NOT NULL);
-         INSERT INTO {schema}.meta
-           VALUES (1, {VERSION}, {VERSION}, gen_random_uuid(), {WALL}, false, 0, 1, '{{}}', NULL, NULL);"
+         CREATE INDEX record_running ON {schema}.record (id) WHERE state = {RUNNING};
+         CREATE INDEX record_unknown ON {schema}.record (id) WHERE state = {UNKNOWN};
+         CREATE INDEX record_expiry ON {schema}.record (expires_at) WHERE expires_at IS NOT NULL;
+         {view}",
+        view = view(schema)
     )
 }
+
+/// What a person reads. The first byte of a head is its format, the next two are the status.
+fn view(schema: &str) -> String {
+    format!(
+        "CREATE VIEW {schema}.operation AS
+           SELECT id,
+                  CASE state WHEN {RUNNING} THEN 'running' WHEN {UNKNOWN} THEN 'unknown'
+                             WHEN {RELEASED} THEN 'released' WHEN {COMPLETED} THEN 'completed' END AS state,
+                  key, route, encode(principal, 'hex') AS principal, attempt, attempt - 1 AS retries,
+                  {STATUS} AS status, octet_length(body) AS body_bytes,
+                  first_claimed_at, lease_until, unknown_since, expires_at,
+                  CASE settled_by WHEN 1 THEN 'owner' WHEN 2 THEN 'policy' WHEN 3 THEN 'reconcile' WHEN 4 THEN 'operator' END
+                    AS settled_by
+             FROM {schema}.record;"
+    )
+}
+
+const STATUS: &str = "get_byte(head, 1) + 256 * get_byte(head, 2)";

@@ -6,18 +6,16 @@ use std::fmt;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
+use crate::clock::StoreTime;
+
+type AnyError = Box<dyn Error + Sync + Send>;
+
 /// An id or a token: 16 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Uuid(pub(super) [u8; 16]);
 
-impl fmt::Debug for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Uuid(..)")
-    }
-}
-
 impl ToSql for Uuid {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
         out.extend_from_slice(&self.0);
         Ok(IsNull::No)
     }
@@ -26,42 +24,95 @@ impl ToSql for Uuid {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Uuid {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+impl FromSql<'_> for Uuid {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, AnyError> {
         Ok(Self(raw.try_into()?))
     }
 
     accepts!(UUID);
 }
 
-/// One parameter with a value for each member of a batch. What is in it is never shown: the client
-/// below writes parameters to the debug log.
-pub(super) struct Values<T>(pub(super) Vec<T>);
-
-impl<T> Values<T> {
-    pub(super) fn of<S>(members: &[S], value: impl Fn(&S) -> T) -> Self {
-        Self(members.iter().map(value).collect())
-    }
-}
-
-impl<T> fmt::Debug for Values<T> {
+impl fmt::Debug for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Values({})", self.0.len())
+        f.write_str("Uuid(..)")
     }
 }
 
-impl<T: ToSql> ToSql for Values<T> {
-    fn to_sql(
-        &self,
-        kind: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+/// A moment as a `timestamptz`: microseconds since 2000. Later than Postgres can say is `infinity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment(pub(super) StoreTime);
+
+impl Default for Moment {
+    fn default() -> Self {
+        Self(StoreTime::from_ms(0))
+    }
+}
+
+impl ToSql for Moment {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
+        let us = self.0.as_ms().saturating_sub(YEAR_2000_MS).saturating_mul(1_000);
+        let us = if us >= END_US { INFINITY } else { us };
+        out.extend_from_slice(&us.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(TIMESTAMPTZ);
+    to_sql_checked!();
+}
+
+impl FromSql<'_> for Moment {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, AnyError> {
+        Ok(Self(match i64::from_be_bytes(raw.try_into()?) {
+            INFINITY => StoreTime::MAX,
+            us => StoreTime::from_ms(us.div_euclid(1_000).saturating_add(YEAR_2000_MS)),
+        }))
+    }
+
+    accepts!(TIMESTAMPTZ);
+}
+
+const YEAR_2000_MS: i64 = 946_684_800_000;
+/// The end of the year 294276, where the timestamps of Postgres end.
+const END_US: i64 = 9_223_371_331_200_000_000;
+const INFINITY: i64 = i64::MAX;
+
+/// A parameter that is never shown: the client below writes parameters to the debug log.
+pub(super) struct Hidden<T>(pub(super) T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden(..)")
+    }
+}
+
+impl<T: ToSql> ToSql for Hidden<T> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
         self.0.to_sql(kind, out)
     }
 
     fn accepts(kind: &Type) -> bool {
-        <Vec<T> as ToSql>::accepts(kind)
+        T::accepts(kind)
     }
 
     to_sql_checked!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn travelled(ms: i64) -> i64 {
+        let mut bytes = BytesMut::new();
+        Moment(StoreTime::from_ms(ms)).to_sql(&Type::TIMESTAMPTZ, &mut bytes).unwrap();
+        Moment::from_sql(&Type::TIMESTAMPTZ, &bytes).unwrap().0.as_ms()
+    }
+
+    // threat B8
+    #[test]
+    fn a_moment_comes_back_as_it_went_and_ends_with_time() {
+        for ms in [0, 1, 5, 1_780_000_000_123, 9_000_000_000_000_000, i64::MAX] {
+            assert_eq!(travelled(ms), ms);
+        }
+        assert_eq!(travelled(i64::MAX - 1), i64::MAX);
+    }
 }

@@ -1,4 +1,4 @@
-//! What an error says of a statement that was sent.
+//! What an error says of a batch that was sent: whether it was done, and what to do next.
 
 use std::sync::Arc;
 
@@ -9,24 +9,22 @@ use crate::store::{BoxError, Fault, StoreError};
 
 /// Why a batch has no answer, and what follows from it.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
-    /// One of its members will never be taken: find it.
-    Member(Cause),
-    /// Someone was faster with one of its members, and it was undone.
-    Raced(Cause),
-    /// Someone else has locked what one of its members needs, and it was undone: find it.
-    Blocked,
-    /// It met others and was undone: the same again.
-    Again,
+pub(super) enum SqlError {
+    /// The server will never take one of its members: find that member.
+    BadMember(Cause),
+    /// Another session has locked a row of the batch, which was undone: find that row.
+    Locked,
+    /// A deadlock or a serialization failure: the batch was undone. Retry all of it.
+    Retry,
     /// It was undone.
     NotDone(Cause),
-    /// It was undone, and its session is of no more use: a server that became a standby, statements that are gone.
-    Session(Cause),
+    /// It was undone, and its session is of no more use: the server became a standby, or statements are gone.
+    BadSession(Cause),
     /// It may have been done.
     Unsure(Cause),
 }
 
-/// An error that many are told.
+/// An error that many callers are told.
 #[derive(Clone, Debug)]
 pub(super) struct Cause(Arc<dyn std::error::Error + Send + Sync>);
 
@@ -56,20 +54,19 @@ impl std::error::Error for Cause {
     }
 }
 
-impl Trouble {
-    /// What every member is told, once nothing more is tried.
+impl SqlError {
+    /// What every caller of the batch is told, once nothing more is tried.
     pub(super) fn fault(&self) -> Fault {
         match self {
-            Self::Member(cause) | Self::Raced(cause) => Fault::NotDone(cause.refused()),
-            // The server is there, and others hold what is needed: a route that passes requests while the store is
-            // down must not pass these.
-            Self::Blocked | Self::Again => Fault::NotDone(StoreError::Busy),
-            Self::NotDone(cause) | Self::Session(cause) => Fault::NotDone(cause.unavailable()),
+            Self::BadMember(cause) => Fault::NotDone(cause.refused()),
+            // The server is there: a route that passes requests while the store is down must not pass these.
+            Self::Locked | Self::Retry => Fault::NotDone(StoreError::Busy),
+            Self::NotDone(cause) | Self::BadSession(cause) => Fault::NotDone(cause.unavailable()),
             Self::Unsure(cause) => Fault::Unsure(cause.unavailable()),
         }
     }
 
-    /// What a read is told: it has changed nothing.
+    /// What the caller of a read is told: a read has changed nothing.
     pub(super) fn fault_of_read(&self) -> Fault {
         match self.fault() {
             Fault::NotDone(error) | Fault::Unsure(error) => Fault::NotDone(error),
@@ -77,7 +74,7 @@ impl Trouble {
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SqlError {
     fn from(error: Error) -> Self {
         let Some(said) = error.as_db_error() else {
             return Self::Unsure(Cause::new(error));
@@ -90,11 +87,10 @@ impl From<Error> for Trouble {
             _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
                 Self::Unsure(cause)
             }
-            _ if code == SqlState::UNIQUE_VIOLATION => Self::Raced(cause),
-            _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Blocked,
-            "22" | "23" | "54" => Self::Member(cause),
-            "40" => Self::Again,
-            "0A" | "25" | "26" | "3F" | "42" => Self::Session(cause),
+            _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Locked,
+            "22" | "23" | "54" => Self::BadMember(cause),
+            "40" => Self::Retry,
+            "0A" | "25" | "26" | "3F" | "42" => Self::BadSession(cause),
             "08" | "57" | "58" | "XX" => Self::Unsure(cause),
             _ => Self::NotDone(cause),
         }
@@ -103,4 +99,14 @@ impl From<Error> for Trouble {
 
 fn class(code: &SqlState) -> &str {
     code.code().get(..2).unwrap_or_default()
+}
+
+/// The records were moved elsewhere, or are still being copied here.
+pub(super) fn moved() -> SqlError {
+    SqlError::NotDone(Cause::new("the records of this schema are kept elsewhere"))
+}
+
+/// The server gave an answer that does not read.
+pub(super) fn unclear(error: impl Into<BoxError>) -> SqlError {
+    SqlError::Unsure(Cause::new(error))
 }

@@ -1,21 +1,21 @@
-//! A worker's end of a bounded queue, which closing the store closes.
+//! A worker's end of a bounded queue, which ends when the store is closed.
 
 use tokio::sync::{mpsc, watch};
 
-pub(super) struct Inbox<T> {
+pub(super) struct Queue<T> {
     items: mpsc::Receiver<T>,
     stop: watch::Receiver<bool>,
     closed: bool,
 }
 
 /// A queue of at most `max`.
-pub(super) fn inbox<T>(max: usize, stop: &watch::Receiver<bool>) -> (mpsc::Sender<T>, Inbox<T>) {
+pub(super) fn queue<T>(max: usize, stop: &watch::Receiver<bool>) -> (mpsc::Sender<T>, Queue<T>) {
     let (send, items) = mpsc::channel(max);
-    (send, Inbox { items, stop: stop.clone(), closed: false })
+    (send, Queue { items, stop: stop.clone(), closed: false })
 }
 
-impl<T> Inbox<T> {
-    /// The next; `None` when there will be no more. What was taken before the store was closed still comes.
+impl<T> Queue<T> {
+    /// The next call; `None` when there will be no more. Calls that were queued before the store was closed still come.
     pub(super) async fn recv(&mut self) -> Option<T> {
         if !self.closed {
             tokio::select! {

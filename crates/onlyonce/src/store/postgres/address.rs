@@ -1,4 +1,4 @@
-//! Where the records are: an address, a schema, and how the line there is secured.
+//! The address of a store: server, database, schema, and how the connection is secured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,29 +7,30 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::OpenError;
-use super::tls::{Tls, Trust};
+use super::tls::{Trust, connector};
 
 /// A parsed address. It is shown without its password.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ServerAddress {
     pub(super) config: Config,
-    pub(super) tls: Tls,
+    pub(super) tls: MakeRustlsConnect,
     /// Quoted, as statements name it.
     pub(super) schema: String,
     /// Server and database, for people.
     pub(super) name: String,
-    /// Encrypted, but with whoever answers.
+    /// The connection is encrypted, and nobody checks who answers.
     pub(super) is_unverified: bool,
     /// Held by each connection until it has said goodbye.
     pub(super) alive: Option<mpsc::Sender<()>>,
 }
 
-impl Place {
+impl ServerAddress {
     /// Takes our own parameters out of `url` and leaves the others to the client below.
     pub(super) fn parse(url: &str, schema: Option<&str>) -> Result<Self, OpenError> {
-        let Address { rest, ours } = Address::split(url)?;
+        let SplitUrl { rest, ours } = SplitUrl::split(url)?;
         let mut config: Config = rest.parse().map_err(bad_url)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(OpenError::BadUrl { why: "it names no host".to_owned() });
@@ -46,21 +47,21 @@ impl Place {
             schema: quoted(schema)?,
             is_unverified: matches!(trust, Trust::Anyone)
                 && config.get_ssl_mode() != SslMode::Disable,
-            tls: Tls::new(&trust)?,
+            tls: connector(&trust)?,
             alive: None,
             config,
         })
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} schema {}", self.name, self.schema)
     }
 }
 
-/// An address without the parameters that are ours to read.
-struct Address {
+/// A URL without the parameters that only we read.
+struct SplitUrl {
     rest: String,
     ours: Ours,
 }
@@ -72,7 +73,7 @@ struct Ours {
     root_cert: Option<PathBuf>,
 }
 
-impl Address {
+impl SplitUrl {
     fn split(url: &str) -> Result<Self, OpenError> {
         let mut ours = Ours::default();
         let Some((before, query)) = url.split_once('?') else {
@@ -97,7 +98,7 @@ impl Address {
 }
 
 impl Ours {
-    /// As everyone else reads these words: only `verify-full` asks who answers.
+    /// As libpq reads these words: only `verify-full` checks who answers.
     fn trust(&self, config: &mut Config) -> Result<Trust, OpenError> {
         let (mode, trust) = match self.ssl_mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Anyone),
@@ -148,20 +149,12 @@ fn quoted(schema: &str) -> Result<String, OpenError> {
 
 fn decoded(text: &str) -> Result<String, OpenError> {
     let bad = || OpenError::BadUrl { why: "a parameter is not percent-encoded UTF-8".to_owned() };
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        let byte = match first {
-            b'%' => {
-                let (code, after) = rest.split_at_checked(2).ok_or_else(bad)?;
-                rest = after;
-                let code = std::str::from_utf8(code).map_err(|_| bad())?;
-                u8::from_str_radix(code, 16).map_err(|_| bad())?
-            }
-            byte => *byte,
-        };
-        bytes.push(byte);
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).ok_or_else(bad)?;
+        bytes.push(u8::from_str_radix(code, 16).map_err(|_| bad())?);
+        bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).map_err(|_| bad())
 }
@@ -178,13 +171,13 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<Place, OpenError> {
-        Place::parse(url, None)
+    fn parse(url: &str) -> Result<ServerAddress, OpenError> {
+        ServerAddress::parse(url, None)
     }
 
     #[test]
     fn a_schema_comes_from_the_options_or_the_url_or_is_ours() {
-        let schema = |url, option| Place::parse(url, option).unwrap().schema;
+        let schema = |url, option| ServerAddress::parse(url, option).unwrap().schema;
         assert_eq!(schema("postgres://u@h/d", None), "\"onlyonce\"");
         assert_eq!(schema("postgres://u@h/d?schema=a%20%22b", None), "\"a \"\"b\"");
         assert_eq!(schema("postgres://u@h/d?schema=a", Some("b")), "\"b\"");
@@ -193,16 +186,16 @@ mod tests {
     #[test]
     fn a_name_that_postgres_would_change_is_refused() {
         for schema in ["", "pg_x", "a\0b", &"x".repeat(64)] {
-            let refused = Place::parse("postgres://u@h/d", Some(schema));
+            let refused = ServerAddress::parse("postgres://u@h/d", Some(schema));
             assert!(matches!(refused, Err(OpenError::BadSchema { .. })), "{schema:?}");
         }
     }
 
     #[test]
     fn an_address_is_shown_without_its_password() {
-        let place = parse("postgres://u:secret@a,b:5/d?target_session_attrs=read-write").unwrap();
-        assert_eq!(place.name, "a:5432,b:5/d");
-        assert!(!format!("{place:?}").contains("secret"));
+        let address = parse("postgres://u:secret@a,b:5/d?target_session_attrs=read-write").unwrap();
+        assert_eq!(address.name, "a:5432,b:5/d");
+        assert!(!format!("{address:?}").contains("secret"));
     }
 
     #[test]

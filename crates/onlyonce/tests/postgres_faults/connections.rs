@@ -164,7 +164,7 @@ async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
     assert_eq!(store.load(draft.id).await.unwrap().record, None, "nobody would end it");
 }
 
-/// The same for one whom a crowd had sent to the second writer: its repetition comes when the first is free.
+/// The same in a crowd: the other writer goes on, and the repetition waits for the session that may still do it.
 // threat C1
 #[tokio::test]
 async fn who_is_unsure_tries_again_with_the_writer_that_may_still_do_it() {
@@ -190,7 +190,7 @@ async fn who_is_unsure_tries_again_with_the_writer_that_may_still_do_it() {
     blocker.batch_execute("COMMIT").await.unwrap();
     let answers = join_all(claims).await;
     let sure = answers.iter().filter(|answer| matches!(answer, Ok(Ok(seen)) if seen.mine)).count();
-    assert!(sure >= 96, "the first writer goes on: {sure}");
+    assert!(sure >= 30, "the other writer goes on: {sure}");
     let claim = answers.into_iter().next_back().unwrap().unwrap();
     assert!(is_unsure(&claim), "{claim:?}");
     repeated(&store, &last, &watcher, &before).await;
@@ -212,9 +212,9 @@ async fn sessions(watcher: &Client) -> Vec<i32> {
 /// Those of the store.
 const SESSIONS: &str = "pg_stat_activity WHERE application_name = 'onlyonce'";
 
-/// Only the writer that everyone uses is cut, and cannot come back: the other one serves.
+/// One writer is cut, and cannot come back: the other one serves, and the first one comes back when it can.
 #[tokio::test]
-async fn a_writer_that_cannot_connect_is_not_asked() {
+async fn a_writer_that_cannot_connect_fails_alone_and_comes_back() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let proxy = Proxy::start(postgres.port());
@@ -227,19 +227,26 @@ async fn a_writer_that_cannot_connect_is_not_asked() {
         format!("SELECT pg_terminate_backend(pid) FROM {SESSIONS} AND query LIKE '%INSERT INTO%'");
     assert_eq!(watcher.query(&cut, &[]).await.unwrap().len(), 1, "one of them has claimed");
     until(&watcher, &format!("SELECT count(*) = 5 FROM {SESSIONS}")).await;
-    let first = store.claim(draft(1)).await;
-    assert!(is_away(&first) || is_unsure(&first), "{first:?}");
-    let second = store.claim(draft(2)).await;
-    assert!(second.is_ok() || is_away(&second), "{second:?}");
-    for number in 3..50 {
-        completed(&store, &draft(number)).await;
+    let mut served = 0;
+    for number in 1..50 {
+        let claim = store.claim(draft(number)).await;
+        served += usize::from(claim.is_ok());
+        assert!(claim.is_ok() || is_away(&claim) || is_unsure(&claim), "{claim:?}");
     }
+    assert!((10..40).contains(&served), "about half of the ids are the other writer's: {served}");
     proxy.set(Mode::Pass);
-    until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;
+    let back = async {
+        for number in 100..150 {
+            while store.claim(draft(number)).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    timeout(Duration::from_secs(10), back).await.expect("it comes back by itself");
 }
 
 #[tokio::test]
-async fn a_chore_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
+async fn a_maintenance_call_whose_answer_is_lost_is_unsure_though_the_server_stays_away() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let proxy = Proxy::start(postgres.port());

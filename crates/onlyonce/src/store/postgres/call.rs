@@ -1,10 +1,10 @@
 //! What callers ask of the connections, and how they are answered.
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use super::check_value::Checking;
-use super::lanes::Pin;
-use crate::record::{StateKind, Token};
+use super::check_value::CheckValue;
+use crate::clock::StoreTime;
+use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
     Beat, Draft, Fault, Guard, Lease, Next, Page, Scan, Seen, StoreError, Swap, Swept,
@@ -12,25 +12,33 @@ use crate::store::{
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
+/// Queues a call and waits for its answer. If its worker died with it, the answer is what `lost` makes of that.
+pub(super) async fn ask<C, T>(
+    queue: &mpsc::Sender<C>,
+    lost: fn(StoreError) -> Fault,
+    call: impl FnOnce(Reply<T>) -> C,
+) -> Result<T, Fault> {
+    let (reply, answer) = oneshot::channel();
+    queue.try_send(call(reply)).map_err(|refused| match refused {
+        mpsc::error::TrySendError::Full(_) => Fault::NotDone(StoreError::Busy),
+        mpsc::error::TrySendError::Closed(_) => Fault::NotDone(StoreError::Closed),
+    })?;
+    answer.await.unwrap_or_else(|_| Err(lost(StoreError::Closed)))
+}
+
 /// For a writer.
-pub(super) struct Job {
-    pub(super) task: Task,
-    /// Its place with the writer.
-    pub(super) pin: Pin,
-}
-
-pub(super) enum Task {
+pub(super) enum WriteCall {
     Claim(Box<Draft>, Reply<Seen>),
-    Swap(Box<Swapping>, Reply<Swap>),
+    Swap(Box<SwapCall>, Reply<Swap>),
 }
 
-pub(super) struct Swapping {
+pub(super) struct SwapCall {
     pub(super) id: OperationId,
     pub(super) guard: Guard,
     pub(super) to: Next,
 }
 
-impl Task {
+impl WriteCall {
     pub(super) fn id(&self) -> OperationId {
         match self {
             Self::Claim(draft, _) => draft.id,
@@ -38,7 +46,7 @@ impl Task {
         }
     }
 
-    /// What it adds to a batch.
+    /// What the call adds to a batch.
     pub(super) fn body_bytes(&self) -> usize {
         match self {
             Self::Swap(swap, _) => body_bytes(&swap.to),
@@ -73,45 +81,25 @@ fn body_bytes(to: &Next) -> usize {
 }
 
 /// For the reader.
-pub(super) struct Load {
+pub(super) struct LoadCall {
     pub(super) id: OperationId,
     pub(super) reply: Reply<Seen>,
 }
 
 /// For the renewer.
-pub(super) struct Renewal {
+pub(super) struct RenewCall {
     pub(super) held: Vec<(OperationId, Token)>,
     pub(super) lease: Lease,
     pub(super) reply: Reply<Vec<Beat>>,
 }
 
-/// For the housekeeper.
-pub(super) enum Chore {
+/// For the maintenance connection.
+pub(super) enum MaintenanceCall {
     Scan(Scan, Reply<Page>),
-    Sweep(usize, Reply<Swept>),
-    HoldClock(bool, Reply<()>),
-    CheckValue(Checking, Reply<Option<String>>),
+    Sweep { until: StoreTime, limit: usize, reply: Reply<Swept> },
+    CheckValue(CheckValue, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
-}
-
-/// The states of an owner's guard, as the statements take them; that of a completed record is left out.
-pub(super) fn open_states(states: crate::record::StateSet) -> i32 {
-    let open = StateKind::ALL.iter().zip(1..).take(3);
-    open.filter(|(kind, _)| states.contains(**kind)).map(|(_, number)| 1 << number).sum()
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::StateSet;
-
-    #[test]
-    fn a_guard_names_its_states_by_their_numbers_and_never_the_completed_one() {
-        assert_eq!(open_states(StateSet::of(&StateKind::ALL)), 0b1110);
-        assert_eq!(open_states(StateSet::of(&[StateKind::Released])), 0b1000);
-        assert_eq!(open_states(StateSet::of(&[StateKind::Completed])), 0);
-    }
-}

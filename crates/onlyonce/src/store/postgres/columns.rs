@@ -1,0 +1,332 @@
+//! The columns of the table `record`, named once: statements, parameters and readings are made from this list.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use tokio_postgres::types::ToSql;
+
+use super::value::{Hidden, Moment, Uuid};
+use crate::clock::StoreTime;
+use crate::fingerprint::Fingerprint;
+use crate::record::{
+    Kept, KeyText, Record, Response, Revision, State, StateKind, StateSet, TakenFrom, Token, codec,
+};
+use crate::scope::{OperationId, Principal};
+use crate::store::{BoxError, Draft, Guard, StoreError};
+
+/// A struct of columns: its fields are their names and types here, the texts are their types in Postgres.
+/// `params` makes parameters of them; `table` reads them, too.
+macro_rules! columns {
+    ($(#[$doc:meta])* table $row:ident { $($name:ident: $rust:ty, $sql:literal;)+ }) => {
+        columns! { $(#[$doc])* params $row { $($name: $rust, $sql;)+ } }
+
+        impl<'a> $row<'a> {
+            pub(super) const NAMES: &'static [&'static str] = &[$(stringify!($name),)+];
+
+            /// Reads the columns by their names.
+            fn read(row: &'a tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+                let read = Self { $($name: row.try_get(stringify!($name))?,)+ ..Self::default() };
+                Ok(read)
+            }
+        }
+    };
+    ($(#[$doc:meta])* params $row:ident { $($name:ident: $rust:ty, $sql:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Default)]
+        pub(super) struct $row<'a> {
+            $(pub(super) $name: $rust,)+
+            pub(super) borrowed: PhantomData<&'a ()>,
+        }
+
+        impl<'a> $row<'a> {
+            /// The type of a column in Postgres.
+            pub(super) fn sql_type(column: &str) -> Option<&'static str> {
+                match column {
+                    $(stringify!($name) => Some($sql),)+
+                    _ => None,
+                }
+            }
+
+            /// The parameter for a column: an array with the value of each row.
+            pub(super) fn array(column: &str, rows: &[Self]) -> Option<Param<'a>> {
+                match column {
+                    $(stringify!($name) => {
+                        let values: Vec<$rust> = rows.iter().map(|row| row.$name.clone()).collect();
+                        Some(Box::new(Hidden(values)))
+                    })+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// A parameter of a statement.
+pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+columns! {
+    /// A row of the table.
+    table Row {
+        id: Uuid, "uuid";
+        token: Uuid, "uuid";
+        count: i64, "bigint";
+        attempt: i32, "integer";
+        state: i16, "smallint";
+        taken_from: Option<i16>, "smallint";
+        taken_at: Option<Moment>, "timestamptz";
+        key: &'a str, "text";
+        fingerprint_version: i16, "smallint";
+        fingerprint_canonical: &'a [u8], "bytea";
+        fingerprint_raw: &'a [u8], "bytea";
+        principal: &'a [u8], "bytea";
+        route: &'a str, "text";
+        target: &'a str, "text";
+        first_claimed_at: Moment, "timestamptz";
+        lease_ms: i64, "bigint";
+        quiet_ms: i64, "bigint";
+        ttl_ms: i64, "bigint";
+        lease_until: Option<Moment>, "timestamptz";
+        unknown_since: Option<Moment>, "timestamptz";
+        expires_at: Option<Moment>, "timestamptz";
+        settled_by: Option<i16>, "smallint";
+        head: Option<Vec<u8>>, "bytea";
+        body: Option<&'a [u8]>, "bytea";
+        format: i16, "smallint";
+    }
+}
+
+columns! {
+    /// What must be true of a row for a write to happen, and the token that replaces the old one. Of `old_states`,
+    /// bit n is set if state n is allowed; where none is, the count must be the same instead.
+    params Condition {
+        old_token: Uuid, "uuid";
+        old_count: i64, "bigint";
+        old_states: i32, "integer";
+        not_after: Moment, "timestamptz";
+        new_token: Option<Uuid>, "uuid";
+    }
+}
+
+impl<'a> Row<'a> {
+    /// Only an id, for statements that need no more.
+    pub(super) fn of_id(id: OperationId) -> Self {
+        Self { id: Uuid(*id.as_bytes()), ..Self::default() }
+    }
+
+    /// A claim; the statement adds the times.
+    pub(super) fn of_draft(draft: &'a Draft) -> Self {
+        Self {
+            token: Uuid(*draft.token.as_bytes()),
+            count: 1,
+            attempt: 1,
+            state: RUNNING,
+            key: draft.key.as_str(),
+            fingerprint_version: draft.fingerprint.version.into(),
+            fingerprint_canonical: &draft.fingerprint.canonical,
+            fingerprint_raw: &draft.fingerprint.raw,
+            principal: draft.principal.as_bytes(),
+            route: &draft.route,
+            target: &draft.target,
+            lease_ms: draft.lease.as_ms(),
+            quiet_ms: draft.quiet_ms,
+            ttl_ms: draft.ttl_ms,
+            format: FORMAT,
+            ..Self::of_id(draft.id)
+        }
+    }
+
+    /// The columns of a response.
+    pub(super) fn with_response(self, settled_by: i16, response: &'a Response) -> Self {
+        let body = match &response.body {
+            Kept::Bytes { body, .. } => Some(&body[..]),
+            Kept::No(_) => None,
+        };
+        Self {
+            settled_by: Some(settled_by),
+            head: Some(codec::encode_head(response)),
+            body,
+            ..self
+        }
+    }
+
+    pub(super) fn of_record(id: OperationId, record: &'a Record) -> Self {
+        let row = Self {
+            token: Uuid(*record.token.as_bytes()),
+            count: record.count.cast_signed(),
+            attempt: record.attempt.cast_signed(),
+            key: record.key.as_str(),
+            fingerprint_version: record.fingerprint.version.into(),
+            fingerprint_canonical: &record.fingerprint.canonical,
+            fingerprint_raw: &record.fingerprint.raw,
+            principal: record.principal.as_bytes(),
+            route: &record.route,
+            target: &record.target,
+            first_claimed_at: Moment(record.first_claimed_at),
+            lease_ms: record.lease_ms,
+            quiet_ms: record.quiet_ms,
+            ttl_ms: record.ttl_ms,
+            format: FORMAT,
+            ..Self::of_id(id)
+        };
+        row.with_origin(record.taken_from).with_state(&record.state)
+    }
+
+    fn with_state(self, state: &'a State) -> Self {
+        match state {
+            State::Running { lease_until } => {
+                Self { state: RUNNING, lease_until: Some(Moment(*lease_until)), ..self }
+            }
+            State::Unknown { since } => {
+                Self { state: UNKNOWN, unknown_since: Some(Moment(*since)), ..self }
+            }
+            State::Released { expires_at } => {
+                Self { state: RELEASED, expires_at: Some(Moment(*expires_at)), ..self }
+            }
+            State::Completed { expires_at, settled_by, response } => {
+                let settled_by = codec::settled_by_tag(*settled_by).into();
+                let row = Self { state: COMPLETED, expires_at: Some(Moment(*expires_at)), ..self };
+                row.with_response(settled_by, response)
+            }
+        }
+    }
+
+    fn with_origin(self, taken_from: Option<TakenFrom>) -> Self {
+        let (taken_from, taken_at) = match taken_from {
+            None => (None, None),
+            Some(TakenFrom::Unknown { since }) => (Some(UNKNOWN), Some(Moment(since))),
+            Some(TakenFrom::Released { expires_at }) => (Some(RELEASED), Some(Moment(expires_at))),
+        };
+        Self { taken_from, taken_at, ..self }
+    }
+}
+
+impl Condition<'_> {
+    /// The record is exactly as it was read.
+    pub(super) fn unchanged(revision: Revision) -> Self {
+        Self {
+            old_token: Uuid(*revision.token.as_bytes()),
+            old_count: revision.count.cast_signed(),
+            not_after: Moment(StoreTime::MAX),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of(guard: &Guard) -> Self {
+        match guard {
+            Guard::Unchanged(revision) => Self::unchanged(*revision),
+            Guard::Owner { token, states } => Self {
+                old_token: Uuid(*token.as_bytes()),
+                old_states: open_states(*states),
+                ..Self::default()
+            },
+        }
+    }
+
+    pub(super) fn not_after(at: StoreTime) -> Self {
+        Self { not_after: Moment(at), ..Self::default() }
+    }
+}
+
+/// The states of an owner's guard by their numbers; that of a completed record is left out: an owner that may write
+/// over one must be judged, because the completed record may be its own.
+pub(super) fn open_states(states: StateSet) -> i32 {
+    let open = [
+        (StateKind::Running, RUNNING),
+        (StateKind::Unknown, UNKNOWN),
+        (StateKind::Released, RELEASED),
+    ];
+    open.iter().filter(|(kind, _)| states.contains(*kind)).map(|(_, number)| 1 << number).sum()
+}
+
+/// The record in a row of the table. A row that does not read is an error for its id, never absent.
+pub(super) fn record(row: &tokio_postgres::Row) -> Result<Record, StoreError> {
+    let read = || -> Result<Record, BoxError> { Row::read(row)?.into_record() };
+    read().map_err(StoreError::Unreadable)
+}
+
+impl Row<'_> {
+    fn into_record(self) -> Result<Record, BoxError> {
+        if self.format != FORMAT {
+            return Err(
+                format!("its format is {}, and this build reads {FORMAT}", self.format).into()
+            );
+        }
+        let attempt = u32::try_from(self.attempt)?;
+        if attempt == 0 || self.count < 1 {
+            return Err("its attempt or its count is below 1".into());
+        }
+        Ok(Record {
+            token: Token::from_bytes(self.token.0),
+            count: self.count.cast_unsigned(),
+            attempt,
+            state: self.read_state()?,
+            taken_from: self.read_origin()?,
+            key: KeyText::new(self.key),
+            fingerprint: Fingerprint {
+                version: u8::try_from(self.fingerprint_version)?,
+                canonical: self.fingerprint_canonical.try_into()?,
+                raw: self.fingerprint_raw.try_into()?,
+            },
+            principal: Principal::from_bytes(self.principal.try_into()?),
+            route: self.route.into(),
+            target: self.target.into(),
+            first_claimed_at: self.first_claimed_at.0,
+            lease_ms: self.lease_ms,
+            quiet_ms: self.quiet_ms,
+            ttl_ms: self.ttl_ms,
+        })
+    }
+
+    fn read_state(&self) -> Result<State, BoxError> {
+        match self.state {
+            RUNNING => Ok(State::Running { lease_until: present(self.lease_until)? }),
+            UNKNOWN => Ok(State::Unknown { since: present(self.unknown_since)? }),
+            RELEASED => Ok(State::Released { expires_at: present(self.expires_at)? }),
+            COMPLETED => {
+                let body = self.body.map_or_else(Bytes::new, Bytes::copy_from_slice);
+                let head = self.head.as_deref().ok_or("it has no response")?;
+                let settled_by = self.settled_by.ok_or("nobody settled it")?;
+                Ok(State::Completed {
+                    expires_at: present(self.expires_at)?,
+                    settled_by: codec::settled_by(u8::try_from(settled_by)?)?,
+                    response: codec::decode_head(head, body)?.into(),
+                })
+            }
+            state => Err(format!("its state is {state}").into()),
+        }
+    }
+
+    fn read_origin(&self) -> Result<Option<TakenFrom>, BoxError> {
+        match (self.taken_from, self.taken_at) {
+            (None, None) => Ok(None),
+            (Some(UNKNOWN), Some(Moment(since))) => Ok(Some(TakenFrom::Unknown { since })),
+            (Some(RELEASED), Some(Moment(expires_at))) => {
+                Ok(Some(TakenFrom::Released { expires_at }))
+            }
+            _ => Err("it was taken from no state that is known".into()),
+        }
+    }
+}
+
+fn present(at: Option<Moment>) -> Result<StoreTime, BoxError> {
+    at.map(|Moment(at)| at).ok_or_else(|| "a time of its state is missing".into())
+}
+
+/// The format of the rows that this build writes and reads.
+pub(super) const FORMAT: i16 = 1;
+pub(super) const RUNNING: i16 = 1;
+pub(super) const UNKNOWN: i16 = 2;
+pub(super) const RELEASED: i16 = 3;
+pub(super) const COMPLETED: i16 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_names_its_states_by_their_numbers_and_never_the_completed_one() {
+        assert_eq!(open_states(StateSet::of(&StateKind::ALL)), 0b1110);
+        assert_eq!(open_states(StateSet::of(&[StateKind::Released])), 0b1000);
+        assert_eq!(open_states(StateSet::of(&[StateKind::Completed])), 0);
+    }
+}

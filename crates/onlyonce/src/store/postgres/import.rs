@@ -1,0 +1,112 @@
+//! Taking over the records of another store.
+
+use tokio_postgres::Error;
+
+use super::address::ServerAddress;
+use super::columns::{Param, Row};
+use super::connection::Connection;
+use super::error::OpenError;
+use super::sql_error::SqlError;
+use super::statement::{NOW, Statement, Write};
+use super::value::Moment;
+use super::workers::ensure;
+use crate::clock::StoreTime;
+use crate::record::Record;
+use crate::scope::OperationId;
+use crate::store::Fault;
+
+/// An empty schema that takes over the records of another store. Until that is [finished](Self::finish), no
+/// store is opened there: a node that knew half of the keys would run the other half again.
+#[derive(Debug)]
+pub struct Import {
+    connection: Connection,
+    address: ServerAddress,
+}
+
+impl Import {
+    /// Begins to copy the store of the name `from` into the schema at `url`, or goes on with it.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open`](super::PostgresStore::open), and if the schema has records already or is
+    /// being filled from another store.
+    pub async fn begin(url: &str, from: &str) -> Result<Self, OpenError> {
+        let address = ServerAddress::parse(url, None)?;
+        let mut connection = Connection::open(&address, &[], None).await?;
+        match ensure(&mut connection, &address).await {
+            Ok(_) => {}
+            Err(OpenError::Importing { from: before, .. }) if before == from => {}
+            Err(error) => return Err(error),
+        }
+        let import = Self { connection, address };
+        let ServerAddress { name, schema, .. } = &import.address;
+        let failed = |error| OpenError::from_client(name, schema, error);
+        if import.mark(from).await.map_err(failed)? {
+            return Ok(import);
+        }
+        Err(OpenError::NotEmpty { schema: import.address.schema })
+    }
+
+    /// Whether the schema is empty, or this very import was begun before.
+    async fn mark(&self, from: &str) -> Result<bool, Error> {
+        let schema = &self.address.schema;
+        let sql = format!(
+            "UPDATE {schema}.meta SET imported_from = $1
+              WHERE one = 1 AND (imported_from = $1 OR NOT EXISTS (SELECT FROM {schema}.record))"
+        );
+        Ok(self.connection.client.execute(&sql, &[&from]).await? == 1)
+    }
+
+    /// What the clock over there says.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn now(&self) -> Result<StoreTime, Fault> {
+        let now = self.connection.client.query_one_scalar(&format!("SELECT {NOW}"), &[]).await;
+        now.map(|Moment(now)| now).map_err(|error| SqlError::from(error).fault_of_read())
+    }
+
+    /// Copies records, as they are. What was copied before is left alone.
+    ///
+    /// # Errors
+    /// As every write of a store. It is repeated without harm.
+    pub async fn import(&self, records: &[(OperationId, Record)]) -> Result<(), Fault> {
+        let row = |(id, record)| Write { row: Row::of_record(id, record), ..Write::default() };
+        let writes = records.iter().map(|(id, record)| row((*id, record))).collect();
+        let params = Statement::Import.params(writes);
+        let params: Vec<_> = params.iter().map(|param: &Param<'_>| &**param as _).collect();
+        let sql = Statement::Import.sql(&self.address.schema);
+        let copied = self.connection.client.execute(&sql, &params).await;
+        copied.map(drop).map_err(|error| SqlError::from(error).fault())
+    }
+
+    /// Takes over the check value of this name, or that there is none.
+    ///
+    /// # Errors
+    /// As every write of a store. It is repeated without harm.
+    pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+        let table = format!("{}.check_value", self.address.schema);
+        let client = &self.connection.client;
+        let done = match value {
+            Some(value) => {
+                let sql = format!(
+                    "INSERT INTO {table} (name, value) VALUES ($1, $2)
+                     ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+                );
+                client.execute(&sql, &[&name, &value]).await
+            }
+            None => client.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await,
+        };
+        done.map(drop).map_err(|error| SqlError::from(error).fault())
+    }
+
+    /// Everything is there: from now on stores are opened here.
+    ///
+    /// # Errors
+    /// As every write of a store. It is repeated without harm.
+    pub async fn finish(&self) -> Result<(), Fault> {
+        let sql =
+            format!("UPDATE {}.meta SET imported_from = NULL WHERE one = 1", self.address.schema);
+        let done = self.connection.client.execute(&sql, &[]).await;
+        done.map(drop).map_err(|error| SqlError::from(error).fault())
+    }
+}

@@ -1,0 +1,186 @@
+//! Wakes the waiters on other nodes: the ids that were written go out by `NOTIFY`, best effort, after the commit, many
+//! ids in one message.
+//!
+//! A node that begins to listen says so, and the nodes that hear it answer. A node that has heard of no other node
+//! sends nothing. After a gap in which a node could not listen, it wakes all its own waiters.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::types::ToSql;
+
+use super::address::ServerAddress;
+use super::connection::Connection;
+use crate::hex;
+use crate::record::Token;
+use crate::scope::OperationId;
+use crate::store::wake::Wakers;
+
+/// The waiters of this node, and the ids that other nodes are to be told.
+pub(super) struct Notifier {
+    pub(super) wakers: Wakers,
+    /// The name of this node in its messages.
+    node: String,
+    written: Mutex<HashSet<OperationId>>,
+    arrived: Notify,
+    has_others: AtomicBool,
+    /// Another node begins to listen: it must learn of this one.
+    greeted: AtomicBool,
+}
+
+impl Notifier {
+    pub(super) fn new() -> Self {
+        Self {
+            wakers: Wakers::default(),
+            node: hex::encode(Token::random().as_bytes()),
+            written: Mutex::default(),
+            arrived: Notify::new(),
+            has_others: AtomicBool::new(false),
+            greeted: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells the other nodes of these writes, soon. Beyond [`WRITTEN_MAX`] they are not told: their waiters poll.
+    pub(super) fn tell(&self, ids: Vec<OperationId>) {
+        if ids.is_empty() || !self.has_others.load(Ordering::Acquire) {
+            return;
+        }
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.len() < WRITTEN_MAX {
+            written.extend(ids);
+        }
+        drop(written);
+        self.arrived.notify_one();
+    }
+
+    /// The messages that are due.
+    fn take(&self) -> Vec<String> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids: Vec<OperationId> = written.drain().collect();
+        drop(written);
+        let message = |ids: &[OperationId]| {
+            let ids: String = ids.iter().map(ToString::to_string).collect();
+            format!("{} {ids}", self.node)
+        };
+        let mut messages: Vec<_> = ids.chunks(MESSAGE_IDS_MAX).map(message).collect();
+        if self.greeted.swap(false, Ordering::AcqRel) {
+            messages.push(format!("{} {HERE}", self.node));
+        }
+        messages
+    }
+}
+
+/// Listens and tells, until told to stop.
+pub(super) async fn run(
+    address: Arc<ServerAddress>,
+    channel: String,
+    notifier: Arc<Notifier>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let heard = notifier.clone();
+        let listener = Box::new(move |message: &str| heard.listen(message));
+        let talk = async {
+            let connection = Connection::open(&address, &[], Some(listener)).await;
+            let Ok(connection) = connection else { return };
+            pause = PAUSE_MIN;
+            converse(connection, &channel, &notifier).await;
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = talk => {}
+        }
+        notifier.wakers.wake_all();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Until the connection breaks.
+async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier) {
+    let begin = format!("SET synchronous_commit = off; LISTEN {channel}");
+    if connection.client.batch_execute(&begin).await.is_err() {
+        return;
+    }
+    let Ok(tell) = connection.client.prepare(TELL).await else { return };
+    // A waiter may have missed something during the gap.
+    notifier.wakers.wake_all();
+    let mut messages = vec![format!("{} {HELLO}", notifier.node)];
+    loop {
+        if !messages.is_empty() {
+            let params: [&(dyn ToSql + Sync); 2] = [&channel, &messages];
+            let told = connection.client.execute(&tell, &params);
+            if !matches!(timeout(TELL_WAIT_MAX, told).await, Ok(Ok(_))) {
+                return connection.driver.abort();
+            }
+            sleep(TELL_PAUSE).await;
+        }
+        tokio::select! {
+            _ = &mut connection.driver => return,
+            () = notifier.arrived.notified() => {}
+            () = sleep(PING_EVERY) => {
+                let ping = connection.client.batch_execute("");
+                if !matches!(timeout(TELL_WAIT_MAX, ping).await, Ok(Ok(()))) {
+                    return connection.driver.abort();
+                }
+            }
+        }
+        messages = notifier.take();
+    }
+}
+
+impl Notifier {
+    /// Wakes the waiters that another node's message is about.
+    fn listen(&self, message: &str) {
+        let Some((node, what)) = message.split_once(' ') else {
+            return self.wakers.wake_all();
+        };
+        if node == self.node {
+            return;
+        }
+        self.has_others.store(true, Ordering::Release);
+        match what {
+            HELLO => {
+                self.greeted.store(true, Ordering::Release);
+                self.arrived.notify_one();
+            }
+            HERE => {}
+            ids => self.wake(ids),
+        }
+    }
+
+    fn wake(&self, ids: &str) {
+        for at in (0..ids.len()).step_by(ID_TEXT_BYTES) {
+            match ids.get(at..at + ID_TEXT_BYTES).map(str::parse) {
+                Some(Ok(id)) => self.wakers.wake(id),
+                _ => return self.wakers.wake_all(),
+            }
+        }
+    }
+}
+
+const TELL: &str = "SELECT pg_notify($1::text, m) FROM unnest($2::text[]) AS m";
+const HELLO: &str = "hello";
+const HERE: &str = "here";
+/// An id in hexadecimal.
+const ID_TEXT_BYTES: usize = 32;
+/// A message has less than 8,000 bytes.
+const MESSAGE_IDS_MAX: usize = 240;
+/// Ids that wait to be sent.
+const WRITTEN_MAX: usize = 10_000;
+/// Between two messages: the ids that are written meanwhile are one message.
+const TELL_PAUSE: Duration = Duration::from_millis(3);
+const TELL_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often a silent connection is checked: it may be dead.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// Between two tries to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,262 @@
+//! The thread of a store: all connections live on its runtime, and callers reach them by bounded queues.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::PostgresOptions;
+use super::address::ServerAddress;
+use super::batch;
+use super::call::{LoadCall, MaintenanceCall, RenewCall, WriteCall};
+use super::connection::{Connection, Reconnecting};
+use super::error::OpenError;
+use super::maintenance::{self, Maintenance};
+use super::notify::{self, Notifier};
+use super::queue::queue;
+use super::reader::Reader;
+use super::renewer::{self, Renewer};
+use super::schema::{self, Found, Meta};
+use super::statement::Statement;
+use super::writer::Writer;
+use crate::scope::OperationId;
+
+/// The queues of an open store, by which callers reach its connections.
+pub(super) struct Workers {
+    pub(super) writers: Vec<mpsc::Sender<WriteCall>>,
+    pub(super) loads: mpsc::Sender<LoadCall>,
+    pub(super) renewals: mpsc::Sender<RenewCall>,
+    pub(super) maintenance: mpsc::Sender<MaintenanceCall>,
+    pub(super) notifier: Arc<Notifier>,
+    pub(super) warnings: Vec<String>,
+    stop: watch::Sender<bool>,
+    ended: watch::Receiver<()>,
+}
+
+impl Workers {
+    /// Opens the store on a thread of its own, so that no caller's runtime waits for the network.
+    pub(super) async fn start(
+        address: ServerAddress,
+        options: PostgresOptions,
+    ) -> Result<Self, OpenError> {
+        let (opened, open) = oneshot::channel();
+        let (end, ended) = watch::channel(());
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(work(address, options, opened, ended)),
+                Err(error) => drop(opened.send(Err(OpenError::Thread(error)))),
+            }
+            drop(end);
+        };
+        let thread = thread::Builder::new().name("onlyonce-postgres".to_owned());
+        thread.spawn(run).map_err(OpenError::Thread)?;
+        let died = || Err(OpenError::Thread(std::io::ErrorKind::Other.into()));
+        open.await.unwrap_or_else(|_| died())
+    }
+
+    /// The writer of an id: always the same one, so that a repeated write waits behind the first.
+    pub(super) fn writer(&self, id: OperationId) -> &mpsc::Sender<WriteCall> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        &self.writers[hasher.finish() as usize % self.writers.len()]
+    }
+
+    /// Takes nothing more, and waits until every call is answered.
+    pub(super) async fn close(&self) {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        // An error says that the thread dropped its end, which is what is waited for.
+        while ended.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+async fn work(
+    mut address: ServerAddress,
+    options: PostgresOptions,
+    opened: oneshot::Sender<Result<Workers, OpenError>>,
+    ended: watch::Receiver<()>,
+) {
+    let (alive, mut goodbyes) = mpsc::channel(1);
+    address.alive = Some(alive);
+    match Opened::open(address, &options).await {
+        Ok(open) => open.run(&options, opened, ended).await,
+        Err(error) => drop(opened.send(Err(error))),
+    }
+    // Each connection says goodbye; one that cannot is not waited for.
+    let _ = timeout(GOODBYE_WAIT_MAX, goodbyes.recv()).await;
+}
+
+/// A schema that is ours, and connections to it.
+struct Opened {
+    address: Arc<ServerAddress>,
+    meta: Meta,
+    warnings: Vec<String>,
+    writers: Vec<Reconnecting>,
+    reader: Reconnecting,
+    renewer: Reconnecting,
+    maintenance: Reconnecting,
+}
+
+impl Opened {
+    async fn open(address: ServerAddress, options: &PostgresOptions) -> Result<Self, OpenError> {
+        let mut connection = Connection::open(&address, &[], None).await?;
+        demand_session(&connection, &address).await?;
+        let meta = ensure(&mut connection, &address).await?;
+        let warnings = warnings(&connection, &address).await;
+        let address = Arc::new(address);
+        let writer = |_| Reconnecting::new(&address, batch::STATEMENTS);
+        let mut opened = Self {
+            writers: (0..options.writers).map(writer).collect(),
+            reader: Reconnecting::new(&address, &[Statement::Load]),
+            renewer: Reconnecting::new(&address, renewer::STATEMENTS),
+            maintenance: Reconnecting::new(&address, maintenance::STATEMENTS)
+                .with_setup(maintenance::SETUP),
+            address,
+            meta,
+            warnings,
+        };
+        let others = [&mut opened.reader, &mut opened.renewer, &mut opened.maintenance];
+        try_join_all(opened.writers.iter_mut().chain(others).map(Reconnecting::open)).await?;
+        Ok(opened)
+    }
+
+    async fn run(
+        self,
+        options: &PostgresOptions,
+        opened: oneshot::Sender<Result<Workers, OpenError>>,
+        ended: watch::Receiver<()>,
+    ) {
+        let notifier = Arc::new(Notifier::new());
+        let (stop, stopped) = watch::channel(false);
+        let (mut writers, mut tasks) = (Vec::new(), Vec::new());
+        for connection in self.writers {
+            let (send, calls) = queue(options.queue_max, &stopped);
+            writers.push(send);
+            let writer = Writer { connection, calls, notifier: notifier.clone() };
+            tasks.push(tokio::spawn(writer.run()));
+        }
+        let (loads, calls) = queue(options.queue_max, &stopped);
+        let reader = Reader { connection: self.reader, loads: calls };
+        let (renewals, calls) = queue(CALLS_MAX, &stopped);
+        let renewer = Renewer { connection: self.renewer, renewals: calls };
+        let (calls, queued) = queue(CALLS_MAX, &stopped);
+        let maintenance = Maintenance::new(self.maintenance, queued, self.address.schema.clone());
+        let channel = format!("onlyonce_{}", self.meta.generation);
+        let notifies = notify::run(self.address, channel, notifier.clone(), stopped.clone());
+        tasks.extend([tokio::spawn(reader.run()), tokio::spawn(renewer.run())]);
+        tasks.extend([tokio::spawn(maintenance.run()), tokio::spawn(notifies)]);
+        let (maintenance, warnings) = (calls, self.warnings);
+        let workers =
+            Workers { writers, loads, renewals, maintenance, notifier, warnings, stop, ended };
+        if opened.send(Ok(workers)).is_ok() {
+            // A worker ends when its queue is closed and empty.
+            join_all(tasks).await;
+        }
+    }
+}
+
+/// Makes the schema if need be; `Err` if the schema is not for us.
+pub(super) async fn ensure(
+    connection: &mut Connection,
+    address: &ServerAddress,
+) -> Result<Meta, OpenError> {
+    let failed = |error| OpenError::from_client(&address.name, &address.schema, error);
+    let schema = || address.schema.clone();
+    let meta =
+        match schema::ensure(&mut connection.client, &address.schema).await.map_err(failed)? {
+            Found::Meta(meta) => meta,
+            Found::Older(found) => {
+                let supported = schema::VERSION;
+                return Err(OpenError::Older { schema: schema(), found, supported });
+            }
+            Found::Nothing | Found::NoRow => {
+                return Err(OpenError::Damaged { schema: schema(), what: "its own row is gone" });
+            }
+        };
+    if meta.oldest > schema::VERSION {
+        let (found, supported) = (meta.version, schema::VERSION);
+        return Err(OpenError::Newer { schema: schema(), found, supported });
+    }
+    match (&meta.moved_to, &meta.imported_from) {
+        (Some(to), _) => Err(OpenError::Moved { schema: schema(), to: to.clone() }),
+        (None, Some(from)) => Err(OpenError::Importing { schema: schema(), from: from.clone() }),
+        (None, None) => Ok(meta),
+    }
+}
+
+/// Whether a session is ours for as long as the connection: settings, statements and subscriptions are
+/// lost in a pooler that hands each transaction to another one.
+///
+/// A pooler that takes the session that has rested longest shows itself in a few questions; one that takes
+/// the last one, when another connection has begun a transaction there.
+async fn demand_session(connection: &Connection, address: &ServerAddress) -> Result<(), OpenError> {
+    let failed = |error| OpenError::from_client(&address.name, &address.schema, error);
+    let name = crate::hex::encode(crate::record::Token::random().as_bytes());
+    let other = Connection::open(address, &[], None).await?;
+    let mark = format!("SELECT set_config('onlyonce.mark', '{name}', false)");
+    connection.client.batch_execute(&mark).await.map_err(failed)?;
+    let mut is_ours = true;
+    for _ in 0..MARK_LOOKS {
+        is_ours &= has_mark(connection, &name).await;
+    }
+    other.client.batch_execute("BEGIN; SELECT 1").await.map_err(failed)?;
+    is_ours &= has_mark(connection, &name).await;
+    other.client.batch_execute("ROLLBACK").await.map_err(failed)?;
+    if is_ours { Ok(()) } else { Err(OpenError::Pooled { address: address.name.clone() }) }
+}
+
+/// A pooler without another session to give lets us wait.
+async fn has_mark(connection: &Connection, name: &str) -> bool {
+    let look = connection.client.simple_query("SELECT current_setting('onlyonce.mark', true)");
+    let seen = timeout(MARK_WAIT_MAX, look).await;
+    seen.is_ok_and(|seen| seen.is_ok_and(|seen| says(&seen, name)))
+}
+
+fn says(answer: &[tokio_postgres::SimpleQueryMessage], word: &str) -> bool {
+    answer.iter().any(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0) == Some(word),
+        _ => false,
+    })
+}
+
+/// What its owner should know, and what no promise of ours covers.
+async fn warnings(connection: &Connection, address: &ServerAddress) -> Vec<String> {
+    let standbys = "SELECT EXISTS (SELECT FROM pg_stat_replication)";
+    let has_standbys = connection.client.query_one_scalar(standbys, &[]).await.unwrap_or(false);
+    let name = &address.name;
+    let mut warnings = Vec::new();
+    if !connection.server.full_page_writes {
+        warnings.push(format!(
+            "{name}: full_page_writes is off; unless the file system never tears a page, a power cut may lose keys"
+        ));
+    }
+    if has_standbys && !connection.server.synchronous_standbys {
+        warnings.push(format!(
+            "{name}: its standbys are not synchronous; a failover may forget keys that were answered"
+        ));
+    }
+    let encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    if address.is_unverified
+        && connection.client.query_one_scalar(encrypted, &[]).await.unwrap_or(false)
+    {
+        warnings.push(format!("{name}: nobody checked who answers there; use sslmode=verify-full"));
+    }
+    warnings
+}
+
+/// Renewals, and maintenance calls, that may wait.
+const CALLS_MAX: usize = 64;
+const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(1);
+const MARK_LOOKS: usize = 4;
+const MARK_WAIT_MAX: Duration = Duration::from_secs(2);
