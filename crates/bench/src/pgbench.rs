@@ -11,14 +11,37 @@ use tokio_postgres::{Client, NoTls, Statement};
 use crate::load::Cycle;
 use crate::operation::BODY_BYTES;
 
-/// A table like the store's own: its columns, checks, indexes and room in its pages.
-pub const TABLE: &str =
-    "CREATE TABLE IF NOT EXISTS plain (LIKE onlyonce.record INCLUDING ALL) WITH (fillfactor = 30)";
+/// The table that people make by hand, as the articles on idempotency keys have it.
+pub const TABLE: &str = "
+    CREATE TABLE IF NOT EXISTS idempotency_keys (
+      key             text PRIMARY KEY,
+      request_hash    bytea NOT NULL,
+      status          text NOT NULL CHECK (status IN ('in_progress', 'completed', 'failed')),
+      response_body   jsonb,
+      response_status int,
+      created_at      timestamptz NOT NULL DEFAULT now(),
+      completed_at    timestamptz);
+    CREATE INDEX IF NOT EXISTS idempotency_keys_created_at ON idempotency_keys (created_at)";
 
-/// What a claim and a completion write, given an id, a token, a key, a digest, a route, a head and a body.
-const INSERT: &str = "INSERT INTO plain (id, token, count, attempt, state, key, fingerprint_version, fingerprint_canonical,
-    fingerprint_raw, principal, route, first_claimed_at, lease_ms, quiet_ms, ttl_ms, lease_until, begun_bin, expiry_bin)";
-const UPDATE: &str = "UPDATE plain SET state = 4, count = count + 1, lease_until = NULL, expires_at = 3, settled_by = 1";
+/// The two statements that a request costs there, given a key, a hash and a body.
+fn insert(key: &str, hash: &str) -> String {
+    format!(
+        "INSERT INTO idempotency_keys (key, request_hash, status) VALUES ({key}, {hash}, 'in_progress') \
+         ON CONFLICT (key) DO NOTHING"
+    )
+}
+
+fn update(key: &str, body: &str) -> String {
+    format!(
+        "UPDATE idempotency_keys SET status = 'completed', response_body = {body}, response_status = 201, \
+         completed_at = now() WHERE key = {key} AND status = 'in_progress'"
+    )
+}
+
+/// A body as long as those that our own store keeps.
+fn body() -> String {
+    format!("{{\"id\":\"{}\"}}", "x".repeat(BODY_BYTES - 9))
+}
 
 /// Cycles per second of pgbench with the two statements, prepared.
 ///
@@ -42,19 +65,13 @@ pub fn pgbench(url: &str, clients: usize, seconds: u64) -> f64 {
 }
 
 fn script_of() -> String {
-    let digest = "decode(repeat('ab', 32), 'hex')";
-    let (id, token) = (
-        "(lpad(to_hex(:a::bigint), 16, '0') || lpad(to_hex(:b::bigint), 16, '0'))::uuid",
-        "'00000000-0000-0000-0000-000000000001'",
+    let key = "'key ' || :a::bigint || ' ' || :b::bigint";
+    let (insert, update) = (
+        insert(key, "decode(repeat('ab', 32), 'hex')"),
+        update(key, &format!("'{}'::jsonb", body())),
     );
-    let body = "x".repeat(BODY_BYTES);
     format!(
-        "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n\
-         {insert} SELECT {id}, {token}, 1, 1, 1, 'key ' || :a::bigint, 1, {digest}, {digest}, {digest}, \
-           'POST /v1/charges', 1, 30000, 60000, 86400000, 2, 1, 1 ON CONFLICT (id) DO NOTHING;\n\
-         {UPDATE}, head = decode('01', 'hex'), body = '{body}' \
-           WHERE id = {id} AND token = {token} AND state = 1;\n",
-        insert = INSERT.replace('\n', " "),
+        "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n{insert};\n{update};\n"
     )
 }
 
@@ -76,13 +93,7 @@ impl Bare {
         let (client, connection) =
             tokio_postgres::connect(url, NoTls).await.expect("the server answers");
         tokio::task::spawn(connection);
-        let insert = format!(
-            "{INSERT} SELECT $1::text::uuid, $2::text::uuid, 1, 1, 1, $3, 1, $4, $4, $4, $5, 1, 30000, 60000,
-                 86400000, 2, 1, 1 ON CONFLICT (id) DO NOTHING"
-        );
-        let update = format!(
-            "{UPDATE}, head = $3, body = $4 WHERE id = $1::text::uuid AND token = $2::text::uuid AND state = 1"
-        );
+        let (insert, update) = (insert("$1", "$2"), update("$1", "$2::text::jsonb"));
         let insert = client.prepare(&insert).await.expect("the table is there");
         let update = client.prepare(&update).await.expect("the table is there");
         let next = Cell::new(SystemClock.wall().as_ms().unsigned_abs() << 20);
@@ -108,17 +119,15 @@ impl Cycle for BareCycle {
         let number = bare.next.get();
         bare.next.set(number + 1);
         let spread = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        let id = format!("{spread:032x}");
-        let (key, digest, route) = (format!("key {id}"), vec![7_u8; 32], "POST /v1/charges");
-        let made = bare.client.execute(&bare.insert, &[&id, &id, &key, &digest, &route]).await;
+        let (key, hash) = (format!("key {spread:032x}"), vec![7_u8; 32]);
+        let made = bare.client.execute(&bare.insert, &[&key, &hash]).await;
         assert_eq!(made.expect("the server answers"), 1);
-        id
+        key
     }
 
-    async fn settle(&self, id: String) {
+    async fn settle(&self, key: String) {
         let bare = self.bare.get().expect("a claim came first");
-        let (head, body) = (vec![1_u8; 30], vec![b'x'; BODY_BYTES]);
-        let made = bare.client.execute(&bare.update, &[&id, &id, &head, &body]).await;
+        let made = bare.client.execute(&bare.update, &[&key, &body()]).await;
         assert_eq!(made.expect("the server answers"), 1);
     }
 }

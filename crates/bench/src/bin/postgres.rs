@@ -1,4 +1,4 @@
-//! The Postgres store beside pgbench and a bare client with the same two statements: rounds of each in turn.
+//! The Postgres store beside pgbench and a bare client with what people write by hand: rounds of each in turn.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,7 +24,7 @@ use tokio::task::LocalSet;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Cycles per second of the Postgres store ÷ what others reach with the same statements.
+/// Cycles per second of the Postgres store ÷ what a table and two statements written by hand reach.
 #[derive(Parser)]
 struct Args {
     /// Records that are there when sizes are told.
@@ -117,13 +117,7 @@ impl Bench {
             );
         }
         let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-        let goal = match in_flight {
-            1 => "none here: see the latency",
-            2..=31 => ">= 2, and never below 1",
-            32..=127 => ">= 6",
-            _ => ">= 10 (÷ pgbench at 64)",
-        };
-        println!("  median of ratios {:.2}, lowest {low:.2}; goal {goal}\n", median(ratios));
+        println!("  median of ratios {:.2}, lowest {low:.2}\n", median(ratios));
         Ok(())
     }
 
@@ -206,14 +200,14 @@ impl Bench {
         }
         let rows = self.count();
         let sizes = "SELECT pg_table_size('onlyonce.record'), pg_relation_size('onlyonce.record_id'),
-                            pg_relation_size('onlyonce.record_expiry'), pg_relation_size('onlyonce.record_begun'),
+                            pg_relation_size('onlyonce.record_expiry'), pg_relation_size('onlyonce.record_running'),
                             (SELECT n_tup_hot_upd * 100 / greatest(n_tup_upd, 1) FROM pg_stat_user_tables WHERE relname = 'record')";
         let sizes = self.postgres.sql(&self.url, sizes);
         let sizes: Vec<f64> =
             sizes.split('|').map(|size| size.parse().unwrap_or(f64::NAN)).collect();
         let each = |at: usize| sizes[at] / rows as f64;
         println!(
-            "{rows} keys: table {:.0} bytes a key (body {BODY_BYTES}), index of ids {:.1}, of expiry {:.1}, of bins begun {:.1}; HOT {} %",
+            "{rows} keys: table {:.0} bytes a key (body {BODY_BYTES}), index of ids {:.1}, of expiry {:.1}, of what runs {:.1}; HOT {} %",
             each(0),
             each(1),
             each(2),
@@ -232,7 +226,7 @@ impl Bench {
         let length = Duration::from_secs(args.seconds);
         let mut ratios = Vec::new();
         for _ in 0..args.rounds {
-            self.postgres.sql(&self.url, "UPDATE onlyonce.record SET expires_at = 1, expiry_bin = 0 WHERE ctid IN (SELECT ctid FROM onlyonce.record WHERE state = 4 LIMIT 20000)");
+            self.postgres.sql(&self.url, "UPDATE onlyonce.record SET expires_at = to_timestamp(1) WHERE ctid IN (SELECT ctid FROM onlyonce.record WHERE state = 4 LIMIT 20000)");
             let (without, (with, swept)) = (self.ours(16, length), self.swept(length));
             println!(
                 "claim p99 {:.2} ms, {:.2} ms during a sweep of {swept}",
@@ -250,7 +244,9 @@ impl Bench {
         let sweeper = std::thread::spawn(move || {
             let mut deleted = 0;
             while SystemClock.boot() < end {
-                deleted += block_on(store.sweep(5_000)).expect("the store answers").deleted;
+                deleted += block_on(store.sweep(SystemClock.wall(), 5_000))
+                    .expect("the store answers")
+                    .deleted;
             }
             deleted
         });

@@ -9,7 +9,7 @@ use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::Import;
 use onlyonce::store::sqlite::{OpenError, SqliteStore};
-use onlyonce::store::{Fault, Maintain, Page, Scan, Store};
+use onlyonce::store::{Fault, Maintain, Page, Scan};
 
 use super::exit;
 use crate::config::{ServerUrl, StoreFlag, StoreUrl};

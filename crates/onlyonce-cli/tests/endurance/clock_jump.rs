@@ -1,19 +1,16 @@
-//! The store's clock is set forward by a day: nothing lapses, expires or is swept, until someone confirms it.
+//! The store's clock is set forward by a day while a fleet runs, and put right again.
 
-use std::net::SocketAddr;
-use std::process::Output;
 use std::time::Duration;
 
 use proof::client::{Answer, Connection, post};
-use servers::{Postgres, Redis};
+use servers::Postgres;
 use tempfile::TempDir;
-use tokio::process::Command;
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::gateway::Gateway;
 use crate::upstream::{GATED, QUICK, Upstream};
-use crate::{BODY, until, within};
+use crate::{BODY, until};
 
 /// A clock of the test's own, which stands before the real one in the gateway's search path.
 const CLOCK: &str = "
@@ -25,33 +22,42 @@ const CLOCK: &str = "
 
 const POLICY: &str = "lease = \"1s\"\nttl = \"1h\"";
 
-// threats B5, B6
+/// The fleet forgets nothing, says so, and goes on as before when the clock is right again.
+// threats B5, B6, B7, I10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_jump_of_the_clock_of_postgres_ends_nothing_until_it_is_confirmed() {
+async fn a_fleet_whose_postgres_jumps_ahead_by_a_day_forgets_nothing_and_recovers() {
     let clocked = Clocked::start();
-    let jump = || clocked.set(Ahead::Day);
-    a_jump_ends_nothing(&clocked.url(), jump, || clocked.is_told()).await;
-}
+    let pair = Pair::new(&clocked.url()).await;
+    let fleet = [pair.start(0).await, pair.start(1).await];
+    let first = post(fleet[0].address, QUICK, "kept", BODY).await.unwrap();
+    let mut running = Connection::open(fleet[0].address).await.unwrap();
+    let running = tokio::spawn(async move { running.post(GATED, "running", BODY).await });
+    until("the execution", || !pair.upstream.executions("running").is_empty()).await;
 
-// threats B5, B6
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_jump_of_the_clock_of_redis_ends_nothing_until_it_is_confirmed() {
-    let redis = block_in_place(|| Redis::start_with_clock(&[]));
-    a_jump_ends_nothing(&redis.url(), || set(&redis, Ahead::Day), || is_told(&redis)).await;
-}
-
-// threat B6
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_of_postgres_that_was_confirmed_is_not_held_again() {
-    let clocked = Clocked::start();
-    a_confirmation_lasts(&clocked.url(), |ahead| clocked.set(ahead), || clocked.is_told()).await;
-}
-
-// threat B6
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_of_redis_that_was_confirmed_is_not_held_again() {
-    let redis = block_in_place(|| Redis::start_with_clock(&[]));
-    a_confirmation_lasts(&redis.url(), |ahead| set(&redis, ahead), || is_told(&redis)).await;
+    // One node sleeps over the jump, for longer than a lease.
+    fleet[1].pause();
+    clocked.set(Ahead::Day);
+    ends_nothing(&fleet[..1], &first).await;
+    fleet[1].resume();
+    for _ in 0..3 {
+        ends_nothing(&fleet, &first).await;
+    }
+    for gateway in &fleet {
+        assert_eq!(gateway.metric("onlyonce_swept_total").await, 0);
+        assert_eq!(gateway.metric("onlyonce_reaped_total").await, 0);
+        assert!(gateway.metric("onlyonce_store_clock_ahead_seconds").await > 80_000);
+        until("the gateway to say so", || gateway.errors().contains("too far ahead")).await;
+    }
+    clocked.set(Ahead::None);
+    ends_nothing(&fleet, &first).await;
+    for gateway in &fleet {
+        until("the gateway to say so", || gateway.errors().contains("right again")).await;
+        assert_eq!(gateway.metric("onlyonce_store_clock_ahead_seconds").await, 0);
+    }
+    pair.upstream.open_gate();
+    assert_eq!(running.await.unwrap().unwrap().status, 201);
+    assert_eq!(pair.upstream.executions("kept").len(), 1);
+    assert_eq!(pair.upstream.executions("running").len(), 1);
 }
 
 /// A Postgres whose clock can be set.
@@ -82,94 +88,6 @@ impl Clocked {
         let by = if ahead == Ahead::Day { "1 day" } else { "0" };
         self.sql(&format!("UPDATE jump.ahead SET by = '{by}'"));
     }
-
-    fn is_told(&self) -> bool {
-        self.sql("SELECT clock_held FROM onlyonce.meta") == "t"
-    }
-}
-
-fn set(redis: &Redis, ahead: Ahead) {
-    redis.set_clock_ahead(if ahead == Ahead::Day { 86_400 } else { 0 });
-}
-
-/// Whether the last slot was told.
-fn is_told(redis: &Redis) -> bool {
-    let held = "EVAL \"return tonumber(redis.call('GETRANGE', 'oo:{1023}:clock', 0, 0))\" 0";
-    block_in_place(|| redis.command(held) == ":1")
-}
-
-/// One node lives through it, and sleeps until another has started, which nobody has told.
-async fn a_jump_ends_nothing(store: &str, jump: impl FnOnce(), is_told: impl Fn() -> bool) {
-    let pair = Pair::new(store).await;
-    let early = pair.start(0).await;
-    let first = post(early.address, QUICK, "kept", BODY).await.unwrap();
-    let mut running = Connection::open(early.address).await.unwrap();
-    let running = tokio::spawn(async move { running.post(GATED, "running", BODY).await });
-    until("the execution", || !pair.upstream.executions("running").is_empty()).await;
-
-    early.pause();
-    jump();
-    let late = pair.start(1).await;
-    assert!(!is_told(), "nobody knows yet");
-    ends_nothing(&[&late], &first).await;
-    assert!(!is_told(), "still nobody knows");
-    early.resume();
-    until("the jump to be told", &is_told).await;
-    for _ in 0..5 {
-        ends_nothing(&[&early, &late], &first).await;
-    }
-    assert_eq!(late.metric("onlyonce_reaped_total").await, 0);
-    for gateway in [&early, &late] {
-        assert_eq!(gateway.metric("onlyonce_swept_total").await, 0);
-        assert_eq!(gateway.metric("onlyonce_clock_held").await, 1);
-    }
-    pair.upstream.open_gate();
-    assert_eq!(running.await.unwrap().unwrap().status, 201);
-
-    let held = sweep(store, &[]).await;
-    assert!(!held.status.success(), "{held:?}");
-    let said = String::from_utf8_lossy(&held.stderr);
-    assert!(said.contains("is held") && said.contains("sweep --confirm-clock"), "{said}");
-    until("everyone to say so", || {
-        [&early, &late].iter().all(|it| it.errors().contains("is held"))
-    })
-    .await;
-    confirm(store).await;
-    within("the key to be new again", async {
-        while post(late.address, QUICK, "kept", BODY).await.unwrap().is_replay() {
-            sleep(Duration::from_millis(100)).await;
-        }
-    })
-    .await;
-    assert_eq!(pair.upstream.executions("kept").len(), 2);
-    assert_eq!(pair.upstream.executions("running").len(), 1);
-    until("it to be trusted", || early.errors().contains("trusted again")).await;
-}
-
-/// One node sleeps over the jump and the word that it was none; another reads while that word is given.
-async fn a_confirmation_lasts(store: &str, set: impl Fn(Ahead), is_told: impl Fn() -> bool) {
-    let pair = Pair::new(store).await;
-    let (asleep, awake) = (pair.start(0).await, pair.start(1).await);
-    for gateway in [&asleep, &awake] {
-        post(gateway.address, QUICK, "kept", BODY).await.unwrap();
-    }
-    asleep.pause();
-    set(Ahead::Day);
-    until("the jump to be told", &is_told).await;
-    // Put right before the word is given, and a day ahead again after it.
-    for ahead in [Ahead::None, Ahead::Day] {
-        let readers = readers(awake.address);
-        set(ahead);
-        confirm(store).await;
-        stays_trusted(&[&awake], &is_told).await;
-        drop(readers);
-        if ahead == Ahead::None {
-            set(Ahead::Day);
-            until("the jump to be told", &is_told).await;
-        }
-    }
-    asleep.resume();
-    stays_trusted(&[&asleep, &awake], &is_told).await;
 }
 
 /// How far the clock is ahead.
@@ -177,31 +95,6 @@ async fn a_confirmation_lasts(store: &str, set: impl Fn(Ahead), is_told: impl Fn
 enum Ahead {
     None,
     Day,
-}
-
-/// Callers who read while they live.
-fn readers(gateway: SocketAddr) -> JoinSet<()> {
-    let mut readers = JoinSet::new();
-    for reader in 0..8 {
-        readers.spawn(async move {
-            for n in 0..u32::MAX {
-                let key = format!("read-{reader}-{n}");
-                post(gateway, QUICK, &key, BODY).await.unwrap();
-            }
-        });
-    }
-    readers
-}
-
-/// Over several leases, and so several looks of everyone.
-async fn stays_trusted(gateways: &[&Gateway], is_told: impl Fn() -> bool) {
-    for n in 0..20 {
-        for gateway in gateways {
-            post(gateway.address, QUICK, &format!("trusted-{n}"), BODY).await.unwrap();
-        }
-        assert!(!is_told(), "someone holds it again");
-        sleep(Duration::from_millis(100)).await;
-    }
 }
 
 /// Two gateways of one store.
@@ -225,7 +118,7 @@ impl Pair {
 }
 
 /// Some leases and sweeps pass meanwhile.
-async fn ends_nothing(gateways: &[&Gateway], first: &Answer) {
+async fn ends_nothing(gateways: &[Gateway], first: &Answer) {
     for _ in 0..3 {
         for gateway in gateways {
             let again = post(gateway.address, QUICK, "kept", BODY).await.unwrap();
@@ -236,14 +129,4 @@ async fn ends_nothing(gateways: &[&Gateway], first: &Answer) {
         }
         sleep(Duration::from_millis(400)).await;
     }
-}
-
-async fn confirm(store: &str) {
-    let swept = sweep(store, &["--confirm-clock"]).await;
-    assert!(swept.status.success(), "{swept:?}");
-}
-
-async fn sweep(store: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
-    command.args(["sweep", "--store", store]).args(args).output().await.unwrap()
 }

@@ -99,26 +99,6 @@ async fn a_move_that_was_interrupted_is_refused_to_gateways_and_repeated() {
     judge(&filled, &arrived(&database).await);
 }
 
-/// The other store would not hold it, and let expire what the file keeps.
-// threat B6
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_whose_clock_is_held_is_not_moved_until_someone_confirms_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let filled = fill(folder.path(), 30).await;
-    let file = SqliteStore::open(store(folder.path())).await.unwrap();
-    file.hold_clock(true).await.unwrap();
-    file.close().await;
-    let postgres = block_in_place(Postgres::start);
-    let database = block_in_place(|| postgres.database());
-    let from = format!("sqlite:{}", store(folder.path()).display());
-
-    assert_refused(&migrate(&from, &database).await, "--confirm-clock");
-    let confirmed = onlyonce(&["sweep", "--store", &from, "--confirm-clock"]).await;
-    assert!(confirmed.status.success(), "{confirmed:?}");
-    assert!(migrate(&from, &database).await.status.success());
-    judge(&filled, &arrived(&database).await);
-}
-
 fn assert_refused(output: &Output, because: &str) {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -103,7 +103,7 @@ async fn a_row_that_someone_else_locks_holds_up_nobody_who_comes_later() {
         tokio::spawn(async move { won(&store, &draft(number)).await })
     });
     let later = futures_util::future::join_all(later.collect::<Vec<_>>());
-    let later = tokio::time::timeout(std::time::Duration::from_secs(2), later).await;
+    let later = tokio::time::timeout(std::time::Duration::from_secs(4), later).await;
     assert!(later.expect("the row is not waited for").iter().all(Result::is_ok));
     assert!(is_busy(&waits.await.unwrap()));
 }

@@ -110,7 +110,7 @@ async fn many_callers_cost_few_statements() {
     for load in loads {
         assert!(load.await.unwrap().record.is_some());
     }
-    let statements = calls(&postgres, &url, "unnest($3::uuid[]) AS a (id) JOIN");
+    let statements = calls(&postgres, &url, "unnest($1::uuid[]) AS a (id) JOIN");
     assert!((1..=400).contains(&statements), "{statements} statements for 4000 loads");
 }
 

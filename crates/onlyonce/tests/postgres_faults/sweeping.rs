@@ -171,7 +171,7 @@ async fn a_sweep_goes_on_where_it_stopped_while_a_transaction_is_pinned_open() {
         deleted += store.sweep(until, 100).await.unwrap().deleted;
     }
     store.close().await;
-    until_gone(&pins).await;
+    until_gone(&session(&url).await).await;
     let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'record_expiry'";
     let read: i64 = postgres.sql(&url, read).parse().unwrap();
     assert!(read < 4 * 3_000, "{read} entries were read for {deleted} rows");

@@ -171,7 +171,7 @@ impl Server {
 const SESSION: &str = "
     SELECT set_config('synchronous_commit',
         CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false);
-    SET lock_timeout = 1000;
+    SET lock_timeout = 2000;
     SET statement_timeout = 4000;
     SET idle_in_transaction_session_timeout = 10000;
     SET default_transaction_isolation = 'read committed';
