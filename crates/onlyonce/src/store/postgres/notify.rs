@@ -1,11 +1,8 @@
 //! Wakes the waiters on other nodes: the ids that were written go out by `NOTIFY`, best effort, after the commit, many
 //! ids in one message.
-//!
-//! A node that begins to listen says so, and the nodes that hear it answer. A node that has heard of no other node
-//! sends nothing. After a gap in which a node could not listen, it wakes all its own waiters.
+//! After a gap in which a node could not listen, it wakes all its own waiters.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,9 +24,6 @@ pub(super) struct Notifier {
     node: String,
     written: Mutex<HashSet<OperationId>>,
     arrived: Notify,
-    has_others: AtomicBool,
-    /// Another node begins to listen: it must learn of this one.
-    greeted: AtomicBool,
 }
 
 impl Notifier {
@@ -39,14 +33,12 @@ impl Notifier {
             node: hex::encode(Token::random().as_bytes()),
             written: Mutex::default(),
             arrived: Notify::new(),
-            has_others: AtomicBool::new(false),
-            greeted: AtomicBool::new(false),
         }
     }
 
     /// Tells the other nodes of these writes, soon. Beyond [`WRITTEN_MAX`] they are not told: their waiters poll.
     pub(super) fn tell(&self, ids: Vec<OperationId>) {
-        if ids.is_empty() || !self.has_others.load(Ordering::Acquire) {
+        if ids.is_empty() {
             return;
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,11 +58,7 @@ impl Notifier {
             let ids: String = ids.iter().map(ToString::to_string).collect();
             format!("{} {ids}", self.node)
         };
-        let mut messages: Vec<_> = ids.chunks(MESSAGE_IDS_MAX).map(message).collect();
-        if self.greeted.swap(false, Ordering::AcqRel) {
-            messages.push(format!("{} {HERE}", self.node));
-        }
-        messages
+        ids.chunks(MESSAGE_IDS_MAX).map(message).collect()
     }
 }
 
@@ -113,8 +101,8 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
     let Ok(tell) = connection.client.prepare(TELL).await else { return };
     // A waiter may have missed something during the gap.
     notifier.wakers.wake_all();
-    let mut messages = vec![format!("{} {HELLO}", notifier.node)];
     loop {
+        let messages = notifier.take();
         if !messages.is_empty() {
             let params: [&(dyn ToSql + Sync); 2] = [&channel, &messages];
             let told = connection.client.execute(&tell, &params);
@@ -133,31 +121,18 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
                 }
             }
         }
-        messages = notifier.take();
     }
 }
 
 impl Notifier {
     /// Wakes the waiters that another node's message is about.
     fn listen(&self, message: &str) {
-        let Some((node, what)) = message.split_once(' ') else {
+        let Some((node, ids)) = message.split_once(' ') else {
             return self.wakers.wake_all();
         };
         if node == self.node {
             return;
         }
-        self.has_others.store(true, Ordering::Release);
-        match what {
-            HELLO => {
-                self.greeted.store(true, Ordering::Release);
-                self.arrived.notify_one();
-            }
-            HERE => {}
-            ids => self.wake(ids),
-        }
-    }
-
-    fn wake(&self, ids: &str) {
         for at in (0..ids.len()).step_by(ID_TEXT_BYTES) {
             match ids.get(at..at + ID_TEXT_BYTES).map(str::parse) {
                 Some(Ok(id)) => self.wakers.wake(id),
@@ -168,8 +143,6 @@ impl Notifier {
 }
 
 const TELL: &str = "SELECT pg_notify($1::text, m) FROM unnest($2::text[]) AS m";
-const HELLO: &str = "hello";
-const HERE: &str = "here";
 /// An id in hexadecimal.
 const ID_TEXT_BYTES: usize = 32;
 /// A message has less than 8,000 bytes.
