@@ -131,8 +131,12 @@ impl<'a> Subject<'a> {
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
         head.extend_from_slice(domain);
         body::put(&mut head, self.method.as_bytes());
+        let is_overridden = overrides_method(self.headers);
         for name in METHOD_OVERRIDES {
-            body::put_all(&mut head, self.lines(&name));
+            body::put_all(
+                &mut head,
+                is_overridden.then(|| self.lines(&name)).into_iter().flatten(),
+            );
         }
         body::put(&mut head, normal_path(self.path).as_bytes());
         body::put_optional(
@@ -202,6 +206,12 @@ enum Form {
     Json = 1,
     Fields = 2,
     Parts = 3,
+}
+
+/// Whether a header may stand in for the method. Almost no request has one, and to look at all names is cheaper than to
+/// look for three.
+pub fn overrides_method(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| METHOD_OVERRIDES.contains(name))
 }
 
 /// Headers that frameworks take for the method, in place of the request's own.

@@ -1,7 +1,7 @@
 //! Finds what would make the upstream read another request than the one that the gateway judged.
 
 use http::Uri;
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Authority;
 use onlyonce::key::KeySource;
 use onlyonce::policy::IDEMPOTENCY_KEY;
@@ -13,9 +13,11 @@ use crate::config::{PrincipalRule, PrincipalSource, Route};
 
 /// Why the request is ambiguous, as a sentence for its client.
 pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&'static str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next();
     match () {
-        () if headers.get_all(header::HOST).iter().count() > 1 => Some(TWO_HOSTS),
-        () if !is_one_host(uri, headers) => Some(OTHER_HOST),
+        () if hosts.next().is_some() => Some(TWO_HOSTS),
+        () if !is_one_host(uri, host) => Some(OTHER_HOST),
         () if uri.path().is_empty() => Some(NO_PATH),
         () if judged.is_dropped(headers) => Some(DROPPED),
         () => None,
@@ -54,8 +56,8 @@ impl Judged {
 }
 
 /// Whether the target and `Host` name one host, and nothing else. An origin-form target names none.
-fn is_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).filter(|host| !host.is_empty());
+fn is_one_host(uri: &Uri, host: Option<&HeaderValue>) -> bool {
+    let host = host.filter(|host| !host.is_empty());
     let host = host.map(|host| Authority::try_from(host.as_bytes())).transpose();
     let Ok(host) = host else { return false };
     let hosts = [uri.authority(), host.as_ref()];

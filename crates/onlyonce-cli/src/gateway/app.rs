@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use onlyonce::fingerprint::METHOD_OVERRIDES;
+use onlyonce::fingerprint::{METHOD_OVERRIDES, overrides_method};
 use onlyonce::http::{Body, Guarded, OnceLayer, problem};
 use onlyonce::policy::Mode;
 use onlyonce::store::BoxError;
@@ -168,6 +168,9 @@ impl Inner {
 
     /// The refusal of a route whose method a header puts in the place of the request's own.
     fn overriding(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        if !overrides_method(request.headers()) {
+            return None;
+        }
         let names = METHOD_OVERRIDES.into_iter().flat_map(|name| request.headers().get_all(name));
         // A client may send very many: each route is judged once.
         let mut guards: Vec<&Guard> = Vec::new();

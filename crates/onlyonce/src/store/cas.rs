@@ -160,7 +160,8 @@ fn next_revision(record: &Record, to: &Next) -> Revision {
     }
 }
 
-fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
+/// The record that `draft` makes at `now`.
+pub fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
     Record {
         token: draft.token,
         count: 1,

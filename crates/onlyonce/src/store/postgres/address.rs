@@ -33,7 +33,7 @@ impl ServerAddress {
         let SplitUrl { rest, ours } = SplitUrl::split(url)?;
         let mut config: Config = rest.parse().map_err(bad_url)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(OpenError::BadUrl { why: "it names no host".to_owned() });
+            return Err(OpenError::BadUrl("it names no host".to_owned()));
         }
         if config.get_application_name().is_none() {
             config.application_name("onlyonce");
@@ -108,7 +108,7 @@ impl Ours {
             Some(other) => {
                 let why =
                     format!("sslmode is {other:?}: give disable, prefer, require or verify-full");
-                return Err(OpenError::BadUrl { why });
+                return Err(OpenError::BadUrl(why));
             }
         };
         config.ssl_mode(mode);
@@ -119,7 +119,7 @@ impl Ours {
 fn bad_url(error: tokio_postgres::Error) -> OpenError {
     let cause =
         std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    OpenError::BadUrl { why: cause }
+    OpenError::BadUrl(cause)
 }
 
 fn name(config: &Config) -> String {
@@ -142,13 +142,13 @@ fn quoted(schema: &str) -> Result<String, OpenError> {
         && !schema.starts_with("pg_")
         && !schema.chars().any(char::is_control);
     if !is_name {
-        return Err(OpenError::BadSchema { schema: schema.to_owned() });
+        return Err(OpenError::BadSchema(schema.to_owned()));
     }
     Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
 }
 
 fn decoded(text: &str) -> Result<String, OpenError> {
-    let bad = || OpenError::BadUrl { why: "a parameter is not percent-encoded UTF-8".to_owned() };
+    let bad = || OpenError::BadUrl("a parameter is not percent-encoded UTF-8".to_owned());
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

@@ -13,7 +13,7 @@ use super::columns::{self, Condition};
 use super::connection::{Connection, bounded};
 use super::sql_error::{Cause, SqlError};
 use super::statement::{Statement, Write};
-use super::value::Uuid;
+use super::value::{Moment, Uuid};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision, codec};
 use crate::scope::OperationId;
@@ -30,7 +30,8 @@ pub(super) struct Member {
 
 /// What is to be done for a member next.
 pub(super) enum Step {
-    Claim,
+    /// Insert this record, whose times the server decides.
+    Claim(Box<Record>),
     Complete,
     /// Read the record and judge the call by it.
     Judge,
@@ -43,7 +44,7 @@ pub(super) enum Step {
 impl Member {
     pub(super) fn new(call: WriteCall) -> Self {
         let step = match &call {
-            WriteCall::Claim(..) => Step::Claim,
+            WriteCall::Claim(draft, _) => Step::Claim(Box::new(cas::first_attempt(draft, NO_TIME))),
             WriteCall::Swap(swap, _) => first_step(swap),
         };
         Self { call, step, tries: 0 }
@@ -60,7 +61,7 @@ impl Member {
 
     fn statement(&self) -> Statement {
         match self.step {
-            Step::Claim => Statement::Claim,
+            Step::Claim(_) => Statement::Claim,
             Step::Complete => Statement::Complete,
             Step::Judge => Statement::Load,
             Step::Put(..) => Statement::Put,
@@ -72,32 +73,33 @@ impl Member {
     fn write(&self) -> Write<'_> {
         let row = columns::Row::of_id(self.id());
         match (&self.call, &self.step) {
-            (WriteCall::Claim(draft, _), _) => Write {
-                row: columns::Row::of_draft(draft),
-                condition: Condition::not_after(draft.not_after),
+            (_, Step::Claim(record)) => Write {
+                row: columns::Row::of_record(self.id(), record),
+                condition: Condition { not_after: self.not_after(), ..Condition::default() },
             },
-            (WriteCall::Swap(..), Step::Put(record, revision)) => Write {
+            (_, Step::Put(record, revision)) => Write {
                 row: columns::Row::of_record(self.id(), record),
                 condition: Condition {
                     not_after: self.not_after(),
                     ..Condition::unchanged(*revision)
                 },
             },
-            (WriteCall::Swap(..), Step::Delete(revision)) => {
+            (_, Step::Delete(revision)) => {
                 Write { row, condition: Condition::unchanged(*revision) }
             }
             (WriteCall::Swap(swap, _), Step::Complete) => completion(swap).unwrap_or_default(),
-            (WriteCall::Swap(..), _) => Write { row, ..Write::default() },
+            (_, Step::Judge | Step::Complete) => Write { row, ..Write::default() },
         }
     }
 
-    fn not_after(&self) -> super::value::Moment {
-        super::value::Moment(match &self.call {
+    /// After this the server must not write it any more.
+    fn not_after(&self) -> Moment {
+        Moment(match &self.call {
+            WriteCall::Claim(draft, _) => draft.not_after,
             WriteCall::Swap(swap, _) => match &swap.to {
                 Next::Running(attempt) => attempt.draft.not_after,
                 _ => StoreTime::MAX,
             },
-            WriteCall::Claim(draft, _) => draft.not_after,
         })
     }
 
@@ -206,11 +208,10 @@ async fn send(
     });
     let params: Vec<_> = params.collect();
     if let ([(statement, params)], false) = (&params[..], hurry) {
-        return Ok(vec![(*statement, connection.query_batch(*statement, params).await?)]);
+        return Ok(vec![(*statement, connection.query(*statement, params).await?)]);
     }
     let begin = if hurry { BEGIN_IN_A_HURRY } else { "BEGIN" };
-    let queries =
-        params.iter().map(|(statement, params)| connection.query_batch(*statement, params));
+    let queries = params.iter().map(|(statement, params)| connection.query(*statement, params));
     // Each future sends its message when it is polled first, so the order is that of the text.
     let (begun, answers, committed) = futures_util::future::join3(
         connection.client.batch_execute(begin),
@@ -235,7 +236,7 @@ fn outcome(member: &Member, found: Option<Found>, now: StoreTime) -> Outcome {
     };
     match (&member.call, &member.step) {
         (WriteCall::Claim(draft, _), _) if record.is_none() && now <= draft.not_after => {
-            next(member, Step::Claim)
+            next(member, Step::Claim(Box::new(cas::first_attempt(draft, NO_TIME))))
         }
         (WriteCall::Claim(draft, _), _) => {
             let mine = cas::is_mine(record.as_ref(), draft);
@@ -285,6 +286,8 @@ fn odd() -> Fault {
 /// The statements of a writer, in the order in which a batch sends them.
 pub(super) const STATEMENTS: &[Statement] =
     &[Statement::Load, Statement::Claim, Statement::Complete, Statement::Put, Statement::Delete];
+/// The server takes the times of a claim.
+const NO_TIME: StoreTime = StoreTime::from_ms(0);
 const BEGIN_IN_A_HURRY: &str = "BEGIN; SET LOCAL lock_timeout = 20";
 /// Steps that a member may take before its caller is told that the store is busy.
 const TRIES_MAX: u8 = 16;

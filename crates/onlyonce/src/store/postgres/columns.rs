@@ -12,7 +12,7 @@ use crate::record::{
     Kept, KeyText, Record, Response, Revision, State, StateKind, StateSet, TakenFrom, Token, codec,
 };
 use crate::scope::{OperationId, Principal};
-use crate::store::{BoxError, Draft, Guard, StoreError};
+use crate::store::{BoxError, Guard, StoreError};
 
 /// A struct of columns: its fields are their names and types here, the texts are their types in Postgres.
 /// `params` makes parameters of them; `table` reads them, too.
@@ -113,28 +113,6 @@ impl<'a> Row<'a> {
         Self { id: Uuid(*id.as_bytes()), ..Self::default() }
     }
 
-    /// A claim; the statement adds the times.
-    pub(super) fn of_draft(draft: &'a Draft) -> Self {
-        Self {
-            token: Uuid(*draft.token.as_bytes()),
-            count: 1,
-            attempt: 1,
-            state: RUNNING,
-            key: draft.key.as_str(),
-            fingerprint_version: draft.fingerprint.version.into(),
-            fingerprint_canonical: &draft.fingerprint.canonical,
-            fingerprint_raw: &draft.fingerprint.raw,
-            principal: draft.principal.as_bytes(),
-            route: &draft.route,
-            target: &draft.target,
-            lease_ms: draft.lease.as_ms(),
-            quiet_ms: draft.quiet_ms,
-            ttl_ms: draft.ttl_ms,
-            format: FORMAT,
-            ..Self::of_id(draft.id)
-        }
-    }
-
     /// The columns of a response.
     pub(super) fn with_response(self, settled_by: i16, response: &'a Response) -> Self {
         let body = match &response.body {
@@ -220,10 +198,6 @@ impl Condition<'_> {
                 ..Self::default()
             },
         }
-    }
-
-    pub(super) fn not_after(at: StoreTime) -> Self {
-        Self { not_after: Moment(at), ..Self::default() }
     }
 }
 

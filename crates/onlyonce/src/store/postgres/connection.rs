@@ -74,22 +74,13 @@ impl Connection {
     pub(super) async fn query(
         &self,
         statement: Statement,
-        params: &[&(dyn ToSql + Sync)],
+        params: &[Param<'_>],
     ) -> Result<Vec<Row>, SqlError> {
         let prepared = self.statements.iter().find(|(prepared, _)| *prepared == statement);
         let (_, prepared) =
             prepared.expect("a connection prepares every statement that it is asked");
-        Ok(self.client.query(prepared, params).await?)
-    }
-
-    /// The same with the parameters of a batch.
-    pub(super) async fn query_batch(
-        &self,
-        statement: Statement,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, SqlError> {
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as _).collect();
-        self.query(statement, &params).await
+        Ok(self.client.query(prepared, &params).await?)
     }
 
     /// Whether the server warned: it does so when it gives up waiting for a standby and reports a commit that a
@@ -155,7 +146,7 @@ impl Server {
     fn check(&self, address: &ServerAddress) -> Result<(), OpenError> {
         let address = address.name.clone();
         match () {
-            () if self.in_recovery => Err(OpenError::Standby { address }),
+            () if self.in_recovery => Err(OpenError::Standby(address)),
             () if self.version < SERVER_MIN => {
                 Err(OpenError::TooOld { address, found: self.version })
             }
@@ -316,21 +307,10 @@ impl Reconnecting {
     pub(super) async fn query(
         &mut self,
         statement: Statement,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, SqlError> {
-        let connection = self.ready().await?;
-        let answer = bounded(connection.query(statement, params)).await;
-        self.judge(answer)
-    }
-
-    /// The same with the parameters of a batch.
-    pub(super) async fn query_batch(
-        &mut self,
-        statement: Statement,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, SqlError> {
         let connection = self.ready().await?;
-        let answer = bounded(connection.query_batch(statement, params)).await;
+        let answer = bounded(connection.query(statement, params)).await;
         self.judge(answer)
     }
 

@@ -12,17 +12,11 @@ use crate::store::BoxError;
 #[non_exhaustive]
 pub enum OpenError {
     /// Not an address. Give one like `postgres://user@host/database`.
-    #[error("not the address of a Postgres database ({why}): give postgres://user@host/database")]
-    BadUrl {
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error("not the address of a Postgres database ({0}): give postgres://user@host/database")]
+    BadUrl(String),
     /// Not the name of a schema. Give another.
-    #[error("{schema:?} cannot name a schema: give 1 to 63 bytes that do not begin with pg_")]
-    BadSchema {
-        /// What was given.
-        schema: String,
-    },
+    #[error("{0:?} cannot name a schema: give 1 to 63 bytes that do not begin with pg_")]
+    BadSchema(String),
     /// The connection cannot be encrypted as asked. Check `sslmode` and `sslrootcert`.
     #[error(
         "the connection to the server cannot be encrypted as asked: check sslmode and sslrootcert"
@@ -30,12 +24,9 @@ pub enum OpenError {
     Tls(#[source] BoxError),
     /// The server does not offer TLS, and `sslmode` asks for it. Turn `ssl` on in the server, or change `sslmode`.
     #[error(
-        "{address} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
+        "{0} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
     )]
-    NoTls {
-        /// Server and database.
-        address: String,
-    },
+    NoTls(String),
     /// Nobody answers there. Start the server, or give another address.
     #[error("{address} cannot be reached: is the server running, and is this its address?")]
     Unreachable {
@@ -55,11 +46,8 @@ pub enum OpenError {
         source: BoxError,
     },
     /// There is no such database. Make it first.
-    #[error("{address} does not exist: make the database first")]
-    NoDatabase {
-        /// Server and database.
-        address: String,
-    },
+    #[error("{0} does not exist: make the database first")]
+    NoDatabase(String),
     /// This user may not. Let it make the schema, or make the schema for it and give it to that user.
     #[error(
         "no permission in {address}: this user must own the schema {schema}, or be allowed to make it"
@@ -75,11 +63,8 @@ pub enum OpenError {
     },
     /// It follows another server and takes no writes. Give the address of the primary; an address may list
     /// several hosts with `target_session_attrs=read-write`.
-    #[error("{address} is a standby: records are read from and written to the primary only")]
-    Standby {
-        /// Server and database.
-        address: String,
-    },
+    #[error("{0} is a standby: records are read from and written to the primary only")]
+    Standby(String),
     /// The server is too old. Upgrade it.
     #[error(
         "{address} runs Postgres {found}, and at least {SERVER_MIN} is needed: upgrade the server"
@@ -103,12 +88,9 @@ pub enum OpenError {
     /// A pooler between us hands every transaction to another session. Connect past it, or through one in
     /// session mode.
     #[error(
-        "{address} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
+        "{0} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
     )]
-    Pooled {
-        /// Server and database.
-        address: String,
-    },
+    Pooled(String),
     /// Written by a newer version. Run that version, or a newer one.
     #[error(
         "schema {schema} has version {found}, and this build knows up to {supported}: run the newer version"
@@ -152,11 +134,8 @@ pub enum OpenError {
         from: String,
     },
     /// It has records of its own, and another store's cannot be copied there. Give another schema.
-    #[error("schema {schema} has records already: give one that is empty, as in ?schema=NAME")]
-    NotEmpty {
-        /// The schema.
-        schema: String,
-    },
+    #[error("schema {0} has records already: give one that is empty, as in ?schema=NAME")]
+    NotEmpty(String),
     /// It is there, and is not what was made. Restore it from a backup; nothing was changed.
     #[error("schema {schema} is damaged ({what}): restore it from a backup")]
     Damaged {
@@ -191,11 +170,11 @@ impl OpenError {
             SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 Self::WrongPassword { address, source }
             }
-            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase { address },
+            SqlState::INVALID_CATALOG_NAME => Self::NoDatabase(address),
             SqlState::INSUFFICIENT_PRIVILEGE => {
                 Self::NoPermission { address, schema: schema.to_owned(), source }
             }
-            SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby { address },
+            SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby(address),
             SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { address, source },
             SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => {
                 let what = "a table or a column is not there";
@@ -211,7 +190,7 @@ impl OpenError {
     fn without_answer(address: String, error: Error) -> Self {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         match (error.to_string().as_str(), cause.as_deref()) {
-            (_, Some("server does not support TLS")) => Self::NoTls { address },
+            (_, Some("server does not support TLS")) => Self::NoTls(address),
             (text, _) if text.starts_with("error performing TLS handshake") => {
                 Self::Tls(error.into())
             }

@@ -43,7 +43,7 @@ impl Import {
         if import.mark(from).await.map_err(failed)? {
             return Ok(import);
         }
-        Err(OpenError::NotEmpty { schema: import.address.schema })
+        Err(OpenError::NotEmpty(import.address.schema))
     }
 
     /// Whether the schema is empty, or this very import was begun before.

@@ -8,6 +8,7 @@ use tokio_postgres::Client;
 
 use super::answer::{Answer, Found};
 use super::call::{MaintenanceCall, Reply};
+use super::columns::Param;
 use super::connection::{Reconnecting, bounded};
 use super::queue::Queue;
 use super::sql_error::{SqlError, moved, unclear};
@@ -108,7 +109,7 @@ impl Maintenance {
         let first = query.after.map_or(Some(0), |Cursor(after)| after.checked_add(1));
         let rows_max = if first.is_some() { i64::try_from(limit).unwrap_or(0) } else { 0 };
         let first = Uuid(first.unwrap_or(u128::MAX).to_be_bytes());
-        let rows = self.connection.query(statement, &[&first, &rows_max]).await?;
+        let rows = self.connection.query(statement, &[Box::new(first), Box::new(rows_max)]).await?;
         Ok(page(Answer::read(&rows)?, query.states, limit))
     }
 
@@ -139,7 +140,8 @@ impl Maintenance {
     async fn sweep_piece(&mut self, until: StoreTime, rows: usize) -> Result<usize, SqlError> {
         let (until, from) = (Moment(until), Moment(self.swept_until));
         let rows = i64::try_from(rows).unwrap_or(0);
-        let rows = self.connection.query(Statement::Sweep, &[&until, &from, &rows]).await?;
+        let params: [Param<'_>; 3] = [Box::new(until), Box::new(from), Box::new(rows)];
+        let rows = self.connection.query(Statement::Sweep, &params).await?;
         let row = rows.first().ok_or_else(moved)?;
         let reached: Option<Moment> = row.try_get("reached").map_err(unclear)?;
         if let Some(Moment(reached)) = reached {
@@ -151,7 +153,8 @@ impl Maintenance {
 
     async fn has_expired(&mut self, until: StoreTime) -> Result<bool, SqlError> {
         let (until, from) = (Moment(until), Moment(self.swept_until));
-        let rows = self.connection.query(Statement::HasExpired, &[&until, &from]).await?;
+        let params: [Param<'_>; 2] = [Box::new(until), Box::new(from)];
+        let rows = self.connection.query(Statement::HasExpired, &params).await?;
         rows.first().ok_or_else(moved)?.try_get("has_expired").map_err(unclear)
     }
 

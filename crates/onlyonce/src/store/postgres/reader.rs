@@ -57,7 +57,7 @@ impl Reader {
         ids.dedup();
         let writes = ids.into_iter().map(|id| Write { row: Row::of_id(id), ..Write::default() });
         let params = Statement::Load.params(writes.collect());
-        Answer::read(&self.connection.query_batch(Statement::Load, &params).await?)
+        Answer::read(&self.connection.query(Statement::Load, &params).await?)
     }
 }
 

@@ -46,7 +46,7 @@ impl Renewer {
         let mut sorted = held.to_vec();
         sorted.sort_unstable_by_key(|(id, _)| *id);
         let writes = sorted.iter().map(|(id, token)| write(*id, *token, lease)).collect();
-        let rows = self.connection.query_batch(statement, &statement.params(writes)).await?;
+        let rows = self.connection.query(statement, &statement.params(writes)).await?;
         let answer = Answer::read(&rows)?;
         // A row that was passed because it is locked may be anyone's.
         let otherwise = if statement == Statement::Renew { Beat::Lost } else { Beat::Unsure };

@@ -213,7 +213,7 @@ async fn demand_session(connection: &Connection, address: &ServerAddress) -> Res
     other.client.batch_execute("BEGIN; SELECT 1").await.map_err(failed)?;
     is_ours &= has_mark(connection, &name).await;
     other.client.batch_execute("ROLLBACK").await.map_err(failed)?;
-    if is_ours { Ok(()) } else { Err(OpenError::Pooled { address: address.name.clone() }) }
+    if is_ours { Ok(()) } else { Err(OpenError::Pooled(address.name.clone())) }
 }
 
 /// A pooler without another session to give lets us wait.
