@@ -23,9 +23,11 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) async fn run(mut self) {
-        let mut waiting = VecDeque::new();
+        let (mut waiting, mut answered) = (VecDeque::new(), 0);
         while self.fill(&mut waiting).await {
+            self.gather(&mut waiting, answered).await;
             let batch = batch(&mut waiting);
+            answered = batch.len();
             for member in self.commit(batch).await.into_iter().rev() {
                 waiting.push_front(member);
             }
@@ -40,12 +42,26 @@ impl Writer {
                 None => return false,
             }
         }
+        self.take(waiting);
+        true
+    }
+
+    fn take(&mut self, waiting: &mut VecDeque<Member>) {
         while waiting.len() < 2 * BATCH_MAX
             && let Some(call) = self.calls.try_recv()
         {
             waiting.push_back(Member::new(call));
         }
-        true
+    }
+
+    /// Waits a moment for the callers that the last commit answered: most of them ask again at once, and a commit costs
+    /// far more than its members. Without this, the first of them commits alone while the others wait for that commit.
+    async fn gather(&mut self, waiting: &mut VecDeque<Member>, answered: usize) {
+        let end = Instant::now() + GATHER_WAIT_MAX;
+        while answered >= GATHER_MIN && waiting.len() < answered && Instant::now() < end {
+            tokio::task::yield_now().await;
+            self.take(waiting);
+        }
     }
 
     /// One commit for the batch, or for its halves if a member of it is refused or locked. Returns the members that
@@ -140,6 +156,9 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
 
 /// Members of one commit.
 const BATCH_MAX: usize = 512;
+/// How long a commit waits for the callers that the last one answered, if there were at least so many.
+const GATHER_WAIT_MAX: Duration = Duration::from_micros(100);
+const GATHER_MIN: usize = 4;
 /// A batch with more bytes of bodies than this takes no further member.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How long the locked rows of a batch are searched for; the rest is told that the store is busy.
