@@ -33,40 +33,20 @@
 //! # }
 //! ```
 
-mod batch;
-mod boot;
-mod changes;
-mod check_value;
-mod checkpoint;
-mod columns;
-mod connection;
 mod error;
 #[cfg(test)]
 mod faults;
 mod file;
-mod hash;
 mod index;
-mod interned;
-mod job;
-mod log;
-mod meta;
-mod page;
+mod jobs;
+mod layout;
 mod queue;
 mod reader;
-mod recover;
-mod rows;
-mod schema;
 mod shared;
-mod slot;
-mod sql;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod time;
-mod transaction;
-mod trouble;
-mod view;
 mod writer;
 
 use std::path::Path;
@@ -75,9 +55,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub use self::error::OpenError;
-use self::job::{Checking, Job, Read, Reply, Swapping};
+use self::jobs::{Checking, Job, Read, Reply, Swapping};
+use self::reader::listing;
 use self::shared::{Shared, Status};
 use self::threads::Threads;
+use self::writer::member_error;
 use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
@@ -256,7 +238,7 @@ impl Watch for SqliteStore {
 impl Maintain for SqliteStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         self.shared.demand_up()?;
-        let Some(mut page) = page::live_page(&self.shared, &query) else {
+        let Some(mut page) = listing::live_page(&self.shared, &query) else {
             return self.read(|reply| Read::Page(query, reply)).await;
         };
         if page.records.len() < query.limit && page.next.is_some() {
@@ -284,7 +266,7 @@ impl Maintain for SqliteStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true }
+        Limits { body_bytes_max: member_error::BODY_BYTES_MAX, embedded: true }
     }
 }
 

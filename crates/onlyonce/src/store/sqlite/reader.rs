@@ -1,16 +1,17 @@
 //! The reader's thread: completed records, several per read transaction, never behind a commit.
 
+pub(super) mod listing;
+
 use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::job::Read;
-use super::page;
+use super::index::Look;
+use super::jobs::Read;
+use super::layout::rows::{self, Damage, Found, unavailable};
 use super::queue::Wait;
-use super::rows::{self, Damage, Found, unavailable};
 use super::shared::{Shared, Status, lock};
-use super::view::Look;
 use crate::record::{Record, StateKind};
 use crate::scope::OperationId;
 use crate::store::{Fault, StoreError};
@@ -52,7 +53,7 @@ fn serve(shared: &Shared, reads: &mut Vec<Read>) {
                 let found = look(shared, db, id).map(|record| shared.seen(record, false));
                 drop(reply.send(found));
             }
-            Read::Page(query, reply) => drop(reply.send(page::page(shared, db, &query))),
+            Read::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
         }
     }
     if !db.is_autocommit() {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use event_listener::Event;
 use rusqlite::Connection;
 
-use super::job::{Job, Read};
+use super::index::View;
+use super::jobs::{Job, Read};
+use super::layout::rows::unavailable;
 use super::queue::{Queue, Refusal};
-use super::rows::unavailable;
 use super::time::Time;
-use super::view::View;
 use crate::record::Record;
 use crate::store::wake::Wakers;
 use crate::store::{Fault, Seen, StoreError};

@@ -7,17 +7,17 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 use super::SqliteOptions;
-use super::boot;
-use super::checkpoint;
 use super::error::OpenError;
-use super::file::Owned;
+use super::file::checkpoint;
+use super::file::open;
+use super::file::ownership::Owned;
+use super::index::View;
+use super::layout::rows::Routes;
 use super::reader;
-use super::recover;
-use super::rows::Routes;
 use super::shared::{Shared, Status};
 use super::time::Time;
-use super::view::View;
 use super::writer::Writer;
+use super::writer::reopen;
 
 /// Ends them when it is dropped.
 pub(super) struct Threads {
@@ -76,12 +76,12 @@ impl Drop for Threads {
 /// A writer that has all it needs.
 fn ready(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
     let owned = Owned::take(&path)?;
-    boot::ensure(&owned)?;
+    open::ensure(&owned)?;
     let time = Time::new(options.clock.clone());
-    let mut opened = boot::open(owned.path())?;
-    boot::take_leftovers(&mut opened, owned.path(), &time)?;
+    let mut opened = open::open(owned.path())?;
+    open::take_leftovers(&mut opened, owned.path(), &time)?;
     let shared = Shared::new(View::new(Routes::default()), time, options.queue_max);
-    let (open, identity) = recover::connect(&shared, &owned, opened)?;
+    let (open, identity) = reopen::connect(&shared, &owned, opened)?;
     Ok(Writer::new(shared, owned, open, identity))
 }
 

@@ -1,5 +1,12 @@
 //! The writer's thread: whatever has queued is one transaction, and nobody is answered before its commit.
 
+mod batch;
+pub(super) mod member_error;
+pub(super) mod reopen;
+mod row_changes;
+mod sweep;
+mod transaction;
+
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
@@ -7,18 +14,18 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::batch::Batch;
-use super::boot;
-use super::checkpoint::{Log, Step};
-use super::file::{Identity, Owned};
-use super::interned::Interned;
-use super::job::{Answer, Job};
-use super::meta::Meta;
+use self::batch::Batch;
+use self::sweep::{Portion, Sweep};
+use self::transaction::{Failure, How, Written, check_place, commit, roll_back, write};
+use super::file::checkpoint::{Log, Step};
+use super::file::open;
+use super::file::ownership::{Identity, Owned};
+use super::jobs::{Answer, Job};
+use super::layout::meta::Meta;
+use super::layout::routes::Interned;
+use super::layout::rows::unavailable;
 use super::queue::Wait;
-use super::rows::unavailable;
 use super::shared::{Shared, Status, lock};
-use super::sweep::{Portion, Sweep};
-use super::transaction::{Failure, How, Written, check_place, commit, roll_back, write};
 use crate::store::{Fault, StoreError};
 
 pub(super) struct Writer {
@@ -227,7 +234,7 @@ impl Writer {
         let failed = self.shared.disk_failed.load(Ordering::Acquire);
         if let Some(open) = self.open.take().filter(|_| !failed) {
             // What was answered is durable; without the seal the next open merely checks less.
-            drop(boot::seal(open.db, &open.meta));
+            drop(open::seal(open.db, &open.meta));
         }
     }
 }

@@ -6,21 +6,21 @@
 
 use rusqlite::{Connection, params};
 
-use super::batch::Batch;
-use super::columns::owner_crc;
-use super::job::Reply;
-use super::meta::Class;
-use super::rows::{self, Damage, Routes};
-use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
-use super::slot::Place;
-use super::sql::Sql;
-use super::trouble::{Trouble, classify};
 use crate::clock::StoreTime;
 use crate::scope::OperationId;
+use crate::store::sqlite::jobs::Reply;
+use crate::store::sqlite::layout::columns::owner_crc;
+use crate::store::sqlite::layout::meta::Class;
+use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::rows::{self, Damage, Routes};
+use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
+use crate::store::sqlite::layout::statements::Sql;
+use crate::store::sqlite::writer::batch::Batch;
+use crate::store::sqlite::writer::member_error::{Trouble, classify};
 use crate::store::{Fault, Swept};
 
 /// A sweep under way: it goes on from batch to batch.
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     reply: Reply<Swept>,
     left: usize,
     deleted: usize,
@@ -51,20 +51,20 @@ enum Fate {
 }
 
 impl Sweep {
-    pub(super) fn new(limit: usize, until: StoreTime, reply: Reply<Swept>) -> Self {
+    pub(crate) fn new(limit: usize, until: StoreTime, reply: Reply<Swept>) -> Self {
         Self { reply, left: limit, deleted: 0, until, at: 0, end: None }
     }
 
-    pub(super) fn fail(self, fault: Fault) {
+    pub(crate) fn fail(self, fault: Fault) {
         drop(self.reply.send(Err(fault)));
     }
 
-    pub(super) fn answer(self, more: bool) {
+    pub(crate) fn answer(self, more: bool) {
         drop(self.reply.send(Ok(Swept { deleted: self.deleted, more })));
     }
 
     /// Takes over what a portion did, once it is committed. `Some`: it is over, and whether more had expired.
-    pub(super) fn advance(&mut self, portion: &Portion) -> Option<bool> {
+    pub(crate) fn advance(&mut self, portion: &Portion) -> Option<bool> {
         self.left -= portion.deleted;
         self.deleted += portion.deleted;
         if portion.class_done {
@@ -77,7 +77,7 @@ impl Sweep {
     }
 
     /// The next few hundred rows, inside `batch`.
-    pub(super) fn portion(&self, batch: &mut Batch<'_>) -> Result<Portion, Trouble> {
+    pub(crate) fn portion(&self, batch: &mut Batch<'_>) -> Result<Portion, Trouble> {
         let class = batch.meta.classes.get(self.at).copied();
         let Some(class) = class else {
             return Ok(Portion { over: Some(false), ..Portion::default() });
@@ -102,7 +102,7 @@ impl Sweep {
 
 /// What one batch did of a sweep.
 #[derive(Default)]
-pub(super) struct Portion {
+pub(crate) struct Portion {
     deleted: usize,
     class_done: bool,
     end: Option<i64>,
@@ -226,7 +226,7 @@ fn window(
     while let Some(row) = found.next().map_err(classify)? {
         let number = class.first + window.len() as i64;
         let place = Place { class: class.class, row: number };
-        if row.get(super::columns::COLUMN_COUNT) != Ok(number) {
+        if row.get(crate::store::sqlite::layout::columns::COLUMN_COUNT) != Ok(number) {
             return Err(damaged(place));
         }
         let fate = fate(row, routes, now).ok_or_else(|| damaged(place))?;

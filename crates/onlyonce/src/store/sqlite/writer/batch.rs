@@ -7,47 +7,47 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-use super::check_value;
-use super::connection;
-use super::hash::Keyed;
-use super::interned::Interned;
-use super::job::{Answer, Checking, Job, Swapping};
-use super::meta::Meta;
-use super::rows::{self, Damage, Found};
-use super::shared::Shared;
-use super::slot::Place;
-use super::trouble::{Trouble, as_refusal};
-use super::view::{Look, View};
-use super::writer::Open;
 use crate::clock::StoreTime;
 use crate::record::{Record, Token};
 use crate::scope::OperationId;
 use crate::store::cas::{self, Effect};
+use crate::store::sqlite::file::connection;
+use crate::store::sqlite::index::id_hash::Keyed;
+use crate::store::sqlite::index::{Look, View};
+use crate::store::sqlite::jobs::{Answer, Checking, Job, Swapping};
+use crate::store::sqlite::layout::check_value;
+use crate::store::sqlite::layout::meta::Meta;
+use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::routes::Interned;
+use crate::store::sqlite::layout::rows::{self, Damage, Found};
+use crate::store::sqlite::shared::Shared;
+use crate::store::sqlite::writer::Open;
+use crate::store::sqlite::writer::member_error::{Trouble, as_refusal};
 use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
-pub(super) struct Batch<'a> {
-    pub(super) db: &'a Connection,
-    pub(super) shared: &'a Shared,
+pub(crate) struct Batch<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) shared: &'a Shared,
     /// As it will be.
-    pub(super) meta: Meta,
-    pub(super) meta_changed: bool,
+    pub(crate) meta: Meta,
+    pub(crate) meta_changed: bool,
     /// Changes when another connection writes the file.
     data_version: i64,
-    pub(super) interned: &'a mut Interned,
-    pub(super) pending: HashMap<OperationId, Pending, Keyed>,
+    pub(crate) interned: &'a mut Interned,
+    pub(crate) pending: HashMap<OperationId, Pending, Keyed>,
     begun: bool,
 }
 
 /// What the batch makes of an id.
 #[derive(Clone)]
-pub(super) struct Pending {
-    pub(super) look: Look,
+pub(crate) struct Pending {
+    pub(crate) look: Look,
     /// Renewals and moves are no news to those who wait for a record.
-    pub(super) is_news: bool,
+    pub(crate) is_news: bool,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(open: &'a mut Open, shared: &'a Shared) -> Self {
+    pub(crate) fn new(open: &'a mut Open, shared: &'a Shared) -> Self {
         Self {
             db: &open.db,
             shared,
@@ -61,11 +61,11 @@ impl<'a> Batch<'a> {
     }
 
     /// Whether there is anything to commit.
-    pub(super) fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }
 
-    pub(super) fn answer(&mut self, job: &Job) -> Result<Answer, Trouble> {
+    pub(crate) fn answer(&mut self, job: &Job) -> Result<Answer, Trouble> {
         match job {
             Job::MarkMoved(to, _) => self.mark_moved(to).map(|()| Answer::Done),
             _ if self.meta.moved_to.is_some() => {
@@ -80,7 +80,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Like [`Batch::answer`], but leaves nothing behind of a member that fails.
-    pub(super) fn answer_apart(&mut self, job: &Job) -> Result<Answer, Trouble> {
+    pub(crate) fn answer_apart(&mut self, job: &Job) -> Result<Answer, Trouble> {
         self.begin()?;
         self.step("SAVEPOINT member")?;
         let (meta, interned) = (self.meta.clone(), self.interned.len());
@@ -168,7 +168,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes what the file says of itself, if it changed.
-    pub(super) fn write_meta(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn write_meta(&mut self) -> rusqlite::Result<()> {
         if !self.meta_changed {
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl<'a> Batch<'a> {
     }
 
     /// What the id is to the next member.
-    pub(super) fn current(&self, id: &OperationId) -> Result<Look, Trouble> {
+    pub(crate) fn current(&self, id: &OperationId) -> Result<Look, Trouble> {
         let look = self.current_in_memory(id);
         match look {
             Look { place: Some(place), record: None } => self.read(id, place),
@@ -185,14 +185,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Where the id lies for the next member.
-    pub(super) fn place(&self, id: &OperationId) -> Option<Place> {
+    pub(crate) fn place(&self, id: &OperationId) -> Option<Place> {
         match self.pending.get(id) {
             Some(pending) => pending.look.place,
             None => self.shared.view().index.get(id).map(|slot| slot.place),
         }
     }
 
-    pub(super) fn routes(&self) -> &rows::Routes {
+    pub(crate) fn routes(&self) -> &rows::Routes {
         &self.interned.routes
     }
 
@@ -216,7 +216,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    pub(super) fn begin(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn begin(&mut self) -> Result<(), Trouble> {
         if !self.begun {
             self.step("BEGIN IMMEDIATE")?;
             self.begun = true;
@@ -244,7 +244,7 @@ impl<'a> Batch<'a> {
     }
 
     /// After the commit: memory becomes what the file is. Returns the file's word on itself.
-    pub(super) fn publish(self) -> Meta {
+    pub(crate) fn publish(self) -> Meta {
         let mut view = self.shared.view_mut();
         if view.routes.len() != self.interned.routes.len() {
             view.routes = self.interned.routes.clone();

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, Row, params};
 
-use super::columns::{COLUMN_COUNT, Columns, Unfit, owner_crc};
-use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
-use super::slot::Place;
-use super::sql::Sql;
 use crate::clock::StoreTime;
 use crate::record::{Kept, Record, Response, State, codec};
 use crate::scope::OperationId;
+use crate::store::sqlite::layout::columns::{COLUMN_COUNT, Columns, Unfit, owner_crc};
+use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
+use crate::store::sqlite::layout::statements::Sql;
 use crate::store::{BoxError, StoreError};
 
 /// Appends the record as row `place`. `response` is the next response's row: its width is reserved.
-pub(super) fn append(
+pub(crate) fn append(
     db: &Connection,
     place: Place,
     id: OperationId,
@@ -55,7 +55,7 @@ pub(super) fn append(
 }
 
 /// Writes what may change of a record that is not completed, in place.
-pub(super) fn update(
+pub(crate) fn update(
     db: &Connection,
     place: Place,
     id: OperationId,
@@ -77,7 +77,7 @@ pub(super) fn update(
 }
 
 /// Writes the outcome: the response as a row of its own, and in place what changes of the record.
-pub(super) fn settle(
+pub(crate) fn settle(
     db: &Connection,
     place: Place,
     id: OperationId,
@@ -118,7 +118,7 @@ fn respond(
 }
 
 /// The record is deleted: its row stays, gone, so that no number is missing until the sweep comes by.
-pub(super) fn bury(
+pub(crate) fn bury(
     db: &Connection,
     place: Place,
     id: OperationId,
@@ -133,13 +133,13 @@ pub(super) fn bury(
 }
 
 /// Deletes the response of a row that has one.
-pub(super) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
+pub(crate) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
     db.prepare_cached(&Sql::of(place.class).forget_response)?.execute([place.row])?;
     Ok(())
 }
 
 /// What is in a row.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// There is no such row, or its record was deleted.
     Nothing,
     Record(OperationId, Box<Record>),
@@ -149,14 +149,14 @@ pub(super) enum Found {
 /// A row that is not what was written.
 #[derive(Debug, thiserror::Error)]
 #[error("row {row} of record_{class} is damaged: {what}")]
-pub(super) struct Damage {
+pub(crate) struct Damage {
     class: u8,
     row: i64,
     what: &'static str,
 }
 
 impl Damage {
-    pub(super) fn new(place: Place, what: &'static str) -> Self {
+    pub(crate) fn new(place: Place, what: &'static str) -> Self {
         Self { class: place.class, row: place.row, what }
     }
 }
@@ -168,7 +168,7 @@ impl From<Damage> for StoreError {
 }
 
 /// Reads a row with its response, and checks both.
-pub(super) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
+pub(crate) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
     let mut statement = db.prepare_cached(&Sql::of(place.class).read)?;
     let mut rows = statement.query([place.row])?;
     match rows.next() {
@@ -182,7 +182,7 @@ pub(super) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::
 }
 
 /// What the row holds, its response included.
-pub(super) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
+pub(crate) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
     match decode_checked(row, routes) {
         Ok(None) => Found::Nothing,
         Ok(Some((id, record))) => Found::Record(id, Box::new(record)),
@@ -212,7 +212,7 @@ fn decode_checked(
 }
 
 /// The columns of a row whose checksums are right.
-pub(super) fn checked<'a>(
+pub(crate) fn checked<'a>(
     row: &'a Row<'_>,
     routes: &Routes,
 ) -> Result<(Columns<'a>, Arc<str>), &'static str> {
@@ -248,10 +248,10 @@ fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u
 
 /// The texts of routes, by their row.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Routes(Vec<Arc<str>>);
+pub(crate) struct Routes(Vec<Arc<str>>);
 
 impl Routes {
-    pub(super) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
         let mut statement = db.prepare("SELECT row, route FROM route ORDER BY row")?;
         let mut rows = statement.query([])?;
         let mut routes = Self::default();
@@ -263,36 +263,36 @@ impl Routes {
         Ok(Some(routes))
     }
 
-    pub(super) fn get(&self, row: i64) -> Option<Arc<str>> {
+    pub(crate) fn get(&self, row: i64) -> Option<Arc<str>> {
         let at = usize::try_from(row).ok()?.checked_sub(1)?;
         self.0.get(at).cloned()
     }
 
     /// Returns the row of the new one.
-    pub(super) fn push(&mut self, route: Arc<str>) -> i64 {
+    pub(crate) fn push(&mut self, route: Arc<str>) -> i64 {
         self.0.push(route);
         self.0.len() as i64
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(crate) fn truncate(&mut self, length: usize) {
         self.0.truncate(length);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
         self.0.iter().zip(1..)
     }
 }
 
 /// Whether the error speaks of this page rather than of the disk.
-pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-pub(super) fn unavailable(error: impl Into<BoxError>) -> StoreError {
+pub(crate) fn unavailable(error: impl Into<BoxError>) -> StoreError {
     StoreError::Unavailable(error.into())
 }
 

@@ -2,29 +2,29 @@
 
 use std::sync::OnceLock;
 
-use super::columns::COLUMNS;
-use super::schema::{self, COMPLETED, GONE};
-use super::slot::CLASS_MAX;
+use crate::store::sqlite::layout::columns::COLUMNS;
+use crate::store::sqlite::layout::place::CLASS_MAX;
+use crate::store::sqlite::layout::schema::{self, COMPLETED, GONE};
 
 /// One text per statement, made once per process.
-pub(super) struct Sql {
-    pub(super) append: String,
-    pub(super) update: String,
-    pub(super) settle: String,
-    pub(super) respond: String,
-    pub(super) bury: String,
-    pub(super) forget_response: String,
-    pub(super) delete_before: String,
-    pub(super) carry: String,
-    pub(super) read: String,
-    pub(super) window: String,
-    pub(super) page: String,
-    pub(super) scan: String,
-    pub(super) last_response: String,
+pub(crate) struct Sql {
+    pub(crate) append: String,
+    pub(crate) update: String,
+    pub(crate) settle: String,
+    pub(crate) respond: String,
+    pub(crate) bury: String,
+    pub(crate) forget_response: String,
+    pub(crate) delete_before: String,
+    pub(crate) carry: String,
+    pub(crate) read: String,
+    pub(crate) window: String,
+    pub(crate) page: String,
+    pub(crate) scan: String,
+    pub(crate) last_response: String,
 }
 
 impl Sql {
-    pub(super) fn of(class: u8) -> &'static Self {
+    pub(crate) fn of(class: u8) -> &'static Self {
         static TEXTS: [OnceLock<Sql>; CLASS_MAX as usize + 1] =
             [const { OnceLock::new() }; CLASS_MAX as usize + 1];
         TEXTS[usize::from(class.min(CLASS_MAX))].get_or_init(|| Self::new(class))

@@ -4,16 +4,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// The key, new for each store that is opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keyed(u64, u64);
+pub(crate) struct Keyed(u64, u64);
 
 impl Keyed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let random = RandomState::new();
         Self(random.hash_one(0), random.hash_one(1))
     }
 
     /// Both halves multiplied, and the product folded: nobody who does not know the key can aim.
-    pub(super) fn hash(self, id: &[u8; 16]) -> u64 {
+    pub(crate) fn hash(self, id: &[u8; 16]) -> u64 {
         let id = u128::from_le_bytes(*id);
         let product = u128::from(id as u64 ^ self.0) * u128::from((id >> 64) as u64 ^ self.1);
         let folded = (product >> 64) as u64 ^ product as u64;
@@ -30,7 +30,7 @@ impl BuildHasher for Keyed {
     }
 }
 
-pub(super) struct IdHasher {
+pub(crate) struct IdHasher {
     keyed: Keyed,
     hash: u64,
 }

@@ -7,11 +7,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::OpenError;
-use super::schema;
+use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::layout::schema;
 
 /// A connection that may write. It does not make a file.
-pub(super) fn writable(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn writable(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
     empty_log_at_close(&db, false).map_err(|error| OpenError::engine(path, error))?;
@@ -23,7 +23,7 @@ pub(super) fn writable(path: &Path) -> Result<Connection, OpenError> {
 
 /// Writes the whole log back and empties it, without the shared memory: an outside reader keeps that
 /// alive, with its word on what was written back before the disk failed. Refused while there is one.
-pub(super) fn empty_log_alone(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn empty_log_alone(path: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::engine(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -38,7 +38,7 @@ pub(super) fn empty_log_alone(path: &Path) -> Result<(), OpenError> {
 }
 
 /// A connection that reads.
-pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn readable(path: &Path) -> Result<Connection, OpenError> {
     // Not SQLITE_OPEN_READ_ONLY: a reader of a WAL takes part in its shared memory.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
@@ -52,13 +52,13 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
 /// It must not after an error of the disk. A checkpoint that does not reach the end of the log is not
 /// synced, yet counts as written back; if the sync of a later one fails, its pages are lost, and a
 /// further one would skip them and remove the only copy. A log that is opened again is read from its start.
-pub(super) fn empty_log_at_close(db: &Connection, empties: bool) -> rusqlite::Result<()> {
+pub(crate) fn empty_log_at_close(db: &Connection, empties: bool) -> rusqlite::Result<()> {
     let kept = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     db.set_db_config(kept, !empties).map(drop)
 }
 
 /// A new file with no records in it, complete before anyone sees it under its name.
-pub(super) fn create(
+pub(crate) fn create(
     path: &Path,
     fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> Result<(), OpenError> {
@@ -77,7 +77,7 @@ pub(super) fn create(
 }
 
 /// A number that changes when another connection writes the file.
-pub(super) fn data_version(db: &Connection) -> rusqlite::Result<i64> {
+pub(crate) fn data_version(db: &Connection) -> rusqlite::Result<i64> {
     let mut statement = db.prepare_cached("PRAGMA data_version")?;
     statement.query_row([], |row| row.get(0))
 }
@@ -125,7 +125,7 @@ fn text(value: rusqlite::types::Value) -> String {
 }
 
 /// How long an outside reader or writer may hold up a step.
-pub(super) const BUSY_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(2);
 const CACHE_KIB: usize = 16_384;
 /// Every statement of every class stays prepared.
 const STATEMENTS_MAX: usize = 1024;

@@ -2,12 +2,12 @@
 
 use rusqlite::ErrorCode;
 
-use super::rows;
 use crate::record::Record;
+use crate::store::sqlite::layout::rows;
 use crate::store::{Fault, StoreError};
 
 /// Why a member has no answer.
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Only this member; nothing was written for it.
     Alone(Fault),
     /// Only this member, but something may have been written for it.
@@ -19,7 +19,7 @@ pub(super) enum Trouble {
 }
 
 /// Whom a failed statement concerns.
-pub(super) fn classify(error: rusqlite::Error) -> Trouble {
+pub(crate) fn classify(error: rusqlite::Error) -> Trouble {
     match error.sqlite_error_code() {
         None => Trouble::Member(error),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
@@ -31,7 +31,7 @@ pub(super) fn classify(error: rusqlite::Error) -> Trouble {
 }
 
 /// What a member that was undone is told.
-pub(super) fn as_refusal(error: rusqlite::Error) -> StoreError {
+pub(crate) fn as_refusal(error: rusqlite::Error) -> StoreError {
     match error {
         rusqlite::Error::StatementChangedRows(_) => StoreError::Unreadable(Box::new(error)),
         error if rows::is_damage(&error) => StoreError::Unreadable(Box::new(error)),
@@ -40,7 +40,7 @@ pub(super) fn as_refusal(error: rusqlite::Error) -> StoreError {
 }
 
 /// Before anything is written: a larger body would hold up everyone.
-pub(super) fn demand_fit(record: &Record) -> Result<(), Trouble> {
+pub(crate) fn demand_fit(record: &Record) -> Result<(), Trouble> {
     let bytes = record.response().map_or(0, |response| response.body_bytes());
     if bytes <= BODY_BYTES_MAX {
         return Ok(());
@@ -50,4 +50,4 @@ pub(super) fn demand_fit(record: &Record) -> Result<(), Trouble> {
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Pending};
-use super::meta::Class;
-use super::rows;
-use super::schema;
-use super::slot::{Place, class_of};
-use super::trouble::{Trouble, classify, demand_fit};
-use super::view::Look;
 use crate::record::{Record, State, StateKind};
 use crate::scope::OperationId;
+use crate::store::sqlite::index::Look;
+use crate::store::sqlite::layout::meta::Class;
+use crate::store::sqlite::layout::place::{Place, class_of};
+use crate::store::sqlite::layout::rows;
+use crate::store::sqlite::layout::schema;
+use crate::store::sqlite::writer::batch::{Batch, Pending};
+use crate::store::sqlite::writer::member_error::{Trouble, classify, demand_fit};
 
 impl Batch<'_> {
     /// A new row at the new end; the one at `old` is gone.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         id: OperationId,
         old: &Look,
@@ -24,7 +24,7 @@ impl Batch<'_> {
         self.append(id, record)
     }
 
-    pub(super) fn append(&mut self, id: OperationId, record: &Record) -> Result<(), Trouble> {
+    pub(crate) fn append(&mut self, id: OperationId, record: &Record) -> Result<(), Trouble> {
         self.begin()?;
         let class = self.class(record.ttl_ms)?;
         let route = self.route(&record.route)?;
@@ -36,7 +36,7 @@ impl Batch<'_> {
     }
 
     /// In place: only columns that keep their size.
-    pub(super) fn update(
+    pub(crate) fn update(
         &mut self,
         id: OperationId,
         old: &Look,
@@ -61,7 +61,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
+    pub(crate) fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
         self.bury(id, old)?;
         self.pending.insert(id, Pending { look: Look::default(), is_news: true });
         Ok(())
@@ -76,7 +76,7 @@ impl Batch<'_> {
     }
 
     /// Moves a record to the new end of its class, as it is; its old row is the caller's to remove.
-    pub(super) fn carry(
+    pub(crate) fn carry(
         &mut self,
         id: OperationId,
         class: u8,
@@ -97,11 +97,11 @@ impl Batch<'_> {
     }
 
     /// Forgets the id in memory; its row is the caller's to remove.
-    pub(super) fn forget(&mut self, id: OperationId) {
+    pub(crate) fn forget(&mut self, id: OperationId) {
         self.pending.insert(id, Pending { look: Look::default(), is_news: false });
     }
 
-    pub(super) fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
+    pub(crate) fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
         let look = Look { place: Some(place), record: Some(record) };
         self.pending.insert(id, Pending { look, is_news });
     }

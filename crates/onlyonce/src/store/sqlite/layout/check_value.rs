@@ -2,11 +2,11 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::trouble::{Trouble, classify};
+use crate::store::sqlite::writer::member_error::{Trouble, classify};
 use crate::store::{Fault, StoreError};
 
 /// The text that is kept under `name`.
-pub(super) fn read(db: &Connection, name: &str) -> Result<Option<String>, Trouble> {
+pub(crate) fn read(db: &Connection, name: &str) -> Result<Option<String>, Trouble> {
     let sql = "SELECT value, crc FROM check_value WHERE name = ?1";
     let row = db.query_row(sql, [name], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)));
     let row: Option<(String, Vec<u8>)> = row.optional().map_err(classify)?;
@@ -20,7 +20,7 @@ pub(super) fn read(db: &Connection, name: &str) -> Result<Option<String>, Troubl
 }
 
 /// Keeps `value` under `name`, whatever was there.
-pub(super) fn write(db: &Connection, name: &str, value: &str) -> Result<(), Trouble> {
+pub(crate) fn write(db: &Connection, name: &str, value: &str) -> Result<(), Trouble> {
     let sql = "INSERT OR REPLACE INTO check_value (name, value, crc) VALUES (?1, ?2, ?3)";
     let written = db.execute(sql, params![name, value, crc(name, value)]);
     written.map(drop).map_err(classify)

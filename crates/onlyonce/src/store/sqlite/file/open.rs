@@ -5,30 +5,30 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::columns::owner_crc;
-use super::connection;
-use super::error::OpenError;
-use super::file::Owned;
-use super::log;
-use super::meta::{Class, Meta};
-use super::rows::{self, Found, Routes};
-use super::schema::{self, COMPLETED, GONE};
-use super::slot::Place;
-use super::sql::Sql;
-use super::time::Time;
-use super::view::View;
 use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
+use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::file::connection;
+use crate::store::sqlite::file::ownership::Owned;
+use crate::store::sqlite::file::wal_check;
+use crate::store::sqlite::index::View;
+use crate::store::sqlite::layout::columns::owner_crc;
+use crate::store::sqlite::layout::meta::{Class, Meta};
+use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::rows::{self, Found, Routes};
+use crate::store::sqlite::layout::schema::{self, COMPLETED, GONE};
+use crate::store::sqlite::layout::statements::Sql;
+use crate::store::sqlite::time::Time;
 
 /// A file that was opened.
-pub(super) struct Opened {
-    pub(super) db: Connection,
-    pub(super) meta: Meta,
-    pub(super) view: View,
+pub(crate) struct Opened {
+    pub(crate) db: Connection,
+    pub(crate) meta: Meta,
+    pub(crate) view: View,
 }
 
 /// Makes the file if there never was one, and looks at its log before the engine does.
-pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
+pub(crate) fn ensure(owned: &Owned) -> Result<(), OpenError> {
     if !owned.inspect()? {
         let generation = *Token::random().as_bytes();
         owned.create(|new| {
@@ -43,7 +43,7 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
         })?;
     }
     owned.remember()?;
-    match log::is_damaged(&owned.wal()) {
+    match wal_check::is_damaged(&owned.wal()) {
         Ok(false) => Ok(()),
         Ok(true) => Err(OpenError::damaged(owned.path(), "its log is damaged")),
         Err(error) => Err(OpenError::io(owned.path(), error)),
@@ -52,7 +52,7 @@ pub(super) fn ensure(owned: &Owned) -> Result<(), OpenError> {
 
 /// Opens the file and reads what memory must know of it. Nothing that an earlier process may have
 /// failed to make durable is left in the log.
-pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+pub(crate) fn open(path: &Path) -> Result<Opened, OpenError> {
     let db = connection::writable(path)?;
     let meta = check(&db, path)?;
     let flushed = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
@@ -81,7 +81,7 @@ fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
 }
 
 /// What a dead process left running is unknown from now on, and its revisions do not come back.
-pub(super) fn take_leftovers(
+pub(crate) fn take_leftovers(
     opened: &mut Opened,
     path: &Path,
     time: &Time,
@@ -109,7 +109,7 @@ pub(super) fn take_leftovers(
 }
 
 /// Leases are in memory only: those of this process, which is alive, outlive the reopening.
-pub(super) fn keep_leases(opened: &mut Opened, before: &View) {
+pub(crate) fn keep_leases(opened: &mut Opened, before: &View) {
     for live in before.running() {
         let look = opened.view.look(&live.id);
         let same = |record: &Record| {
@@ -249,7 +249,7 @@ impl Summary {
 }
 
 /// Closes in an orderly way: the file then says exactly which rows it has.
-pub(super) fn seal(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
+pub(crate) fn seal(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
     meta.write(&db)?;
     // Best effort: an outside reader may hold the log, and what is in it is durable anyway.
     if db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE).is_ok() {

@@ -2,16 +2,16 @@
 
 use rusqlite::Connection;
 
-use super::batch::Batch;
-use super::file::{Identity, Owned};
-use super::job::{Answer, Job};
-use super::sweep::{Portion, Sweep};
-use super::trouble::Trouble;
+use crate::store::sqlite::file::ownership::{Identity, Owned};
+use crate::store::sqlite::jobs::{Answer, Job};
+use crate::store::sqlite::writer::batch::Batch;
+use crate::store::sqlite::writer::member_error::Trouble;
+use crate::store::sqlite::writer::sweep::{Portion, Sweep};
 use crate::store::{Fault, StoreError};
 
 /// How the members of a batch run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     /// A bad member spoils the attempt, and is only known to exist.
     Together,
     /// Each can be undone by itself.
@@ -19,14 +19,14 @@ pub(super) enum How {
 }
 
 /// A batch whose statements have run.
-pub(super) struct Written<'a> {
-    pub(super) batch: Batch<'a>,
-    pub(super) answers: Vec<Result<Answer, Fault>>,
-    pub(super) portion: Option<Portion>,
+pub(crate) struct Written<'a> {
+    pub(crate) batch: Batch<'a>,
+    pub(crate) answers: Vec<Result<Answer, Fault>>,
+    pub(crate) portion: Option<Portion>,
 }
 
 /// Why an attempt was not committed, or may not have been.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Some member is bad.
     Member,
     /// The sweep cannot go on.
@@ -43,7 +43,7 @@ pub(super) enum Failure {
 
 /// Runs every member, and a portion of `sweep`. What `refill` adds meanwhile comes along: a commit
 /// costs the same for many as for few, and nobody waits for it who would not wait anyway.
-pub(super) fn write<'a>(
+pub(crate) fn write<'a>(
     mut batch: Batch<'a>,
     jobs: &mut Vec<Job>,
     how: How,
@@ -96,7 +96,7 @@ fn of_sweep(trouble: Trouble) -> Failure {
 }
 
 /// Returns once the batch is on disk. Without a write there is nothing to wait for.
-pub(super) fn commit(batch: &Batch<'_>) -> Result<(), Failure> {
+pub(crate) fn commit(batch: &Batch<'_>) -> Result<(), Failure> {
     if !batch.has_begun() {
         return Ok(());
     }
@@ -123,7 +123,7 @@ impl Batch<'_> {
 }
 
 /// A commit into a file that nobody will find again must not be acknowledged.
-pub(super) fn check_place(
+pub(crate) fn check_place(
     owned: &Owned,
     opened: Identity,
     batch: &Batch<'_>,
@@ -138,7 +138,7 @@ pub(super) fn check_place(
 }
 
 /// Takes back what was not committed.
-pub(super) fn roll_back(db: &Connection) {
+pub(crate) fn roll_back(db: &Connection) {
     if !db.is_autocommit() {
         // If even this fails the connection is given up, and without a commit nothing was done.
         drop(db.execute_batch("ROLLBACK"));

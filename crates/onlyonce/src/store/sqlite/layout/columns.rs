@@ -5,43 +5,43 @@ use std::sync::Arc;
 use rusqlite::Row;
 use rusqlite::types::FromSqlError;
 
-use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{KeyText, Record, SettledBy, State, TakenFrom, Token, codec};
 use crate::scope::{OperationId, Principal};
+use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 
 /// One row of a record table, less its number.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
-    pub(super) id: &'a [u8; 16],
-    pub(super) state: i64,
+pub(crate) struct Columns<'a> {
+    pub(crate) id: &'a [u8; 16],
+    pub(crate) state: i64,
     /// The moment that the state carries; it stands in the column of that state.
-    pub(super) at: i64,
+    pub(crate) at: i64,
     /// 0: nobody.
-    pub(super) settled_by: i64,
+    pub(crate) settled_by: i64,
     /// The row of the response; anything before there is one.
-    pub(super) response: i64,
-    pub(super) token: &'a [u8; 16],
-    pub(super) count: i64,
-    pub(super) attempt: i64,
+    pub(crate) response: i64,
+    pub(crate) token: &'a [u8; 16],
+    pub(crate) count: i64,
+    pub(crate) attempt: i64,
     /// The state that it was taken from; 0: none.
-    pub(super) taken_from: i64,
-    pub(super) taken_at: i64,
-    pub(super) first_claimed_at: i64,
-    pub(super) lease_ms: i64,
-    pub(super) quiet_ms: i64,
-    pub(super) ttl_ms: i64,
-    pub(super) version: i64,
-    pub(super) canonical: &'a [u8; 32],
-    pub(super) raw: &'a [u8; 32],
-    pub(super) principal: &'a [u8; 32],
-    pub(super) key: &'a str,
-    pub(super) target: &'a str,
+    pub(crate) taken_from: i64,
+    pub(crate) taken_at: i64,
+    pub(crate) first_claimed_at: i64,
+    pub(crate) lease_ms: i64,
+    pub(crate) quiet_ms: i64,
+    pub(crate) ttl_ms: i64,
+    pub(crate) version: i64,
+    pub(crate) canonical: &'a [u8; 32],
+    pub(crate) raw: &'a [u8; 32],
+    pub(crate) principal: &'a [u8; 32],
+    pub(crate) key: &'a str,
+    pub(crate) target: &'a str,
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(id: &'a OperationId, record: &'a Record, response: i64) -> Self {
+    pub(crate) fn new(id: &'a OperationId, record: &'a Record, response: i64) -> Self {
         let (state, at, settled_by) = state_columns(&record.state);
         let (taken_from, taken_at) = taken_columns(record.taken_from);
         Self {
@@ -69,7 +69,7 @@ impl<'a> Columns<'a> {
     }
 
     /// What [`COLUMNS`] selected, and the row number of its route; `Err` if a column has another type.
-    pub(super) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), Unfit> {
+    pub(crate) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), Unfit> {
         let state = number(row, 1)?;
         let columns = Self {
             id: bytes(row, 0)?,
@@ -98,7 +98,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Two checksums: of what says whose row this is and whether it counts, and of everything.
-    pub(super) fn crc(&self, route: &str) -> [u8; 8] {
+    pub(crate) fn crc(&self, route: &str) -> [u8; 8] {
         let whole = self.whole_crc(route).to_le_bytes();
         let [a, b, c, d] = owner_crc(self.id, self.state);
         let [e, f, g, h] = whole;
@@ -138,7 +138,7 @@ impl<'a> Columns<'a> {
     }
 
     /// The record, once its checksum was found right.
-    pub(super) fn record(&self, route: Arc<str>, state: State) -> Result<Record, Unfit> {
+    pub(crate) fn record(&self, route: Arc<str>, state: State) -> Result<Record, Unfit> {
         Ok(Record {
             token: Token::from_bytes(*self.token),
             count: self.count.cast_unsigned(),
@@ -162,19 +162,19 @@ impl<'a> Columns<'a> {
     }
 
     /// Who settled it.
-    pub(super) fn settled_by(&self) -> Result<SettledBy, Unfit> {
+    pub(crate) fn settled_by(&self) -> Result<SettledBy, Unfit> {
         let tag = u8::try_from(self.settled_by).map_err(|_| Unfit)?;
         codec::settled_by(tag).map_err(|_| Unfit)
     }
 
     /// `at` if it is in this state: what its column holds.
-    pub(super) fn at_if(&self, states: &[i64]) -> Option<i64> {
+    pub(crate) fn at_if(&self, states: &[i64]) -> Option<i64> {
         states.contains(&self.state).then_some(self.at)
     }
 }
 
 /// The checksum that the scan at open looks at: with it, a row with other damage is still known by its id.
-pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
+pub(crate) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
     let mut bytes = [0; 17];
     bytes[..16].copy_from_slice(id);
     bytes[16] = state as u8;
@@ -182,16 +182,16 @@ pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
 }
 
 /// The columns that [`Columns::read`] expects.
-pub(super) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
+pub(crate) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
     r.ttl_ms, r.lease_until, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.settled_by, r.response, \
     r.lease_ms, r.quiet_ms, r.route, r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, \
     r.principal, r.key, r.target";
 /// How many those are.
-pub(super) const COLUMN_COUNT: usize = 24;
+pub(crate) const COLUMN_COUNT: usize = 24;
 
 /// A value that no writer of ours wrote.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unfit;
+pub(crate) struct Unfit;
 
 impl From<FromSqlError> for Unfit {
     fn from(_: FromSqlError) -> Self {

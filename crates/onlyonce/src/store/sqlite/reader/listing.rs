@@ -2,17 +2,17 @@
 
 use rusqlite::{Connection, params};
 
-use super::columns::COLUMN_COUNT;
-use super::rows::{self, Found, unavailable};
-use super::shared::Shared;
-use super::slot::{CLASS_MAX, Place, Slot};
-use super::sql::Sql;
 use crate::record::{Record, StateKind};
 use crate::scope::OperationId;
+use crate::store::sqlite::layout::columns::COLUMN_COUNT;
+use crate::store::sqlite::layout::place::{CLASS_MAX, Place, Slot};
+use crate::store::sqlite::layout::rows::{self, Found, unavailable};
+use crate::store::sqlite::layout::statements::Sql;
+use crate::store::sqlite::shared::Shared;
 use crate::store::{Cursor, Fault, Page, Scan};
 
 /// A page from memory; `None` if the listing has left it.
-pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
+pub(crate) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     let after = query.after.and_then(slot);
     if after.is_some_and(|after| after.kind == StateKind::Completed) {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
 }
 
 /// A page of completed records. Rows that do not read are left out: their own look-up says so.
-pub(super) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Page, Fault> {
+pub(crate) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Page, Fault> {
     let mut place = query.after.and_then(slot).map(|slot| slot.place);
     let mut records = Vec::new();
     let mut examined = 0;

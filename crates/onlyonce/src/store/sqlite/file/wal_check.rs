@@ -9,7 +9,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Whether the log at `path` has lost transactions that were answered. No log has lost none.
-pub(super) fn is_damaged(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_damaged(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         file => file?,

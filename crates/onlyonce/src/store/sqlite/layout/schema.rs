@@ -9,41 +9,41 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::error::OpenError;
+use crate::store::sqlite::error::OpenError;
 
 /// "ONCE", at offset 68 of the file.
-pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
+pub(crate) const APPLICATION_ID: i64 = 0x4F4E_4345;
 /// At offset 60 of the file. 1: without targets and check values; 2: with a held clock. Neither was released.
-pub(super) const FORMAT: i64 = 3;
-pub(super) const PAGE_BYTES: i64 = 4_096;
+pub(crate) const FORMAT: i64 = 3;
+pub(crate) const PAGE_BYTES: i64 = 4_096;
 
 /// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
-pub(super) const GONE: i64 = 0;
-pub(super) const COMPLETED: i64 = 1;
-pub(super) const RUNNING: i64 = 2;
-pub(super) const UNKNOWN: i64 = 3;
-pub(super) const RELEASED: i64 = 4;
+pub(crate) const GONE: i64 = 0;
+pub(crate) const COMPLETED: i64 = 1;
+pub(crate) const RUNNING: i64 = 2;
+pub(crate) const UNKNOWN: i64 = 3;
+pub(crate) const RELEASED: i64 = 4;
 
 /// The tables that every store has.
-pub(super) const META: &str = "CREATE TABLE meta (
+pub(crate) const META: &str = "CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     generation BLOB NOT NULL,
     moved_to TEXT,
     classes TEXT NOT NULL,
     crc BLOB NOT NULL
 ) STRICT";
-pub(super) const ROUTE: &str = "CREATE TABLE route (
+pub(crate) const ROUTE: &str = "CREATE TABLE route (
     row INTEGER PRIMARY KEY,
     route TEXT NOT NULL
 ) STRICT";
-pub(super) const CHECK_VALUE: &str = "CREATE TABLE check_value (
+pub(crate) const CHECK_VALUE: &str = "CREATE TABLE check_value (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
     crc BLOB NOT NULL CHECK (length(crc) = 4)
 ) STRICT, WITHOUT ROWID";
 
 /// The name and the definition of a class's table of records. What the scan at open reads comes first.
-pub(super) fn record(class: u8) -> (String, String) {
+pub(crate) fn record(class: u8) -> (String, String) {
     let name = format!("record_{class}");
     let sql = format!(
         "CREATE TABLE {name} (
@@ -89,7 +89,7 @@ pub(super) fn record(class: u8) -> (String, String) {
 }
 
 /// The name and the definition of a class's table of responses.
-pub(super) fn response(class: u8) -> (String, String) {
+pub(crate) fn response(class: u8) -> (String, String) {
     let name = format!("response_{class}");
     let sql = format!(
         "CREATE TABLE {name} (
@@ -103,13 +103,13 @@ pub(super) fn response(class: u8) -> (String, String) {
 }
 
 /// The tables of a class.
-pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
+pub(crate) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
     let ((_, record), (_, response)) = (record(class), response(class));
     db.execute_batch(&format!("{record}; {response};"))
 }
 
 /// Refuses every format but ours. A file always has one, so that none is damage.
-pub(super) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
+pub(crate) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
     let (path, supported) = (path.to_owned(), FORMAT);
     match found {
         FORMAT => Ok(()),
@@ -120,7 +120,7 @@ pub(super) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
 }
 
 /// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
-pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
+pub(crate) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
     let every = [("meta", META), ("route", ROUTE), ("check_value", CHECK_VALUE)];
     let mut wanted = every.map(|(name, sql)| (name.to_owned(), sql.to_owned())).to_vec();
     for class in classes {

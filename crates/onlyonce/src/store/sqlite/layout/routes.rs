@@ -3,38 +3,38 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::hash::Keyed;
-use super::rows::Routes;
+use crate::store::sqlite::index::id_hash::Keyed;
+use crate::store::sqlite::layout::rows::Routes;
 
 /// The routes that have a row, those of the open batch included.
-pub(super) struct Interned {
-    pub(super) routes: Routes,
+pub(crate) struct Interned {
+    pub(crate) routes: Routes,
     by_text: HashMap<Arc<str>, i64>,
-    pub(super) keyed: Keyed,
+    pub(crate) keyed: Keyed,
 }
 
 impl Interned {
-    pub(super) fn new(routes: Routes) -> Self {
+    pub(crate) fn new(routes: Routes) -> Self {
         let by_text = routes.iter().map(|(route, row)| (route.clone(), row)).collect();
         Self { routes, by_text, keyed: Keyed::new() }
     }
 
-    pub(super) fn get(&self, route: &str) -> Option<i64> {
+    pub(crate) fn get(&self, route: &str) -> Option<i64> {
         self.by_text.get(route).copied()
     }
 
-    pub(super) fn push(&mut self, route: Arc<str>) -> i64 {
+    pub(crate) fn push(&mut self, route: Arc<str>) -> i64 {
         let row = self.routes.push(route.clone());
         self.by_text.insert(route, row);
         row
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.routes.len()
     }
 
     /// Forgets those that a rollback took back.
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(crate) fn truncate(&mut self, length: usize) {
         self.routes.truncate(length);
         self.by_text.retain(|_, row| *row <= length as i64);
     }

@@ -5,19 +5,19 @@
 
 use std::time::Duration;
 
-use super::boot::{self, Opened};
-use super::checkpoint::{LOG_BYTES, Log};
-use super::connection;
-use super::error::OpenError;
-use super::file::{Identity, Owned};
-use super::interned::Interned;
-use super::queue::Wait;
-use super::shared::{Shared, Status, lock};
-use super::writer::{BATCH_JOBS_MAX, Open, Writer, down};
+use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::file::checkpoint::{LOG_BYTES, Log};
+use crate::store::sqlite::file::connection;
+use crate::store::sqlite::file::open::{self, Opened};
+use crate::store::sqlite::file::ownership::{Identity, Owned};
+use crate::store::sqlite::layout::routes::Interned;
+use crate::store::sqlite::queue::Wait;
+use crate::store::sqlite::shared::{Shared, Status, lock};
+use crate::store::sqlite::writer::{BATCH_JOBS_MAX, Open, Writer, down};
 
 impl Writer {
     /// Opens the file again, and again after a pause that grows, until it succeeds or the store is closed.
-    pub(super) fn recover(&mut self) {
+    pub(crate) fn recover(&mut self) {
         self.shared.set_status(Status::Down);
         self.drop_connections();
         let mut pause = PAUSE_FIRST;
@@ -41,8 +41,8 @@ impl Writer {
     /// Running records are left alone: their owners live in this process.
     fn reopen(&mut self) -> Result<(), OpenError> {
         connection::empty_log_alone(self.owned.path())?;
-        let mut opened = boot::open(self.owned.path())?;
-        boot::keep_leases(&mut opened, &self.shared.view());
+        let mut opened = open::open(self.owned.path())?;
+        open::keep_leases(&mut opened, &self.shared.view());
         let (open, identity) = connect(&self.shared, &self.owned, opened)?;
         self.identity = identity;
         self.open = Some(open);
@@ -51,7 +51,7 @@ impl Writer {
 }
 
 /// Gives every thread its connection, and memory what was read.
-pub(super) fn connect(
+pub(crate) fn connect(
     shared: &Shared,
     owned: &Owned,
     opened: Opened,

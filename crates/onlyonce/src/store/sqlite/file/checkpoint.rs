@@ -7,12 +7,12 @@ use std::time::Duration;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode};
 
-use super::queue::Wait;
-use super::schema;
-use super::shared::{Shared, lock};
+use crate::store::sqlite::layout::schema;
+use crate::store::sqlite::queue::Wait;
+use crate::store::sqlite::shared::{Shared, lock};
 
 /// What the writer knows of the log.
-pub(super) struct Log {
+pub(crate) struct Log {
     /// Pages in it, as of the last commit.
     pages: Arc<AtomicI32>,
     /// From how many pages on the next step is due.
@@ -22,7 +22,7 @@ pub(super) struct Log {
 
 /// What the writer does next about the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Nothing,
     /// Let the checkpointer write it back.
     Start,
@@ -32,7 +32,7 @@ pub(super) enum Step {
 
 impl Log {
     /// Counts the pages that `db` logs.
-    pub(super) fn watch(db: &mut Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn watch(db: &mut Connection) -> rusqlite::Result<Self> {
         let pages = Arc::new(AtomicI32::new(0));
         let counted = pages.clone();
         db.wal_hook(Some(move |_: &mut _, count| {
@@ -42,12 +42,12 @@ impl Log {
         Ok(Self { pages, due: START_PAGES, under_way: false })
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.pages.load(Ordering::Relaxed) >= PAGES_MAX
     }
 
     /// `checkpointed`: the checkpointer has done its part.
-    pub(super) fn step(&mut self, checkpointed: bool) -> Step {
+    pub(crate) fn step(&mut self, checkpointed: bool) -> Step {
         if checkpointed && self.under_way {
             self.under_way = false;
             return Step::Finish;
@@ -61,10 +61,10 @@ impl Log {
 
     /// Writes back the rest, so that the next commit begins the log anew. An outside reader may
     /// prevent that: then again after some more pages, until there are too many.
-    pub(super) fn finish(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn finish(&mut self, db: &Connection) -> rusqlite::Result<()> {
         db.busy_timeout(FINISH_WAIT)?;
         let done = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART);
-        db.busy_timeout(super::connection::BUSY_WAIT)?;
+        db.busy_timeout(crate::store::sqlite::file::connection::BUSY_WAIT)?;
         match done {
             Ok(_) => {
                 self.pages.store(0, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Log {
 }
 
 /// The checkpointer's thread.
-pub(super) fn run(shared: &Shared) {
+pub(crate) fn run(shared: &Shared) {
     let mut work = Vec::new();
     while shared.checkpoints.take(&mut work, 1, Wait::Forever) {
         work.clear();
@@ -106,7 +106,7 @@ fn write_back(db: &Connection) -> rusqlite::Result<()> {
 /// 32 MiB of pages: seldom enough that one commit in a hundred does not meet it.
 const START_PAGES: i32 = ((8 << 20) / schema::PAGE_BYTES) as i32;
 /// How large the log grows while the first part of it is written back.
-pub(super) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
+pub(crate) const LOG_BYTES: u64 = START_PAGES as u64 * schema::PAGE_BYTES as u64 / 4 * 5;
 /// How many more pages until the log is tried again.
 const AGAIN_PAGES: i32 = START_PAGES / 2;
 /// Each pass leaves the next one less: the writer then finishes quickly.

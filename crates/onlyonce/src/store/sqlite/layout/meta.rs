@@ -5,49 +5,49 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::slot::CLASS_MAX;
+use crate::store::sqlite::layout::place::CLASS_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
+pub(crate) struct Meta {
     /// Random, made with the file: which store this is.
-    pub(super) generation: [u8; 16],
-    pub(super) moved_to: Option<String>,
-    pub(super) classes: Vec<Class>,
+    pub(crate) generation: [u8; 16],
+    pub(crate) moved_to: Option<String>,
+    pub(crate) classes: Vec<Class>,
 }
 
 /// The rows of one TTL class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class {
-    pub(super) class: u8,
+pub(crate) struct Class {
+    pub(crate) class: u8,
     /// The oldest row.
-    pub(super) first: i64,
+    pub(crate) first: i64,
     /// The row that the next record gets: on disk, a lower bound of it.
-    pub(super) next: i64,
+    pub(crate) next: i64,
     /// The row that the next response gets. Not on disk.
-    pub(super) next_response: i64,
+    pub(crate) next_response: i64,
 }
 
 impl Class {
-    pub(super) fn empty(class: u8) -> Self {
+    pub(crate) fn empty(class: u8) -> Self {
         Self { class, first: 1, next: 1, next_response: 1 }
     }
 }
 
 impl Meta {
-    pub(super) fn new(generation: [u8; 16]) -> Self {
+    pub(crate) fn new(generation: [u8; 16]) -> Self {
         Self { generation, moved_to: None, classes: Vec::new() }
     }
 
-    pub(super) fn class(&self, class: u8) -> Option<&Class> {
+    pub(crate) fn class(&self, class: u8) -> Option<&Class> {
         self.classes.iter().find(|entry| entry.class == class)
     }
 
-    pub(super) fn class_mut(&mut self, class: u8) -> Option<&mut Class> {
+    pub(crate) fn class_mut(&mut self, class: u8) -> Option<&mut Class> {
         self.classes.iter_mut().find(|entry| entry.class == class)
     }
 
     /// `None` if the row is missing or is not what was written.
-    pub(super) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
         let sql = "SELECT generation, moved_to, classes, crc FROM meta WHERE one = 1";
         let row = db.query_row(sql, [], |row| {
             let meta = Raw { generation: row.get(0)?, moved_to: row.get(1)?, classes: row.get(2)? };
@@ -57,7 +57,7 @@ impl Meta {
         Ok(row.and_then(|(raw, crc)| raw.checked(&crc)))
     }
 
-    pub(super) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         let raw = Raw::from(self);
         let sql = "INSERT OR REPLACE INTO meta (one, generation, moved_to, classes, crc)
                    VALUES (1, ?1, ?2, ?3, ?4)";
@@ -124,8 +124,8 @@ fn read_class(text: &str) -> Option<Class> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema;
     use super::*;
+    use crate::store::sqlite::layout::schema;
 
     fn sample() -> Meta {
         Meta {
