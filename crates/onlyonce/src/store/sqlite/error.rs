@@ -54,7 +54,7 @@ pub enum OpenError {
     },
     /// Written by a build that was never released. Use a new file; nothing was changed in this one.
     #[error(
-        "{path} has format {found} of an unreleased build, which this build does not read: use a new file. Retries of keys in the old one will be executed again"
+        "{path} has format {found} of an unreleased build, and this build reads only format {supported}: use a new file. Retries of keys in the old one will be executed again"
     )]
     Older {
         /// The store file.
