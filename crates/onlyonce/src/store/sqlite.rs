@@ -55,11 +55,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub use self::error::OpenError;
-use self::jobs::{Checking, Job, Read, Reply, Swapping};
+use self::jobs::{CheckValueJob, ReadJob, Reply, SwapJob, WriteJob};
 use self::reader::listing;
 use self::shared::{Shared, Status};
 use self::threads::Threads;
-use self::writer::member_error;
+use self::writer::job_error;
 use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
@@ -157,18 +157,18 @@ impl SqliteStore {
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        self.submit(|reply| Job::MarkMoved(to.to_owned(), reply)).await
+        self.submit(|reply| WriteJob::MarkMoved(to.to_owned(), reply)).await
     }
 
-    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, Fault> {
-        self.shared.demand_up()?;
+    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> WriteJob) -> Result<T, Fault> {
+        self.shared.require_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.jobs.push(job(reply))?;
         answer.await.unwrap_or(Err(Fault::Unsure(StoreError::Closed)))
     }
 
-    async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> Read) -> Result<T, Fault> {
-        self.shared.demand_up()?;
+    async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> ReadJob) -> Result<T, Fault> {
+        self.shared.require_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.reads.push(read(reply))?;
         answer.await.unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
@@ -178,8 +178,8 @@ impl SqliteStore {
     ///
     /// An earlier copy of the draft may wait for the writer. It cannot insert any more: the record is
     /// there until `not_after` has passed.
-    async fn replayed(&self, draft: &Draft) -> Result<Option<Seen>, Fault> {
-        if !self.shared.view().is_on_disk(&draft.id) {
+    async fn completed_record(&self, draft: &Draft) -> Result<Option<Seen>, Fault> {
+        if !self.shared.index().must_be_read(&draft.id) {
             return Ok(None);
         }
         let seen = self.load(draft.id).await?;
@@ -193,39 +193,39 @@ impl SqliteStore {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let view = self.shared.view();
+        let index = self.shared.index();
         let mut shown = f.debug_struct("SqliteStore");
         shown.field("status", &self.shared.status());
-        shown.field("records", &view.index.len());
-        shown.field("index_bytes", &view.index.bytes()).finish_non_exhaustive()
+        shown.field("records", &index.ids.len());
+        shown.field("index_bytes", &index.ids.bytes()).finish_non_exhaustive()
     }
 }
 
 impl Store for SqliteStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        self.shared.demand_up()?;
-        if let Some(seen) = self.replayed(&draft).await? {
+        self.shared.require_up()?;
+        if let Some(seen) = self.completed_record(&draft).await? {
             return Ok(seen);
         }
-        self.submit(|reply| Job::Claim(Box::new(draft), reply)).await
+        self.submit(|reply| WriteJob::Claim(Box::new(draft), reply)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        self.shared.demand_up()?;
-        let look = self.shared.view().look(&id);
-        if look.place.is_some() && look.record.is_none() {
-            return self.read(|reply| Read::One(id, reply)).await;
+        self.shared.require_up()?;
+        let lookup = self.shared.index().lookup(&id);
+        if lookup.place.is_some() && lookup.record.is_none() {
+            return self.read(|reply| ReadJob::One(id, reply)).await;
         }
-        Ok(self.shared.seen(look.record, false))
+        Ok(self.shared.seen(lookup.record, false))
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
-        let swap = Box::new(Swapping { id, guard, to });
-        self.submit(|reply| Job::Swap(swap, reply)).await
+        let swap = Box::new(SwapJob { id, guard, to });
+        self.submit(|reply| WriteJob::Swap(swap, reply)).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        self.submit(|reply| Job::Renew(held.to_vec(), lease, reply)).await
+        self.submit(|reply| WriteJob::Renew(held.to_vec(), lease, reply)).await
     }
 }
 
@@ -237,14 +237,14 @@ impl Watch for SqliteStore {
 
 impl Maintain for SqliteStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        self.shared.demand_up()?;
+        self.shared.require_up()?;
         let Some(mut page) = listing::live_page(&self.shared, &query) else {
-            return self.read(|reply| Read::Page(query, reply)).await;
+            return self.read(|reply| ReadJob::Page(query, reply)).await;
         };
         if page.records.len() < query.limit && page.next.is_some() {
             let limit = query.limit - page.records.len();
             let rest = Scan { after: page.next, limit, ..query };
-            let mut rest = self.read(|reply| Read::Page(rest, reply)).await?;
+            let mut rest = self.read(|reply| ReadJob::Page(rest, reply)).await?;
             page.records.append(&mut rest.records);
             page.next = rest.next;
         }
@@ -252,7 +252,7 @@ impl Maintain for SqliteStore {
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        self.submit(|reply| Job::Sweep(limit, until, reply)).await
+        self.submit(|reply| WriteJob::Sweep(limit, until, reply)).await
     }
 
     async fn check_value(
@@ -261,12 +261,12 @@ impl Maintain for SqliteStore {
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let checking = Box::new(Checking::new(name, from, to));
-        self.submit(|reply| Job::CheckValue(checking, reply)).await
+        let checking = Box::new(CheckValueJob::new(name, from, to));
+        self.submit(|reply| WriteJob::CheckValue(checking, reply)).await
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: member_error::BODY_BYTES_MAX, embedded: true }
+        Limits { body_bytes_max: job_error::BODY_BYTES_MAX, embedded: true }
     }
 }
 

@@ -1,24 +1,25 @@
-//! What memory knows of the committed records: where each is, and all of those that are not completed.
+//! The in-memory index of the committed records: the place of every record, and the whole record of those that are not
+//! completed. It changes only after a commit.
 
-pub(super) mod id_hash;
+pub(super) mod build;
 mod id_table;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use self::id_table::Index;
+use self::id_table::IdTable;
 use super::layout::place::{CLASS_MAX, Place, Slot};
-use super::layout::rows::Routes;
+use super::layout::routes::Routes;
 use crate::record::{Record, StateKind, StateSet};
 use crate::scope::OperationId;
 
-pub(super) struct View {
-    pub(super) index: Index,
-    /// Running, unknown and released records, by their state and then by their place.
+pub(super) struct Index {
+    pub(super) ids: IdTable,
+    /// The live records, those that are not completed: running, unknown and released, each ordered by place.
     live: [BTreeMap<Place, Box<Live>>; 3],
     pub(super) routes: Routes,
-    /// How many of those there are in each TTL class that no sweep may delete.
-    held_rows: [i64; CLASS_MAX as usize + 1],
+    /// How many records of each TTL class are pinned: running or unknown, so that no sweep may delete them.
+    pinned_rows: [i64; CLASS_MAX as usize + 1],
 }
 
 pub(super) struct Live {
@@ -26,59 +27,60 @@ pub(super) struct Live {
     pub(super) record: Record,
 }
 
-/// What memory says of an id. No place: absent. A place and no record: completed or unreadable, to be read.
+/// What the index says of an id. Without a place the id is absent. With a place and no record, the record is completed or
+/// damaged, and its row must be read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Lookup {
     pub(super) place: Option<Place>,
     pub(super) record: Option<Record>,
 }
 
-impl View {
+impl Index {
     pub(super) fn new(routes: Routes) -> Self {
         Self {
-            index: Index::new(),
+            ids: IdTable::new(),
             live: Default::default(),
             routes,
-            held_rows: [0; CLASS_MAX as usize + 1],
+            pinned_rows: [0; CLASS_MAX as usize + 1],
         }
     }
 
-    pub(super) fn look(&self, id: &OperationId) -> Look {
-        let slot = self.index.get(id);
+    pub(super) fn lookup(&self, id: &OperationId) -> Lookup {
+        let slot = self.ids.get(id);
         let live = slot.and_then(|slot| self.live_at(slot));
-        Look { place: slot.map(|slot| slot.place), record: live.map(|live| live.record.clone()) }
+        Lookup { place: slot.map(|slot| slot.place), record: live.map(|live| live.record.clone()) }
     }
 
-    /// Whether the record of `id` must be read.
-    pub(super) fn is_on_disk(&self, id: &OperationId) -> bool {
-        let slot = self.index.get(id);
+    /// Whether there is a record of `id` and its row must be read.
+    pub(super) fn must_be_read(&self, id: &OperationId) -> bool {
+        let slot = self.ids.get(id);
         slot.is_some_and(|slot| slot.kind == StateKind::Completed)
     }
 
-    /// The record of `id` is this one now, and lies there.
+    /// Sets the record of `id` and its place.
     pub(super) fn put(&mut self, id: OperationId, place: Place, record: Record) {
         let slot = Slot { kind: record.state.kind(), place };
-        let old = self.index.insert(id, slot);
+        let old = self.ids.insert(id, slot);
         self.drop_live(old);
         if slot.kind != StateKind::Completed {
             self.live[slot.kind as usize].insert(place, Box::new(Live { id, record }));
-            self.held_rows[usize::from(place.class)] += is_held(slot.kind);
+            self.pinned_rows[usize::from(place.class)] += is_pinned(slot.kind);
         }
     }
 
-    /// The record of `id` lies there, and must be read.
-    pub(super) fn put_on_disk(&mut self, id: OperationId, place: Place) -> Option<Slot> {
-        let old = self.index.insert(id, Slot { kind: StateKind::Completed, place });
+    /// Sets the place of a record that must be read from its row. Returns what was there before.
+    pub(super) fn put_unread(&mut self, id: OperationId, place: Place) -> Option<Slot> {
+        let old = self.ids.insert(id, Slot { kind: StateKind::Completed, place });
         self.drop_live(old);
         old
     }
 
     pub(super) fn remove(&mut self, id: &OperationId) {
-        let old = self.index.remove(id);
+        let old = self.ids.remove(id);
         self.drop_live(old);
     }
 
-    /// Up to `limit` live records in `states` that lie after `after` in the order of states and places.
+    /// Up to `limit` live records in `states`, ordered by state and place, from behind `after` on.
     pub(super) fn page(
         &self,
         states: StateSet,
@@ -96,14 +98,14 @@ impl View {
         records.take(limit).collect()
     }
 
-    /// The running records: what only memory knows of them is their lease.
+    /// The running records. Their renewed leases are only here.
     pub(super) fn running(&self) -> impl Iterator<Item = &Live> {
         self.live[StateKind::Running as usize].values().map(AsRef::as_ref)
     }
 
-    /// How many rows of a class are running or unknown.
-    pub(super) fn held_rows(&self, class: u8) -> i64 {
-        self.held_rows[usize::from(class)]
+    /// How many records of a class are running or unknown.
+    pub(super) fn pinned_rows(&self, class: u8) -> i64 {
+        self.pinned_rows[usize::from(class)]
     }
 
     fn live_at(&self, slot: Slot) -> Option<&Live> {
@@ -116,13 +118,13 @@ impl View {
             && let Some(live) = self.live.get_mut(slot.kind as usize)
         {
             let removed = live.remove(&slot.place);
-            let held = removed.map_or(0, |_| is_held(slot.kind));
-            self.held_rows[usize::from(slot.place.class)] -= held;
+            let held = removed.map_or(0, |_| is_pinned(slot.kind));
+            self.pinned_rows[usize::from(slot.place.class)] -= held;
         }
     }
 }
 
-/// 1 for what no sweep may delete.
-fn is_held(kind: StateKind) -> i64 {
+/// 1 for a state that no sweep may delete.
+fn is_pinned(kind: StateKind) -> i64 {
     i64::from(matches!(kind, StateKind::Running | StateKind::Unknown))
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::index::Look;
-use super::jobs::Read;
+use super::index::Lookup;
+use super::jobs::ReadJob;
 use super::layout::rows::{self, Damage, Found, unavailable};
 use super::queue::Wait;
 use super::shared::{Shared, Status, lock};
@@ -38,7 +38,7 @@ impl Drop for Exit<'_> {
     }
 }
 
-fn serve(shared: &Shared, reads: &mut Vec<Read>) {
+fn serve(shared: &Shared, reads: &mut Vec<ReadJob>) {
     let db = lock(&shared.reader);
     let Some(db) = &*db else {
         let status = if shared.jobs.is_closed() { Status::Closed } else { Status::Down };
@@ -49,11 +49,11 @@ fn serve(shared: &Shared, reads: &mut Vec<Read>) {
     drop(db.execute_batch("BEGIN"));
     for read in reads.drain(..) {
         match read {
-            Read::One(id, reply) => {
-                let found = look(shared, db, id).map(|record| shared.seen(record, false));
+            ReadJob::One(id, reply) => {
+                let found = lookup(shared, db, id).map(|record| shared.seen(record, false));
                 drop(reply.send(found));
             }
-            Read::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
+            ReadJob::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
         }
     }
     if !db.is_autocommit() {
@@ -62,17 +62,17 @@ fn serve(shared: &Shared, reads: &mut Vec<Read>) {
 }
 
 /// What is there for `id`. Memory may be behind the file for a moment, or ahead of the snapshot: then again.
-fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
+fn lookup(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
     let mut place = None;
-    for again in 0..LOOKS_MAX {
-        let look = shared.view().look(&id);
-        let Look { place: Some(at), record: None } = look else {
-            return Ok(look.record);
+    for again in 0..LOOKUPS_MAX {
+        let lookup = shared.index().lookup(&id);
+        let Lookup { place: Some(at), record: None } = lookup else {
+            return Ok(lookup.record);
         };
         if again > 0 {
             renew_snapshot(db).map_err(not_done)?;
         }
-        let found = rows::read(db, at, &shared.view().routes).map_err(not_done)?;
+        let found = rows::read(db, at, &shared.index().routes).map_err(not_done)?;
         match found {
             Found::Record(found, record)
                 if found == id && record.state.kind() == StateKind::Completed =>
@@ -83,7 +83,7 @@ fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Reco
             _ => place = Some(at),
         }
         if again > 0 {
-            thread::park_timeout(LOOK_AGAIN);
+            thread::park_timeout(LOOKUP_PAUSE);
         }
     }
     let lost = place.map(|place| Damage::new(place, "it is not there"));
@@ -104,5 +104,5 @@ fn not_done(error: rusqlite::Error) -> Fault {
 /// Look-ups per read transaction.
 const READS_MAX: usize = 256;
 /// How often a record is looked for again while a commit is being taken over by memory.
-const LOOKS_MAX: usize = 50;
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const LOOKUPS_MAX: usize = 50;
+const LOOKUP_PAUSE: Duration = Duration::from_millis(1);

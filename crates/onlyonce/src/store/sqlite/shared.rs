@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use event_listener::Event;
 use rusqlite::Connection;
 
-use super::index::View;
-use super::jobs::{Job, Read};
+use super::index::Index;
+use super::jobs::{ReadJob, WriteJob};
 use super::layout::rows::unavailable;
 use super::queue::{Queue, Refusal};
 use super::time::Time;
@@ -16,11 +16,11 @@ use crate::store::wake::Wakers;
 use crate::store::{Fault, Seen, StoreError};
 
 pub(super) struct Shared {
-    view: RwLock<View>,
+    index: RwLock<Index>,
     pub(super) time: Time,
     pub(super) wakers: Wakers,
-    pub(super) jobs: Queue<Job>,
-    pub(super) reads: Queue<Read>,
+    pub(super) jobs: Queue<WriteJob>,
+    pub(super) reads: Queue<ReadJob>,
     /// The checkpointer's work: at most one piece of it waits.
     pub(super) checkpoints: Queue<()>,
     /// The connections of the other two threads. The writer takes them away when the disk fails.
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     /// A checkpoint in the background ended: the writer may finish it.
     pub(super) checkpointed: AtomicBool,
     /// A thread other than the writer met an error of the disk.
-    pub(super) disk_failed: AtomicBool,
+    pub(super) io_failed: AtomicBool,
     status: AtomicU8,
     /// The writer's thread has ended.
     pub(super) closed: Event,
@@ -50,9 +50,9 @@ pub(super) enum Status {
 }
 
 impl Shared {
-    pub(super) fn new(view: View, time: Time, queue_max: usize) -> Arc<Self> {
+    pub(super) fn new(index: Index, time: Time, queue_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            view: RwLock::new(view),
+            index: RwLock::new(index),
             time,
             wakers: Wakers::default(),
             jobs: Queue::new(queue_max),
@@ -61,7 +61,7 @@ impl Shared {
             reader: Mutex::new(None),
             checkpointer: Mutex::new(None),
             checkpointed: AtomicBool::new(false),
-            disk_failed: AtomicBool::new(false),
+            io_failed: AtomicBool::new(false),
             status: AtomicU8::new(Status::Down as u8),
             closed: Event::new(),
             #[cfg(test)]
@@ -69,12 +69,12 @@ impl Shared {
         })
     }
 
-    pub(super) fn view(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Refuses work that has not begun, unless the store is up.
-    pub(super) fn demand_up(&self) -> Result<(), Fault> {
+    pub(super) fn require_up(&self) -> Result<(), Fault> {
         match self.status() {
             Status::Up => Ok(()),
             Status::Closed => Err(Fault::NotDone(StoreError::Closed)),

@@ -9,12 +9,12 @@ use crate::store::sqlite::layout::schema;
 
 /// A store file that this process owns until the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedFile {
     path: PathBuf,
     lock: File,
 }
 
-impl Owned {
+impl OwnedFile {
     /// Takes the lock beside `path`. Symbolic links are followed first, so that a file has one lock.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         let path = resolve(path)?;
@@ -43,7 +43,7 @@ impl Owned {
             Ok(found) if found.len() == 0 => Err(OpenError::Empty { path: self.path.clone() }),
             Ok(found) => self.inspect_header(found.len()).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.never_was().map(|()| false)
+                self.check_never_existed().map(|()| false)
             }
             Err(error) => Err(OpenError::io(&self.path, error)),
         }
@@ -73,7 +73,7 @@ impl Owned {
     }
 
     /// Notes beside the file that it exists, so that it is not made anew should it vanish.
-    pub(crate) fn remember(&self) -> Result<(), OpenError> {
+    pub(crate) fn write_marker(&self) -> Result<(), OpenError> {
         let failed = |error| OpenError::io(&self.path, error);
         if self.lock.metadata().map_err(failed)?.len() > 0 {
             return Ok(());
@@ -86,7 +86,7 @@ impl Owned {
     /// Gives the log the blocks that it will need, in one piece: a log that grows commit by commit is
     /// scattered over the disk, and every commit after that pays for it. A wish, not a need.
     #[cfg(target_os = "linux")]
-    pub(crate) fn reserve_log(&self, bytes: u64) {
+    pub(crate) fn reserve_wal(&self, bytes: u64) {
         if let Ok(log) = OpenOptions::new().write(true).open(self.wal()) {
             let keep_size = rustix::fs::FallocateFlags::KEEP_SIZE;
             if rustix::fs::fallocate(&log, keep_size, 0, bytes).is_err() {
@@ -98,19 +98,19 @@ impl Owned {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn reserve_log(&self, _: u64) {}
+    pub(crate) fn reserve_wal(&self, _: u64) {}
 
     /// Which files these are now.
-    pub(crate) fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity { file: inode(&self.path)?, wal: inode(&self.wal())? })
+    pub(crate) fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(FileIdentity { file: inode(&self.path)?, wal: inode(&self.wal())? })
     }
 
     /// Whether the file is still the one that was opened, whatever became of its log.
-    pub(crate) fn is_file(&self, opened: Identity) -> bool {
+    pub(crate) fn is_same_file(&self, opened: FileIdentity) -> bool {
         inode(&self.path).is_ok_and(|file| file == opened.file)
     }
 
-    fn never_was(&self) -> Result<(), OpenError> {
+    fn check_never_existed(&self) -> Result<(), OpenError> {
         let gone = |beside| Err(OpenError::Gone { path: self.path.clone(), beside });
         let lock = self.lock.metadata().map_err(|error| OpenError::io(&self.path, error))?;
         if self.wal().exists() {
@@ -158,7 +158,7 @@ impl Owned {
 
 /// The file and its log, told apart from any that took their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     file: Inode,
     wal: Inode,
 }

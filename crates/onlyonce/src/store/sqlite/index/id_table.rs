@@ -1,23 +1,25 @@
-//! Which row holds which operation: the whole id and eight bytes, in memory.
+//! The hash table from id to slot: 24 bytes an entry.
 //!
-//! Open addressing that grows by a quarter, in shards, so that no record costs more than 40 bytes
-//! and no growth stops the writer for long. Hashes are keyed: ids may be chosen by a client.
+//! A `HashMap` doubles, so that a record costs up to 57 bytes, and one that holds millions of records stops the writer
+//! while it does. This table has 1,024 shards with open addressing that grow by a quarter, each at its own time: a
+//! record costs at most 40 bytes, and growing one shard is quick. The hash is keyed, because a client has a hand in ids.
+
+use std::hash::{BuildHasher, RandomState};
 
 use crate::scope::OperationId;
-use crate::store::sqlite::index::id_hash::Keyed;
 use crate::store::sqlite::layout::place::Slot;
 
-pub(crate) struct Index {
+pub(crate) struct IdTable {
     shards: Vec<Shard>,
-    hasher: Keyed,
+    hasher: RandomState,
     count: usize,
 }
 
-impl Index {
+impl IdTable {
     pub(crate) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            hasher: Keyed::new(),
+            hasher: RandomState::new(),
             count: 0,
         }
     }
@@ -33,7 +35,7 @@ impl Index {
         shard.entries[at].slot()
     }
 
-    /// Returns where it was before.
+    /// Returns the slot before.
     pub(crate) fn insert(&mut self, id: OperationId, slot: Slot) -> Option<Slot> {
         let hash = self.hash(&id);
         let shard = &mut self.shards[shard_of(hash)];
@@ -56,14 +58,14 @@ impl Index {
         slot
     }
 
-    /// Bytes of memory that it holds.
+    /// The memory that the table takes.
     pub(crate) fn bytes(&self) -> usize {
         let entries: usize = self.shards.iter().map(|shard| shard.entries.len()).sum();
         entries * size_of::<Entry>()
     }
 
     fn hash(&self, id: &OperationId) -> u64 {
-        self.hasher.hash(id.as_bytes())
+        self.hasher.hash_one(id.as_bytes())
     }
 }
 
@@ -91,8 +93,8 @@ impl Shard {
         }
     }
 
-    /// A place for one more. A fifth stays free, so every search ends soon.
-    fn make_room(&mut self, hasher: &Keyed) {
+    /// Makes room for one more entry. At least a fifth of the entries stays free, so that searches are short.
+    fn make_room(&mut self, hasher: &RandomState) {
         if (self.count + 1) * 5 <= self.entries.len() * 4 {
             return;
         }
@@ -100,7 +102,7 @@ impl Shard {
         let old = std::mem::replace(&mut self.entries, vec![Entry::FREE; length]);
         self.count = 0;
         for entry in old.into_iter().filter(|entry| !entry.is_free()) {
-            self.add(hasher.hash(&entry.id), entry);
+            self.add(hasher.hash_one(entry.id), entry);
         }
     }
 
@@ -113,11 +115,11 @@ impl Shard {
         self.count += 1;
     }
 
-    /// Closes the gap, so that whoever was pushed past it is still found.
-    fn remove_at(&mut self, mut gap: usize, hasher: &Keyed) {
+    /// Removes an entry and moves later ones into the gap, so that a search for them does not end there.
+    fn remove_at(&mut self, mut gap: usize, hasher: &RandomState) {
         let mut at = self.after(gap);
         while !self.entries[at].is_free() {
-            let home = self.home(hasher.hash(&self.entries[at].id));
+            let home = self.home(hasher.hash_one(self.entries[at].id));
             if self.distance(home, at) >= self.distance(gap, at) {
                 self.entries[gap] = self.entries[at];
                 gap = at;
@@ -128,7 +130,7 @@ impl Shard {
         self.count -= 1;
     }
 
-    /// The low half of the hash, scaled to the length.
+    /// Where a search begins: the low half of the hash, scaled to the length.
     fn home(&self, hash: u64) -> usize {
         let low = hash & u64::from(u32::MAX);
         ((low * self.entries.len() as u64) >> 32) as usize
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_map_through_inserts_and_removals() {
-        let (mut index, mut map) = (Index::new(), HashMap::new());
+        let (mut index, mut map) = (IdTable::new(), HashMap::new());
         let mut seed = 1_u64;
         for step in 1..200_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_record_costs_at_most_forty_bytes_at_every_size() {
-        let mut index = Index::new();
+        let mut index = IdTable::new();
         for n in 1..2_000_000 {
             index.insert(id(n), slot(n as i64));
             if n >= 100_000 && n % 10_000 == 0 {

@@ -2,25 +2,25 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::sqlite::writer::member_error::{Trouble, classify};
+use crate::store::sqlite::writer::job_error::{JobError, classify};
 use crate::store::{Fault, StoreError};
 
 /// The text that is kept under `name`.
-pub(crate) fn read(db: &Connection, name: &str) -> Result<Option<String>, Trouble> {
+pub(crate) fn read(db: &Connection, name: &str) -> Result<Option<String>, JobError> {
     let sql = "SELECT value, crc FROM check_value WHERE name = ?1";
     let row = db.query_row(sql, [name], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)));
     let row: Option<(String, Vec<u8>)> = row.optional().map_err(classify)?;
     match row {
         Some((value, found)) if found != crc(name, &value) => {
             let why = format!("the check value {name:?} is damaged");
-            Err(Trouble::Alone(Fault::NotDone(StoreError::Unreadable(why.into()))))
+            Err(JobError::Job(Fault::NotDone(StoreError::Unreadable(why.into()))))
         }
         row => Ok(row.map(|(value, _)| value)),
     }
 }
 
 /// Keeps `value` under `name`, whatever was there.
-pub(crate) fn write(db: &Connection, name: &str, value: &str) -> Result<(), Trouble> {
+pub(crate) fn write(db: &Connection, name: &str, value: &str) -> Result<(), JobError> {
     let sql = "INSERT OR REPLACE INTO check_value (name, value, crc) VALUES (?1, ?2, ?3)";
     let written = db.execute(sql, params![name, value, crc(name, value)]);
     written.map(drop).map_err(classify)

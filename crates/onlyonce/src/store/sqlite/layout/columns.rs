@@ -69,7 +69,7 @@ impl<'a> Columns<'a> {
     }
 
     /// What [`COLUMNS`] selected, and the row number of its route; `Err` if a column has another type.
-    pub(crate) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), Unfit> {
+    pub(crate) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), BadValue> {
         let state = number(row, 1)?;
         let columns = Self {
             id: bytes(row, 0)?,
@@ -93,14 +93,14 @@ impl<'a> Columns<'a> {
             key: text(row, 22)?,
             target: text(row, 23)?,
         };
-        let crc = row.get_ref(2).map_err(|_| Unfit)?.as_blob()?;
+        let crc = row.get_ref(2).map_err(|_| BadValue)?.as_blob()?;
         Ok((columns, number(row, 17)?, crc))
     }
 
     /// Two checksums: of what says whose row this is and whether it counts, and of everything.
     pub(crate) fn crc(&self, route: &str) -> [u8; 8] {
         let whole = self.whole_crc(route).to_le_bytes();
-        let [a, b, c, d] = owner_crc(self.id, self.state);
+        let [a, b, c, d] = id_crc(self.id, self.state);
         let [e, f, g, h] = whole;
         [a, b, c, d, e, f, g, h]
     }
@@ -138,16 +138,16 @@ impl<'a> Columns<'a> {
     }
 
     /// The record, once its checksum was found right.
-    pub(crate) fn record(&self, route: Arc<str>, state: State) -> Result<Record, Unfit> {
+    pub(crate) fn record(&self, route: Arc<str>, state: State) -> Result<Record, BadValue> {
         Ok(Record {
             token: Token::from_bytes(*self.token),
             count: self.count.cast_unsigned(),
-            attempt: u32::try_from(self.attempt).map_err(|_| Unfit)?,
+            attempt: u32::try_from(self.attempt).map_err(|_| BadValue)?,
             state,
             taken_from: taken_from(self.taken_from, self.taken_at)?,
             key: KeyText::new(self.key),
             fingerprint: Fingerprint {
-                version: u8::try_from(self.version).map_err(|_| Unfit)?,
+                version: u8::try_from(self.version).map_err(|_| BadValue)?,
                 canonical: *self.canonical,
                 raw: *self.raw,
             },
@@ -162,9 +162,9 @@ impl<'a> Columns<'a> {
     }
 
     /// Who settled it.
-    pub(crate) fn settled_by(&self) -> Result<SettledBy, Unfit> {
-        let tag = u8::try_from(self.settled_by).map_err(|_| Unfit)?;
-        codec::settled_by(tag).map_err(|_| Unfit)
+    pub(crate) fn settled_by(&self) -> Result<SettledBy, BadValue> {
+        let tag = u8::try_from(self.settled_by).map_err(|_| BadValue)?;
+        codec::settled_by(tag).map_err(|_| BadValue)
     }
 
     /// `at` if it is in this state: what its column holds.
@@ -174,7 +174,7 @@ impl<'a> Columns<'a> {
 }
 
 /// The checksum that the scan at open looks at: with it, a row with other damage is still known by its id.
-pub(crate) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
+pub(crate) fn id_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
     let mut bytes = [0; 17];
     bytes[..16].copy_from_slice(id);
     bytes[16] = state as u8;
@@ -191,9 +191,9 @@ pub(crate) const COLUMN_COUNT: usize = 24;
 
 /// A value that no writer of ours wrote.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unfit;
+pub(crate) struct BadValue;
 
-impl From<FromSqlError> for Unfit {
+impl From<FromSqlError> for BadValue {
     fn from(_: FromSqlError) -> Self {
         Self
     }
@@ -239,37 +239,37 @@ fn taken_columns(taken_from: Option<TakenFrom>) -> (i64, i64) {
     }
 }
 
-fn taken_from(state: i64, at: i64) -> Result<Option<TakenFrom>, Unfit> {
+fn taken_from(state: i64, at: i64) -> Result<Option<TakenFrom>, BadValue> {
     let at = StoreTime::from_ms(at);
     match state {
         0 => Ok(None),
         UNKNOWN => Ok(Some(TakenFrom::Unknown { since: at })),
         RELEASED => Ok(Some(TakenFrom::Released { expires_at: at })),
-        _ => Err(Unfit),
+        _ => Err(BadValue),
     }
 }
 
-fn moment(row: &Row<'_>, state: i64) -> Result<i64, Unfit> {
+fn moment(row: &Row<'_>, state: i64) -> Result<i64, BadValue> {
     match state {
         RUNNING => number(row, 7),
         UNKNOWN => number(row, 4),
         RELEASED | COMPLETED => number(row, 5),
         GONE => Ok(0),
-        _ => Err(Unfit),
+        _ => Err(BadValue),
     }
 }
 
 /// NULL reads as 0: the checksum knows the difference where there is one.
-fn number(row: &Row<'_>, column: usize) -> Result<i64, Unfit> {
-    let value = row.get_ref(column).map_err(|_| Unfit)?;
+fn number(row: &Row<'_>, column: usize) -> Result<i64, BadValue> {
+    let value = row.get_ref(column).map_err(|_| BadValue)?;
     Ok(value.as_i64_or_null()?.unwrap_or(0))
 }
 
-fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Unfit> {
-    Ok(row.get_ref(column).map_err(|_| Unfit)?.as_str()?)
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, BadValue> {
+    Ok(row.get_ref(column).map_err(|_| BadValue)?.as_str()?)
 }
 
-fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], Unfit> {
-    let value = row.get_ref(column).map_err(|_| Unfit)?;
-    value.as_blob()?.try_into().map_err(|_| Unfit)
+fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], BadValue> {
+    let value = row.get_ref(column).map_err(|_| BadValue)?;
+    value.as_blob()?.try_into().map_err(|_| BadValue)
 }

@@ -12,12 +12,12 @@ pub(crate) struct Meta {
     /// Random, made with the file: which store this is.
     pub(crate) generation: [u8; 16],
     pub(crate) moved_to: Option<String>,
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: Vec<ClassRows>,
 }
 
 /// The rows of one TTL class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Class {
+pub(crate) struct ClassRows {
     pub(crate) class: u8,
     /// The oldest row.
     pub(crate) first: i64,
@@ -27,7 +27,7 @@ pub(crate) struct Class {
     pub(crate) next_response: i64,
 }
 
-impl Class {
+impl ClassRows {
     pub(crate) fn empty(class: u8) -> Self {
         Self { class, first: 1, next: 1, next_response: 1 }
     }
@@ -38,11 +38,11 @@ impl Meta {
         Self { generation, moved_to: None, classes: Vec::new() }
     }
 
-    pub(crate) fn class(&self, class: u8) -> Option<&Class> {
+    pub(crate) fn class(&self, class: u8) -> Option<&ClassRows> {
         self.classes.iter().find(|entry| entry.class == class)
     }
 
-    pub(crate) fn class_mut(&mut self, class: u8) -> Option<&mut Class> {
+    pub(crate) fn class_mut(&mut self, class: u8) -> Option<&mut ClassRows> {
         self.classes.iter_mut().find(|entry| entry.class == class)
     }
 
@@ -107,19 +107,19 @@ impl Raw {
     }
 }
 
-fn write_class(class: &Class) -> String {
-    let Class { class, first, next, .. } = class;
+fn write_class(class: &ClassRows) -> String {
+    let ClassRows { class, first, next, .. } = class;
     format!("class {class}: rows {first} to before {next}")
 }
 
-fn read_class(text: &str) -> Option<Class> {
+fn read_class(text: &str) -> Option<ClassRows> {
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     let numbers: Vec<i64> = numbers.map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [class, first, next] = *numbers else {
         return None;
     };
     let class = u8::try_from(class).ok().filter(|class| *class <= CLASS_MAX)?;
-    Some(Class { class, first, next, next_response: 1 })
+    Some(ClassRows { class, first, next, next_response: 1 })
 }
 
 #[cfg(test)]
@@ -130,7 +130,10 @@ mod tests {
     fn sample() -> Meta {
         Meta {
             moved_to: Some("pg".to_owned()),
-            classes: vec![Class { first: 5, next: 9, ..Class::empty(27) }, Class::empty(63)],
+            classes: vec![
+                ClassRows { first: 5, next: 9, ..ClassRows::empty(27) },
+                ClassRows::empty(63),
+            ],
             ..Meta::new([7; 16])
         }
     }

@@ -8,10 +8,11 @@ use rusqlite::{Connection, ErrorCode, Row, params};
 use crate::clock::StoreTime;
 use crate::record::{Kept, Record, Response, State, codec};
 use crate::scope::OperationId;
-use crate::store::sqlite::layout::columns::{COLUMN_COUNT, Columns, Unfit, owner_crc};
+use crate::store::sqlite::layout::columns::{BadValue, COLUMN_COUNT, Columns, id_crc};
 use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::routes::Routes;
 use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
-use crate::store::sqlite::layout::statements::Sql;
+use crate::store::sqlite::layout::statements::Statements;
 use crate::store::{BoxError, StoreError};
 
 /// Appends the record as row `place`. `response` is the next response's row: its width is reserved.
@@ -23,7 +24,7 @@ pub(crate) fn append(
     (route, response): (i64, i64),
 ) -> rusqlite::Result<()> {
     let columns = Columns::new(&id, record, response);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).append)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).append)?;
     statement.execute(params![
         place.row,
         columns.id,
@@ -62,7 +63,7 @@ pub(crate) fn update(
     record: &Record,
 ) -> rusqlite::Result<()> {
     let columns = Columns::new(&id, record, 0);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).update)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).update)?;
     let changed = statement.execute(params![
         place.row,
         columns.state,
@@ -84,9 +85,9 @@ pub(crate) fn settle(
     record: &Record,
     (answer, response): (&Response, i64),
 ) -> rusqlite::Result<()> {
-    respond(db, place.class, response, (id, record), answer)?;
+    insert_response(db, place.class, response, (id, record), answer)?;
     let columns = Columns::new(&id, record, response);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).settle)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).settle)?;
     let changed = statement.execute(params![
         place.row,
         columns.crc(&record.route),
@@ -99,7 +100,7 @@ pub(crate) fn settle(
     found(changed)
 }
 
-fn respond(
+fn insert_response(
     db: &Connection,
     class: u8,
     row: i64,
@@ -112,29 +113,32 @@ fn respond(
         Kept::No(_) => None,
     };
     let crc = response_crc(id.as_bytes(), record.token.as_bytes(), &head, body.unwrap_or_default());
-    let mut statement = db.prepare_cached(&Sql::of(class).respond)?;
+    let mut statement = db.prepare_cached(&Statements::of(class).insert_response)?;
     statement.execute(params![row, crc, head, body])?;
     Ok(())
 }
 
 /// The record is deleted: its row stays, gone, so that no number is missing until the sweep comes by.
-pub(crate) fn bury(
+pub(crate) fn mark_gone(
     db: &Connection,
     place: Place,
     id: OperationId,
     responded: bool,
 ) -> rusqlite::Result<()> {
     if responded {
-        forget_response(db, place)?;
+        delete_response(db, place)?;
     }
-    let [a, b, c, d] = owner_crc(id.as_bytes(), GONE);
+    let [a, b, c, d] = id_crc(id.as_bytes(), GONE);
     let crc = [a, b, c, d, 0, 0, 0, 0];
-    found(db.prepare_cached(&Sql::of(place.class).bury)?.execute(params![place.row, crc])?)
+    found(
+        db.prepare_cached(&Statements::of(place.class).mark_gone)?
+            .execute(params![place.row, crc])?,
+    )
 }
 
 /// Deletes the response of a row that has one.
-pub(crate) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
-    db.prepare_cached(&Sql::of(place.class).forget_response)?.execute([place.row])?;
+pub(crate) fn delete_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
+    db.prepare_cached(&Statements::of(place.class).delete_response)?.execute([place.row])?;
     Ok(())
 }
 
@@ -169,7 +173,7 @@ impl From<Damage> for StoreError {
 
 /// Reads a row with its response, and checks both.
 pub(crate) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
-    let mut statement = db.prepare_cached(&Sql::of(place.class).read)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).read)?;
     let mut rows = statement.query([place.row])?;
     match rows.next() {
         Ok(None) => Ok(Found::Nothing),
@@ -203,11 +207,11 @@ fn decode_checked(
         RELEASED => State::Released { expires_at: at },
         _ => State::Completed {
             expires_at: at,
-            settled_by: columns.settled_by().map_err(unfit)?,
+            settled_by: columns.settled_by().map_err(bad_value)?,
             response: Arc::new(decode_response(row, &columns)?),
         },
     };
-    let record = columns.record(route, state).map_err(unfit)?;
+    let record = columns.record(route, state).map_err(bad_value)?;
     Ok(Some((OperationId::from_bytes(*columns.id), record)))
 }
 
@@ -216,13 +220,22 @@ pub(crate) fn checked<'a>(
     row: &'a Row<'_>,
     routes: &Routes,
 ) -> Result<(Columns<'a>, Arc<str>), &'static str> {
-    let (columns, route, crc) = Columns::read(row).map_err(unfit)?;
-    let route = routes.get(route).ok_or("its route is missing")?;
+    let (columns, route, crc) = Columns::read(row).map_err(bad_value)?;
+    let route = routes.text(route).ok_or("its route is missing")?;
     let right = match columns.state {
-        GONE => crc.starts_with(&owner_crc(columns.id, GONE)),
+        GONE => crc.starts_with(&id_crc(columns.id, GONE)),
         _ => crc == columns.crc(&route),
     };
     if right { Ok((columns, route)) } else { Err("its checksum is wrong") }
+}
+
+/// The id and the state of a row, if the checksum over these two is right: they can then be trusted although the rest
+/// cannot be decoded. They stand in three columns from `first` on: id, state, checksum.
+pub(crate) fn trusted_id(row: &Row<'_>, first: usize) -> Option<(OperationId, i64)> {
+    let id: [u8; 16] = row.get_ref(first).ok()?.as_blob().ok()?.try_into().ok()?;
+    let state = row.get_ref(first + 1).ok()?.as_i64().ok()?;
+    let crc = row.get_ref(first + 2).ok()?.as_blob().ok()?;
+    crc.starts_with(&id_crc(&id, state)).then(|| (OperationId::from_bytes(id), state))
 }
 
 fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'static str> {
@@ -246,47 +259,6 @@ fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u
     crc32c::crc32c_append(crc, body).to_le_bytes()
 }
 
-/// The texts of routes, by their row.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Routes(Vec<Arc<str>>);
-
-impl Routes {
-    pub(crate) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
-        let mut statement = db.prepare("SELECT row, route FROM route ORDER BY row")?;
-        let mut rows = statement.query([])?;
-        let mut routes = Self::default();
-        while let Some(row) = rows.next()? {
-            if row.get::<_, i64>(0)? != routes.push(row.get(1)?) {
-                return Ok(None);
-            }
-        }
-        Ok(Some(routes))
-    }
-
-    pub(crate) fn get(&self, row: i64) -> Option<Arc<str>> {
-        let at = usize::try_from(row).ok()?.checked_sub(1)?;
-        self.0.get(at).cloned()
-    }
-
-    /// Returns the row of the new one.
-    pub(crate) fn push(&mut self, route: Arc<str>) -> i64 {
-        self.0.push(route);
-        self.0.len() as i64
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
-        self.0.iter().zip(1..)
-    }
-}
-
 /// Whether the error speaks of this page rather than of the disk.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
@@ -301,7 +273,7 @@ fn some(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
-fn unfit(_: Unfit) -> &'static str {
+fn bad_value(_: BadValue) -> &'static str {
     "a column has a value that is never written"
 }
 

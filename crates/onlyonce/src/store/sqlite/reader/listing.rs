@@ -7,7 +7,7 @@ use crate::scope::OperationId;
 use crate::store::sqlite::layout::columns::COLUMN_COUNT;
 use crate::store::sqlite::layout::place::{CLASS_MAX, Place, Slot};
 use crate::store::sqlite::layout::rows::{self, Found, unavailable};
-use crate::store::sqlite::layout::statements::Sql;
+use crate::store::sqlite::layout::statements::Statements;
 use crate::store::sqlite::shared::Shared;
 use crate::store::{Cursor, Fault, Page, Scan};
 
@@ -18,13 +18,13 @@ pub(crate) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
         return None;
     }
     let limit = query.limit.min(PAGE_ROWS_MAX);
-    let view = shared.view();
-    let found = view.page(query.states, after, limit);
+    let index = shared.index();
+    let found = index.page(query.states, after, limit);
     let last = found.last().map(|(slot, _)| *slot);
     let is_full = found.len() == limit;
     let records = found.into_iter().map(|(_, live)| (live.id, live.record.clone()));
     let records: Vec<_> = records.collect();
-    drop(view);
+    drop(index);
     let wants_completed = query.states.contains(StateKind::Completed);
     let next = match last {
         Some(last) if is_full => Some(cursor(last)),
@@ -69,14 +69,14 @@ struct Part {
 fn read_class(shared: &Shared, db: &Connection, after: Place, room: usize) -> Result<Part, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
     let mut part = Part { records: Vec::new(), examined: 0, last: None };
-    let mut statement = db.prepare_cached(&Sql::of(after.class).page).map_err(failed)?;
+    let mut statement = db.prepare_cached(&Statements::of(after.class).page).map_err(failed)?;
     let mut rows = statement.query(params![after.row, room as i64]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let number: i64 = row.get(COLUMN_COUNT + 3).map_err(failed)?;
         let place = Place { row: number, ..after };
         part.examined += 1;
         part.last = Some(place);
-        if let Found::Record(id, record) = rows::decode(row, place, &shared.view().routes)
+        if let Found::Record(id, record) = rows::decode(row, place, &shared.index().routes)
             && record.state.kind() == StateKind::Completed
         {
             part.records.push((id, *record));

@@ -1,7 +1,7 @@
-//! One transaction of the writer: what its members ask, judged against what earlier members did.
+//! One batch of the writer: its jobs run in one transaction, each on what the earlier ones left.
 //!
-//! Nothing here is visible to anyone before the commit: the members see each other through
-//! `pending`, and memory takes it over in [`Batch::publish`].
+//! No other thread sees any of this before the commit. The jobs see each other's writes through `pending`, a private
+//! overlay on the index; [`Batch::publish`] puts it into the index after the commit.
 
 use std::collections::HashMap;
 
@@ -12,92 +12,91 @@ use crate::record::{Record, Token};
 use crate::scope::OperationId;
 use crate::store::cas::{self, Effect};
 use crate::store::sqlite::file::connection;
-use crate::store::sqlite::index::id_hash::Keyed;
-use crate::store::sqlite::index::{Look, View};
-use crate::store::sqlite::jobs::{Answer, Checking, Job, Swapping};
+use crate::store::sqlite::index::{Index, Lookup};
+use crate::store::sqlite::jobs::{Answer, CheckValueJob, SwapJob, WriteJob};
 use crate::store::sqlite::layout::check_value;
 use crate::store::sqlite::layout::meta::Meta;
 use crate::store::sqlite::layout::place::Place;
-use crate::store::sqlite::layout::routes::Interned;
+use crate::store::sqlite::layout::routes::Routes;
 use crate::store::sqlite::layout::rows::{self, Damage, Found};
 use crate::store::sqlite::shared::Shared;
-use crate::store::sqlite::writer::Open;
-use crate::store::sqlite::writer::member_error::{Trouble, as_refusal};
+use crate::store::sqlite::writer::OpenFile;
+use crate::store::sqlite::writer::job_error::{JobError, store_error_of};
 use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
 pub(crate) struct Batch<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) shared: &'a Shared,
-    /// As it will be.
+    /// The meta row as this batch leaves it.
     pub(crate) meta: Meta,
     pub(crate) meta_changed: bool,
-    /// Changes when another connection writes the file.
+    /// The `data_version` that the index was built from; another one means that another program wrote the file.
     data_version: i64,
-    pub(crate) interned: &'a mut Interned,
-    pub(crate) pending: HashMap<OperationId, Pending, Keyed>,
+    pub(crate) routes: &'a mut Routes,
+    pub(crate) pending: HashMap<OperationId, Pending>,
     begun: bool,
 }
 
-/// What the batch makes of an id.
+/// What the index will say of an id after the commit.
 #[derive(Clone)]
 pub(crate) struct Pending {
-    pub(crate) look: Look,
-    /// Renewals and moves are no news to those who wait for a record.
-    pub(crate) is_news: bool,
+    pub(crate) lookup: Lookup,
+    /// False for a renewal or a move to another row: the record did not change for anyone who waits for it.
+    pub(crate) wakes_waiters: bool,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(open: &'a mut Open, shared: &'a Shared) -> Self {
+    pub(crate) fn new(open: &'a mut OpenFile, shared: &'a Shared) -> Self {
         Self {
             db: &open.db,
             shared,
             meta: open.meta.clone(),
             meta_changed: false,
             data_version: open.data_version,
-            pending: HashMap::with_hasher(open.interned.keyed),
-            interned: &mut open.interned,
+            pending: HashMap::new(),
+            routes: &mut open.routes,
             begun: false,
         }
     }
 
-    /// Whether there is anything to commit.
+    /// Whether a transaction is open, and so must be committed.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }
 
-    pub(crate) fn answer(&mut self, job: &Job) -> Result<Answer, Trouble> {
+    pub(crate) fn answer(&mut self, job: &WriteJob) -> Result<Answer, JobError> {
         match job {
-            Job::MarkMoved(to, _) => self.mark_moved(to).map(|()| Answer::Done),
+            WriteJob::MarkMoved(to, _) => self.mark_moved(to).map(|()| Answer::Done),
             _ if self.meta.moved_to.is_some() => {
-                Err(Trouble::Alone(Fault::NotDone(StoreError::Closed)))
+                Err(JobError::Job(Fault::NotDone(StoreError::Closed)))
             }
-            Job::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
-            Job::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
-            Job::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
-            Job::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
-            Job::Sweep(..) => Err(Trouble::Alone(Fault::NotDone(StoreError::Busy))),
+            WriteJob::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
+            WriteJob::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
+            WriteJob::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
+            WriteJob::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
+            WriteJob::Sweep(..) => Err(JobError::Job(Fault::NotDone(StoreError::Busy))),
         }
     }
 
-    /// Like [`Batch::answer`], but leaves nothing behind of a member that fails.
-    pub(crate) fn answer_apart(&mut self, job: &Job) -> Result<Answer, Trouble> {
+    /// Like [`Batch::answer`], in a savepoint: the writes of a job that fails are rolled back.
+    pub(crate) fn answer_in_savepoint(&mut self, job: &WriteJob) -> Result<Answer, JobError> {
         self.begin()?;
-        self.step("SAVEPOINT member")?;
-        let (meta, interned) = (self.meta.clone(), self.interned.len());
+        self.execute("SAVEPOINT job")?;
+        let (meta, routes) = (self.meta.clone(), self.routes.len());
         let answer = self.answer(job);
-        if let Err(Trouble::Member(error)) = answer {
-            self.step("ROLLBACK TO member")?;
-            self.step("RELEASE member")?;
+        if let Err(JobError::Statement(error)) = answer {
+            self.execute("ROLLBACK TO job")?;
+            self.execute("RELEASE job")?;
             self.meta = meta;
-            self.interned.truncate(interned);
-            return Err(Trouble::Alone(Fault::NotDone(as_refusal(error))));
+            self.routes.truncate(routes);
+            return Err(JobError::Job(Fault::NotDone(store_error_of(error))));
         }
-        self.step("RELEASE member")?;
+        self.execute("RELEASE job")?;
         answer
     }
 
-    fn claim(&mut self, draft: &Draft) -> Result<Seen, Trouble> {
-        let current = self.current(&draft.id)?;
+    fn claim(&mut self, draft: &Draft) -> Result<Seen, JobError> {
+        let current = self.lookup(&draft.id)?;
         let now = self.shared.time.now();
         let record = match cas::claim(current.record.as_ref(), draft, now) {
             Some(record) => {
@@ -110,8 +109,8 @@ impl<'a> Batch<'a> {
         Ok(self.seen(record, mine, now))
     }
 
-    fn swap(&mut self, Swapping { id, guard, to }: &Swapping) -> Result<Swap, Trouble> {
-        let current = self.current(id)?;
+    fn swap(&mut self, SwapJob { id, guard, to }: &SwapJob) -> Result<Swap, JobError> {
+        let current = self.lookup(id)?;
         let now = self.shared.time.now();
         match cas::swap(current.record.as_ref(), guard, to, now) {
             Effect::Stale => Ok(Swap::Stale(Box::new(self.seen(current.record, false, now)))),
@@ -131,11 +130,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// In memory only: a lease dies with this process.
-    fn renew(&mut self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Trouble> {
+    /// Renews leases in memory only: they end with this process, and the next open makes its running records unknown.
+    fn renew(
+        &mut self,
+        held: &[(OperationId, Token)],
+        lease: Lease,
+    ) -> Result<Vec<Beat>, JobError> {
         let mut beats = Vec::with_capacity(held.len());
         for (id, token) in held {
-            let current = self.current_in_memory(id);
+            let current = self.lookup_in_memory(id);
             let now = self.shared.time.now();
             let renewed = cas::renew(current.record.as_ref(), *token, lease, now);
             beats.push(if renewed.is_some() { Beat::Kept } else { Beat::Lost });
@@ -146,8 +149,8 @@ impl<'a> Batch<'a> {
         Ok(beats)
     }
 
-    fn check_value(&mut self, checking: &Checking) -> Result<Option<String>, Trouble> {
-        let Checking { name, from, to } = checking;
+    fn check_value(&mut self, checking: &CheckValueJob) -> Result<Option<String>, JobError> {
+        let CheckValueJob { name, from, to } = checking;
         let kept = check_value::read(self.db, name)?;
         match to {
             Some(to) if kept == *from => {
@@ -159,15 +162,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The last thing that is written here.
-    fn mark_moved(&mut self, to: &str) -> Result<(), Trouble> {
+    /// Marks the file as moved. Every job after this one is refused.
+    fn mark_moved(&mut self, to: &str) -> Result<(), JobError> {
         self.begin()?;
         self.meta.moved_to = Some(to.to_owned());
         self.meta_changed = true;
         Ok(())
     }
 
-    /// Writes what the file says of itself, if it changed.
+    /// Writes the meta row, if this batch changed it.
     pub(crate) fn write_meta(&mut self) -> rusqlite::Result<()> {
         if !self.meta_changed {
             return Ok(());
@@ -175,97 +178,93 @@ impl<'a> Batch<'a> {
         self.meta.write(self.db)
     }
 
-    /// What the id is to the next member.
-    pub(crate) fn current(&self, id: &OperationId) -> Result<Look, Trouble> {
-        let look = self.current_in_memory(id);
-        match look {
-            Look { place: Some(place), record: None } => self.read(id, place),
-            look => Ok(look),
+    /// The record of `id` as the jobs before this one left it; read from its row if the index does not have it.
+    pub(crate) fn lookup(&self, id: &OperationId) -> Result<Lookup, JobError> {
+        let lookup = self.lookup_in_memory(id);
+        match lookup {
+            Lookup { place: Some(place), record: None } => self.read(id, place),
+            lookup => Ok(lookup),
         }
     }
 
-    /// Where the id lies for the next member.
+    /// The place of the record of `id`, as the jobs before this one left it.
     pub(crate) fn place(&self, id: &OperationId) -> Option<Place> {
         match self.pending.get(id) {
-            Some(pending) => pending.look.place,
-            None => self.shared.view().index.get(id).map(|slot| slot.place),
+            Some(pending) => pending.lookup.place,
+            None => self.shared.index().ids.get(id).map(|slot| slot.place),
         }
     }
 
-    pub(crate) fn routes(&self) -> &rows::Routes {
-        &self.interned.routes
-    }
-
-    fn current_in_memory(&self, id: &OperationId) -> Look {
+    fn lookup_in_memory(&self, id: &OperationId) -> Lookup {
         match self.pending.get(id) {
-            Some(pending) => pending.look.clone(),
-            None => self.shared.view().look(id),
+            Some(pending) => pending.lookup.clone(),
+            None => self.shared.index().lookup(id),
         }
     }
 
-    fn read(&self, id: &OperationId, place: Place) -> Result<Look, Trouble> {
-        let found = rows::read(self.db, place, &self.interned.routes).map_err(Trouble::Whole)?;
+    fn read(&self, id: &OperationId, place: Place) -> Result<Lookup, JobError> {
+        let found = rows::read(self.db, place, self.routes).map_err(JobError::Transaction)?;
         match found {
             Found::Record(found, record) if found == *id => {
-                Ok(Look { place: Some(place), record: Some(*record) })
+                Ok(Lookup { place: Some(place), record: Some(*record) })
             }
-            Found::Damaged(damage) => Err(Trouble::Alone(Fault::NotDone(damage.into()))),
-            _ => Err(Trouble::Alone(Fault::NotDone(
+            Found::Damaged(damage) => Err(JobError::Job(Fault::NotDone(damage.into()))),
+            _ => Err(JobError::Job(Fault::NotDone(
                 Damage::new(place, "it holds something else").into(),
             ))),
         }
     }
 
-    pub(crate) fn begin(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn begin(&mut self) -> Result<(), JobError> {
         if !self.begun {
-            self.step("BEGIN IMMEDIATE")?;
+            self.execute("BEGIN IMMEDIATE")?;
             self.begun = true;
-            self.demand_alone()?;
+            self.require_no_outside_write()?;
         }
         Ok(())
     }
 
-    /// Nobody else writes the file. If someone did, memory is no longer what the file is.
-    fn demand_alone(&self) -> Result<(), Trouble> {
-        let version = connection::data_version(self.db).map_err(Trouble::Whole)?;
+    /// Refuses to go on if another program wrote the file: the index no longer matches it.
+    fn require_no_outside_write(&self) -> Result<(), JobError> {
+        let version = connection::data_version(self.db).map_err(JobError::Transaction)?;
         if version == self.data_version {
             return Ok(());
         }
-        Err(Trouble::Outside)
+        Err(JobError::OutsideWrite)
     }
 
-    fn step(&self, sql: &str) -> Result<(), Trouble> {
+    fn execute(&self, sql: &str) -> Result<(), JobError> {
         let run = self.db.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-        run.map(drop).map_err(Trouble::Whole)
+        run.map(drop).map_err(JobError::Transaction)
     }
 
     fn seen(&self, record: Option<Record>, mine: bool, now: StoreTime) -> Seen {
         Seen { record, mine, now }
     }
 
-    /// After the commit: memory becomes what the file is. Returns the file's word on itself.
+    /// After the commit: updates the index, wakes those who wait for a changed record, and returns the new meta row.
     pub(crate) fn publish(self) -> Meta {
-        let mut view = self.shared.view_mut();
-        if view.routes.len() != self.interned.routes.len() {
-            view.routes = self.interned.routes.clone();
+        let mut index = self.shared.index_mut();
+        if index.routes.len() != self.routes.len() {
+            index.routes = self.routes.clone();
         }
-        let mut news = Vec::with_capacity(self.pending.len());
+        let mut changed = Vec::with_capacity(self.pending.len());
         for (id, pending) in self.pending {
-            apply(&mut view, id, pending.look);
-            news.extend(pending.is_news.then_some(id));
+            apply(&mut index, id, pending.lookup);
+            changed.extend(pending.wakes_waiters.then_some(id));
         }
-        drop(view);
-        for id in news {
+        drop(index);
+        for id in changed {
             self.shared.wakers.wake(id);
         }
         self.meta
     }
 }
 
-fn apply(view: &mut View, id: OperationId, look: Look) {
-    match look {
-        Look { place: None, .. } => view.remove(&id),
-        Look { place: Some(place), record: Some(record) } => view.put(id, place, record),
-        Look { place: Some(place), record: None } => drop(view.put_on_disk(id, place)),
+fn apply(index: &mut Index, id: OperationId, lookup: Lookup) {
+    match lookup {
+        Lookup { place: None, .. } => index.remove(&id),
+        Lookup { place: Some(place), record: Some(record) } => index.put(id, place, record),
+        Lookup { place: Some(place), record: None } => drop(index.put_unread(id, place)),
     }
 }

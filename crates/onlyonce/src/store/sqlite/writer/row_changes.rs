@@ -1,59 +1,59 @@
-//! What a batch writes: rows appended, updated in place, buried, and carried to the new end.
+//! The row changes of a batch: append, update in place, mark gone, move to the end of the table.
 
 use std::sync::Arc;
 
 use crate::record::{Record, State, StateKind};
 use crate::scope::OperationId;
-use crate::store::sqlite::index::Look;
-use crate::store::sqlite::layout::meta::Class;
+use crate::store::sqlite::index::Lookup;
+use crate::store::sqlite::layout::meta::ClassRows;
 use crate::store::sqlite::layout::place::{Place, class_of};
 use crate::store::sqlite::layout::rows;
 use crate::store::sqlite::layout::schema;
 use crate::store::sqlite::writer::batch::{Batch, Pending};
-use crate::store::sqlite::writer::member_error::{Trouble, classify, demand_fit};
+use crate::store::sqlite::writer::job_error::{JobError, classify, require_body_fits};
 
 impl Batch<'_> {
-    /// A new row at the new end; the one at `old` is gone.
+    /// Replaces the record: the old row is marked gone and `record` is appended.
     pub(crate) fn take(
         &mut self,
         id: OperationId,
-        old: &Look,
+        old: &Lookup,
         record: &Record,
-    ) -> Result<(), Trouble> {
-        self.bury(id, old)?;
+    ) -> Result<(), JobError> {
+        self.mark_gone(id, old)?;
         self.append(id, record)
     }
 
-    pub(crate) fn append(&mut self, id: OperationId, record: &Record) -> Result<(), Trouble> {
+    pub(crate) fn append(&mut self, id: OperationId, record: &Record) -> Result<(), JobError> {
         self.begin()?;
         let class = self.class(record.ttl_ms)?;
         let route = self.route(&record.route)?;
         let place = Place { class: class.class, row: class.next };
         rows::append(self.db, place, id, record, (route, class.next_response)).map_err(classify)?;
-        self.counted(place.class, |class| class.next += 1);
+        self.edit_class(place.class, |class| class.next += 1);
         self.put(id, place, record.clone(), true);
         Ok(())
     }
 
-    /// In place: only columns that keep their size.
+    /// Writes `record` to the row it has. Only columns that keep their size change, so the row does not grow.
     pub(crate) fn update(
         &mut self,
         id: OperationId,
-        old: &Look,
+        old: &Lookup,
         record: Record,
-    ) -> Result<(), Trouble> {
-        demand_fit(&record)?;
+    ) -> Result<(), JobError> {
+        require_body_fits(&record)?;
         let place = old.place.expect("a record that is rewritten has a place");
         self.begin()?;
         let responded = old.record.as_ref().is_some_and(is_completed);
         if responded {
-            rows::forget_response(self.db, place).map_err(classify)?;
+            rows::delete_response(self.db, place).map_err(classify)?;
         }
         match &record.state {
             State::Completed { response, .. } => {
                 let row = self.meta.class(place.class).map_or(1, |class| class.next_response);
                 rows::settle(self.db, place, id, &record, (response, row)).map_err(classify)?;
-                self.counted(place.class, |class| class.next_response += 1);
+                self.edit_class(place.class, |class| class.next_response += 1);
             }
             _ => rows::update(self.db, place, id, &record).map_err(classify)?,
         }
@@ -61,28 +61,29 @@ impl Batch<'_> {
         Ok(())
     }
 
-    pub(crate) fn delete(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
-        self.bury(id, old)?;
-        self.pending.insert(id, Pending { look: Look::default(), is_news: true });
+    pub(crate) fn delete(&mut self, id: OperationId, old: &Lookup) -> Result<(), JobError> {
+        self.mark_gone(id, old)?;
+        self.pending.insert(id, Pending { lookup: Lookup::default(), wakes_waiters: true });
         Ok(())
     }
 
-    /// Its row stays in line, gone.
-    fn bury(&mut self, id: OperationId, old: &Look) -> Result<(), Trouble> {
+    /// Marks the row gone. The row itself stays until the sweep reaches it, so that row numbers have no gap.
+    fn mark_gone(&mut self, id: OperationId, old: &Lookup) -> Result<(), JobError> {
         let place = old.place.expect("a record that is deleted has a place");
         self.begin()?;
         let responded = old.record.as_ref().is_some_and(is_completed);
-        rows::bury(self.db, place, id, responded).map_err(classify)
+        rows::mark_gone(self.db, place, id, responded).map_err(classify)
     }
 
-    /// Moves a record to the new end of its class, as it is; its old row is the caller's to remove.
-    pub(crate) fn carry(
+    /// Appends a copy of the record to its class and points the index at it; the caller deletes the old row. Without
+    /// `record` the caller has copied the row, which cannot be decoded.
+    pub(crate) fn move_to_end(
         &mut self,
         id: OperationId,
         class: u8,
         record: Option<&Record>,
-    ) -> Result<(), Trouble> {
-        let Some(Class { next, next_response, .. }) = self.meta.class(class).copied() else {
+    ) -> Result<(), JobError> {
+        let Some(ClassRows { next, next_response, .. }) = self.meta.class(class).copied() else {
             return Ok(());
         };
         let place = Place { class, row: next };
@@ -90,46 +91,52 @@ impl Batch<'_> {
             let route = self.route(&record.route)?;
             rows::append(self.db, place, id, record, (route, next_response)).map_err(classify)?;
         }
-        self.counted(class, |class| class.next += 1);
-        let look = Look { place: Some(place), record: record.cloned() };
-        self.pending.insert(id, Pending { look, is_news: false });
+        self.edit_class(class, |class| class.next += 1);
+        let lookup = Lookup { place: Some(place), record: record.cloned() };
+        self.pending.insert(id, Pending { lookup, wakes_waiters: false });
         Ok(())
     }
 
-    /// Forgets the id in memory; its row is the caller's to remove.
+    /// Removes the id from the index; the caller deletes its row.
     pub(crate) fn forget(&mut self, id: OperationId) {
-        self.pending.insert(id, Pending { look: Look::default(), is_news: false });
+        self.pending.insert(id, Pending { lookup: Lookup::default(), wakes_waiters: false });
     }
 
-    pub(crate) fn put(&mut self, id: OperationId, place: Place, record: Record, is_news: bool) {
-        let look = Look { place: Some(place), record: Some(record) };
-        self.pending.insert(id, Pending { look, is_news });
+    pub(crate) fn put(
+        &mut self,
+        id: OperationId,
+        place: Place,
+        record: Record,
+        wakes_waiters: bool,
+    ) {
+        let lookup = Lookup { place: Some(place), record: Some(record) };
+        self.pending.insert(id, Pending { lookup, wakes_waiters });
     }
 
-    /// The class of a time to live; its tables are made when it is first met.
-    fn class(&mut self, ttl_ms: i64) -> Result<Class, Trouble> {
+    /// The TTL class of `ttl_ms`. Its tables are created with its first record.
+    fn class(&mut self, ttl_ms: i64) -> Result<ClassRows, JobError> {
         let class = class_of(ttl_ms);
         if let Some(found) = self.meta.class(class) {
             return Ok(*found);
         }
-        schema::create_class(self.db, class).map_err(Trouble::Whole)?;
-        self.meta.classes.push(Class::empty(class));
+        schema::create_class(self.db, class).map_err(JobError::Transaction)?;
+        self.meta.classes.push(ClassRows::empty(class));
         self.meta_changed = true;
-        Ok(Class::empty(class))
+        Ok(ClassRows::empty(class))
     }
 
-    fn counted(&mut self, class: u8, count: impl FnOnce(&mut Class)) {
+    fn edit_class(&mut self, class: u8, count: impl FnOnce(&mut ClassRows)) {
         if let Some(class) = self.meta.class_mut(class) {
             count(class);
         }
     }
 
-    /// The row of a route's text; it is written when it is first met.
-    fn route(&mut self, route: &Arc<str>) -> Result<i64, Trouble> {
-        if let Some(row) = self.interned.get(route) {
+    /// The row number of a route's text, which is inserted with its first record.
+    fn route(&mut self, route: &Arc<str>) -> Result<i64, JobError> {
+        if let Some(row) = self.routes.row(route) {
             return Ok(row);
         }
-        let row = self.interned.push(route.clone());
+        let row = self.routes.push(route.clone());
         let sql = "INSERT INTO route (row, route) VALUES (?1, ?2)";
         let written = self.db.execute(sql, rusqlite::params![row, route]);
         written.map_err(classify).map(|_| row)
