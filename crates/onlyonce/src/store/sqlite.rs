@@ -1,25 +1,24 @@
 //! The embedded store: one SQLite file, one process.
 //!
-//! 1. One process owns the file, by a lock on `<file>-lock`. A second open is refused, in the same
-//!    process too; `sqlite3 -readonly` may read it meanwhile. One that may write may also write the
-//!    log back and remove it, which after an error of the disk forgets keys.
-//! 2. Whatever has queued is one transaction, without waiting for more. Nobody is answered, and
-//!    memory shows nothing, before its commit is on disk.
-//! 3. Every row carries a checksum. A record that does not read is an error for its key: never
-//!    absent, never replayed. Rows are numbered without gaps, so that one that vanished is noticed.
-//! 4. A file that is damaged, gone, empty or not ours is refused with a sentence. It is never
+//! 1. One process owns the file, by a lock on `<file>-lock`. A second open is refused, in the same process too.
+//!    `sqlite3 -readonly` may read the file meanwhile. A program that may write can checkpoint and remove the write-ahead
+//!    log (WAL, `<file>-wal`), which after an I/O error may be the only good copy of some records.
+//! 2. All calls that have queued are one transaction; the writer does not wait for more. No call is answered, and the
+//!    index in memory does not change, before the commit is on disk.
+//! 3. Every row carries a checksum. A record that cannot be read is an error for its key: never absent, never replayed.
+//!    Rows are numbered without gaps, so that a row that vanished is noticed.
+//! 4. A file that is damaged, gone, empty or not a store is refused, and the error says what to do. The file is never
 //!    replaced by an empty one: that would forget keys.
-//! 5. After an error of the disk the file is opened again, and its log emptied, before anything is
-//!    answered; an outside reader must leave it first. If it was deleted or replaced meanwhile, the
-//!    store stays down.
-//! 6. Leases are renewed in memory. At open, what a dead process left *running* is *unknown*.
+//! 5. After an I/O error the file is reopened and the WAL emptied before anything is answered. Another program that reads
+//!    the file must end first. If the file was deleted or replaced meanwhile, the store stays down.
+//! 6. Leases are renewed in memory. At open, every record that a dead process left *running* becomes *unknown*.
 //!
-//! What it cannot notice: a log (`<file>-wal`) that was cut off or removed while the store was
-//! closed, and a file put back from an older backup. Both forget keys.
+//! The store cannot notice a WAL that was cut off or removed while the store was closed, nor a file that was restored from
+//! an older backup. Both forget keys.
 //!
-//! SQLite is compiled with this crate. By itself it calls `fsync`, which also writes the file's
-//! times; build with `LIBSQLITE3_FLAGS=-DHAVE_FDATASYNC=1` where `fdatasync` works, as on Linux,
-//! and a commit is done in two thirds of the time. Our own binaries are built so.
+//! SQLite is compiled with this crate. By default it calls `fsync`, which also writes the times of the file. Build with
+//! `LIBSQLITE3_FLAGS=-DHAVE_FDATASYNC=1` where `fdatasync` works, as on Linux, and a commit takes two thirds of the time.
+//! Our own binaries are built so.
 //!
 //! ```
 //! use onlyonce::store::sqlite::SqliteStore;
@@ -33,6 +32,7 @@
 //! # }
 //! ```
 
+// These modules are private, so `pub(crate)` in the files below them reaches no further than this store.
 mod error;
 #[cfg(test)]
 mod faults;
@@ -68,11 +68,11 @@ use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
 
-/// Records in one file. A clone is the same store; the last one that is dropped closes it.
+/// Records in one file. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
-    /// Dropped last: joins the threads.
+    /// Joins the threads when the last clone is dropped.
     threads: Arc<Threads>,
 }
 
@@ -84,20 +84,20 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The system's clock, and a queue of 8,192.
+    /// The clock of the system, and queues of 8,192 calls.
     pub fn new() -> Self {
         Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX }
     }
 
-    /// Where the store's time comes from. Another clock than the system's is for tests.
+    /// Sets the clock of the store. The default is the clock of the system; another one is for tests.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How many calls may wait for the writer, and for the reader; more are refused as busy. A longer
-    /// queue means longer waits, and more memory for the answers in it.
+    /// How many calls may wait for the writer, and how many for the reader; further ones are refused as busy. A longer
+    /// queue means longer waits, and more memory for the responses in it.
     #[must_use]
     pub fn with_queue_max(mut self, queue_max: usize) -> Self {
         self.queue_max = queue_max;
@@ -119,10 +119,10 @@ impl std::fmt::Debug for SqliteOptions {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, and makes it if there never was one.
+    /// Opens the store at `path`, and creates it if there never was one.
     ///
     /// # Errors
-    /// When the file is in use, or is not a whole store of ours: see [`OpenError`].
+    /// When the file is in use, damaged, or not a store: see [`OpenError`].
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(path, SqliteOptions::new()).await
     }
@@ -139,7 +139,7 @@ impl SqliteStore {
         Ok(Self { shared, threads: Arc::new(threads) })
     }
 
-    /// Finishes what was asked, takes nothing more, and lets go of the file. The other clones are closed too.
+    /// Refuses new calls, answers those that have queued, and closes the file. Every clone is closed.
     pub async fn close(&self) {
         self.shared.close();
         while self.shared.status() != Status::Closed {
@@ -151,8 +151,8 @@ impl SqliteStore {
         self.threads.join();
     }
 
-    /// Marks the file as moved to `to`, for good: it takes no write after this, and is not opened again. Its
-    /// records must be there already.
+    /// Marks the store as moved to `to`, for good: it refuses every further write and cannot be opened again. Copy its
+    /// records to `to` first.
     ///
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
@@ -174,10 +174,11 @@ impl SqliteStore {
         answer.await.unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
     }
 
-    /// What a claim finds without the writer: a completed record that outlives the draft.
+    /// The completed record that a claim meets, if it is still unexpired at `not_after` of the draft. Such a claim needs
+    /// no writer.
     ///
-    /// An earlier copy of the draft may wait for the writer. It cannot insert any more: the record is
-    /// there until `not_after` has passed.
+    /// An earlier copy of the draft may still be queued. It cannot insert: the record is there until `not_after` has
+    /// passed.
     async fn completed_record(&self, draft: &Draft) -> Result<Option<Seen>, Fault> {
         if !self.shared.index().must_be_read(&draft.id) {
             return Ok(None);
@@ -270,5 +271,5 @@ impl Maintain for SqliteStore {
     }
 }
 
-/// Calls that wait for a thread; more are refused.
+/// The most calls that wait for a thread.
 const QUEUE_MAX: usize = 8192;

@@ -2,6 +2,7 @@
 
 pub(super) mod checkpoint;
 pub(super) mod connection;
+mod header;
 pub(super) mod open;
 pub(super) mod ownership;
-pub(super) mod wal_check;
+mod wal_check;

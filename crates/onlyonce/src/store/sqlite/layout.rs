@@ -1,6 +1,5 @@
 //! How records are written in the file: tables, rows, columns and their checksums.
 
-pub(super) mod check_value;
 pub(super) mod columns;
 pub(super) mod meta;
 pub(super) mod place;

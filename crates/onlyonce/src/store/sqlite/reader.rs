@@ -1,4 +1,4 @@
-//! The reader's thread: completed records, several per read transaction, never behind a commit.
+//! The reader thread: reads completed records, several per read transaction, without waiting for the writer.
 
 pub(super) mod listing;
 
@@ -17,7 +17,7 @@ use crate::scope::OperationId;
 use crate::store::{Fault, StoreError};
 
 pub(super) fn run(shared: &Shared) {
-    let _exit = Exit(shared);
+    let _exit = CloseOnExit(shared);
     let mut reads = Vec::new();
     let mut more = true;
     while more {
@@ -26,10 +26,10 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
-struct Exit<'a>(&'a Shared);
+/// Answers what is queued when the thread ends, by a panic too.
+struct CloseOnExit<'a>(&'a Shared);
 
-impl Drop for Exit<'_> {
+impl Drop for CloseOnExit<'_> {
     fn drop(&mut self) {
         self.0.reads.close();
         let mut left = Vec::new();
@@ -45,12 +45,12 @@ fn serve(shared: &Shared, reads: &mut Vec<ReadJob>) {
         reads.drain(..).for_each(|read| read.fail(Fault::NotDone(status.error())));
         return;
     };
-    // If the snapshot cannot be taken, each look-up says so by itself.
+    // If BEGIN fails, each read below reports its own error.
     drop(db.execute_batch("BEGIN"));
     for read in reads.drain(..) {
         match read {
             ReadJob::One(id, reply) => {
-                let found = lookup(shared, db, id).map(|record| shared.seen(record, false));
+                let found = find(shared, db, id).map(|record| shared.seen(record, false));
                 drop(reply.send(found));
             }
             ReadJob::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
@@ -61,8 +61,9 @@ fn serve(shared: &Shared, reads: &mut Vec<ReadJob>) {
     }
 }
 
-/// What is there for `id`. Memory may be behind the file for a moment, or ahead of the snapshot: then again.
-fn lookup(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
+/// The record of `id`. The index may be older than the file for a moment, while the writer publishes a commit, or newer
+/// than the snapshot of this read transaction. Then the row is not the one that the index means, and both are read again.
+fn find(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
     let mut place = None;
     for again in 0..LOOKUPS_MAX {
         let lookup = shared.index().lookup(&id);
@@ -101,8 +102,8 @@ fn not_done(error: rusqlite::Error) -> Fault {
     Fault::NotDone(unavailable(error))
 }
 
-/// Look-ups per read transaction.
+/// The most reads in one read transaction.
 const READS_MAX: usize = 256;
-/// How often a record is looked for again while a commit is being taken over by memory.
+/// How often a record is read again while the writer publishes a commit.
 const LOOKUPS_MAX: usize = 50;
 const LOOKUP_PAUSE: Duration = Duration::from_millis(1);

@@ -1,6 +1,7 @@
 //! The writer thread: takes every queued job, runs them in one transaction, and answers them after its commit.
 
 mod batch;
+mod check_value;
 pub(super) mod job_error;
 pub(super) mod open_file;
 mod reopen;
@@ -276,7 +277,7 @@ impl Cause {
 }
 
 pub(super) fn down() -> StoreError {
-    unavailable("the disk failed; the store is being opened again")
+    Status::Down.error()
 }
 
 /// Closes the store and answers what is queued when the thread ends, by a panic too.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::record::{Record, State, Token};
+use crate::record::{Record, State};
 use crate::store::sqlite::error::OpenError;
 use crate::store::sqlite::file::connection::{self, Checkpoint};
 use crate::store::sqlite::file::ownership::OwnedFile;
@@ -25,14 +25,13 @@ pub(crate) struct Opened {
 /// Creates the file if there never was one, and checks its WAL before SQLite reads it.
 pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), OpenError> {
     if !owned.inspect()? {
-        let generation = *Token::random().as_bytes();
         owned.create(|new| {
             connection::create(new, |db| {
                 let transaction = db.unchecked_transaction()?;
                 db.execute_batch(schema::META)?;
                 db.execute_batch(schema::ROUTE)?;
                 db.execute_batch(schema::CHECK_VALUE)?;
-                Meta::new(generation).write(db)?;
+                Meta::new().write(db)?;
                 transaction.commit()
             })
         })?;

@@ -1,11 +1,11 @@
-//! The file and what lies beside it: who owns it, whether it is ours, and whether it is still there.
+//! Ownership of the store file: the lock beside it, the marker that it exists, and whether it is still the same file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::store::sqlite::error::OpenError;
-use crate::store::sqlite::layout::schema;
+use crate::store::sqlite::file::header;
 
 /// A store file that this process owns until the value is dropped.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct OwnedFile {
 }
 
 impl OwnedFile {
-    /// Takes the lock beside `path`. Symbolic links are followed first, so that a file has one lock.
+    /// Locks `<path>-lock`. Symbolic links are resolved first, so that a file has one lock whatever its names.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         let path = resolve(path)?;
         let failed = |error| OpenError::io(&path, error);
@@ -37,11 +37,11 @@ impl OwnedFile {
         beside(&self.path, "-wal")
     }
 
-    /// Whether the file is there; refused if it is not and once was, or if it is not ours.
+    /// Whether the file exists. Refused if it existed once and is gone, or if it is not a store.
     pub(crate) fn inspect(&self) -> Result<bool, OpenError> {
         match fs::metadata(&self.path) {
             Ok(found) if found.len() == 0 => Err(OpenError::Empty { path: self.path.clone() }),
-            Ok(found) => self.inspect_header(found.len()).map(|()| true),
+            Ok(found) => header::check(&self.path, &self.wal(), found.len()).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.check_never_existed().map(|()| false)
             }
@@ -49,7 +49,7 @@ impl OwnedFile {
         }
     }
 
-    /// Puts a complete new file, made by `fill` under another name, in its place.
+    /// Creates the file: `fill` makes it under another name, and it is renamed once it is complete and synced.
     pub(crate) fn create(
         &self,
         fill: impl FnOnce(&Path) -> Result<(), OpenError>,
@@ -66,31 +66,32 @@ impl OwnedFile {
         sync_directory(&self.path).map_err(failed)
     }
 
-    /// Makes the names of the file and of its log durable. The engine does so too when it makes a log,
-    /// but does not say when that fails: the log would be gone after a power cut.
+    /// Syncs the directory, so that the names of the file and of the WAL survive a power cut. SQLite does so when it
+    /// creates the WAL, but does not report a failure.
     pub(crate) fn sync_names(&self) -> Result<(), OpenError> {
         sync_directory(&self.path).map_err(|error| OpenError::io(&self.path, error))
     }
 
-    /// Notes beside the file that it exists, so that it is not made anew should it vanish.
+    /// Writes into the lock file that the store exists. If the store file vanishes, the next open then refuses to create
+    /// an empty one.
     pub(crate) fn write_marker(&self) -> Result<(), OpenError> {
         let failed = |error| OpenError::io(&self.path, error);
         if self.lock.metadata().map_err(failed)?.len() > 0 {
             return Ok(());
         }
-        (&self.lock).write_all(REMEMBERED.as_bytes()).map_err(failed)?;
+        (&self.lock).write_all(MARKER.as_bytes()).map_err(failed)?;
         self.lock.sync_all().map_err(failed)?;
         sync_directory(&self.path).map_err(failed)
     }
 
-    /// Gives the log the blocks that it will need, in one piece: a log that grows commit by commit is
-    /// scattered over the disk, and every commit after that pays for it. A wish, not a need.
+    /// Reserves disk blocks for the WAL in one piece. A WAL that grows commit by commit is scattered over the disk, and
+    /// every commit becomes slower. Best effort.
     #[cfg(target_os = "linux")]
     pub(crate) fn reserve_wal(&self, bytes: u64) {
         if let Ok(log) = OpenOptions::new().write(true).open(self.wal()) {
             let keep_size = rustix::fs::FallocateFlags::KEEP_SIZE;
             if rustix::fs::fallocate(&log, keep_size, 0, bytes).is_err() {
-                // What was reserved before the disk was full is given back.
+                // Gives back what was reserved before the disk was full.
                 let length = log.metadata().map(|found| found.len());
                 drop(length.and_then(|length| log.set_len(length)));
             }
@@ -100,12 +101,12 @@ impl OwnedFile {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn reserve_wal(&self, _: u64) {}
 
-    /// Which files these are now.
+    /// Which files are at the paths now.
     pub(crate) fn identity(&self) -> io::Result<FileIdentity> {
         Ok(FileIdentity { file: inode(&self.path)?, wal: inode(&self.wal())? })
     }
 
-    /// Whether the file is still the one that was opened, whatever became of its log.
+    /// Whether the store file is still the one that was opened. The WAL may be another one.
     pub(crate) fn is_same_file(&self, opened: FileIdentity) -> bool {
         inode(&self.path).is_ok_and(|file| file == opened.file)
     }
@@ -121,42 +122,9 @@ impl OwnedFile {
         }
         Ok(())
     }
-
-    /// Reads the header before the engine does, which would recover a stranger's journal.
-    fn inspect_header(&self, length: u64) -> Result<(), OpenError> {
-        let mut header = [0; HEADER_BYTES];
-        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut header));
-        match read {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(OpenError::damaged(&self.path, "it is cut short"));
-            }
-            read => read.map_err(|error| OpenError::io(&self.path, error))?,
-        }
-        let number = |at: usize| {
-            u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
-        if !header.starts_with(MAGIC) || i64::from(number(68)) != schema::APPLICATION_ID {
-            return Err(OpenError::NotOurs { path: self.path.clone() });
-        }
-        schema::check_format(&self.path, i64::from(number(60)))?;
-        let page = i64::from(u16::from_be_bytes([header[16], header[17]]));
-        self.inspect_length(length, page, i64::from(number(28)))
-    }
-
-    /// A file shorter than its header says has lost its end; with a log beside it, the log may have it.
-    fn inspect_length(&self, length: u64, page: i64, pages: i64) -> Result<(), OpenError> {
-        if page != schema::PAGE_BYTES {
-            return Err(OpenError::damaged(&self.path, "its header has another page size"));
-        }
-        let logged = fs::metadata(self.wal()).is_ok_and(|wal| wal.len() > 0);
-        if !logged && length < (page * pages).unsigned_abs() {
-            return Err(OpenError::damaged(&self.path, "it is cut short"));
-        }
-        Ok(())
-    }
 }
 
-/// The file and its log, told apart from any that took their place.
+/// Device and inode of the store file and of the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     file: Inode,
@@ -172,13 +140,13 @@ fn inode(path: &Path) -> io::Result<Inode> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Without inodes it is only known that the file is there.
+/// Without inodes this only tells that the file exists.
 #[cfg(not(unix))]
 fn inode(path: &Path) -> io::Result<Inode> {
     fs::metadata(path).map(|_| (0, 0))
 }
 
-/// Only the owner reads keys and answers.
+/// Creates files that only their owner may read: they hold keys and responses.
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -214,7 +182,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A name is durable once its directory is.
+/// Makes the names in the directory of `path` durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) if cfg!(unix) => File::open(parent)?.sync_all(),
@@ -222,7 +190,4 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-const MAGIC: &[u8] = b"SQLite format 3\0";
-const HEADER_BYTES: usize = 100;
-const REMEMBERED: &str =
-    "The store beside this file exists. Whoever holds this file's lock owns it.\n";
+const MARKER: &str = "The store beside this file exists. Whoever holds this file's lock owns it.\n";

@@ -1,4 +1,4 @@
-//! A record as columns: the same view of it for what is written and for what is read, with its checksum.
+//! A record as the columns of a row, for writing and for reading, and the checksum over them.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::record::{KeyText, Record, SettledBy, State, TakenFrom, Token, codec};
 use crate::scope::{OperationId, Principal};
 use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 
-/// One row of a record table, less its number.
+/// A row of a record table without its row number.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<'a> {
     pub(crate) id: &'a [u8; 16],
     pub(crate) state: i64,
-    /// The moment that the state carries; it stands in the column of that state.
+    /// The time of the state: `lease_until`, `unknown_since` or `expires_at`. Each state has its own column.
     pub(crate) at: i64,
-    /// 0: nobody.
+    /// 0 if the record is not completed.
     pub(crate) settled_by: i64,
-    /// The row of the response; anything before there is one.
+    /// The row number of the response. Before there is one: a number of the same width.
     pub(crate) response: i64,
     pub(crate) token: &'a [u8; 16],
     pub(crate) count: i64,
     pub(crate) attempt: i64,
-    /// The state that it was taken from; 0: none.
+    /// The state that this attempt was taken from; 0 if none.
     pub(crate) taken_from: i64,
     pub(crate) taken_at: i64,
     pub(crate) first_claimed_at: i64,
@@ -68,7 +68,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What [`COLUMNS`] selected, and the row number of its route; `Err` if a column has another type.
+    /// Reads what [`COLUMNS`] selected. Returns the row number of the route and the stored checksums beside it.
     pub(crate) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), BadValue> {
         let state = number(row, 1)?;
         let columns = Self {
@@ -97,7 +97,7 @@ impl<'a> Columns<'a> {
         Ok((columns, number(row, 17)?, crc))
     }
 
-    /// Two checksums: of what says whose row this is and whether it counts, and of everything.
+    /// Two checksums of four bytes: [`id_crc`], and one over every column and the text of the route.
     pub(crate) fn crc(&self, route: &str) -> [u8; 8] {
         let whole = self.whole_crc(route).to_le_bytes();
         let [a, b, c, d] = id_crc(self.id, self.state);
@@ -106,10 +106,6 @@ impl<'a> Columns<'a> {
     }
 
     fn whole_crc(&self, route: &str) -> u32 {
-        let mut fixed = Fixed::default();
-        for part in [&self.id[..], self.token, self.canonical, self.raw, self.principal] {
-            fixed.put(part);
-        }
         let response = if self.state == COMPLETED { self.response } else { 0 };
         let numbers = [
             self.state,
@@ -128,16 +124,15 @@ impl<'a> Columns<'a> {
             self.key.len() as i64,
             self.target.len() as i64,
         ];
-        for number in numbers {
-            fixed.put(&number.to_le_bytes());
-        }
-        let crc = crc32c::crc32c(&fixed.bytes);
-        let crc = crc32c::crc32c_append(crc, self.key.as_bytes());
-        let crc = crc32c::crc32c_append(crc, self.target.as_bytes());
-        crc32c::crc32c_append(crc, route.as_bytes())
+        let numbers = numbers.map(i64::to_le_bytes);
+        let (key, target) = (self.key.as_bytes(), self.target.as_bytes());
+        let digests = [&self.id[..], self.token, self.canonical, self.raw, self.principal];
+        let parts =
+            digests.into_iter().chain([numbers.as_flattened(), key, target, route.as_bytes()]);
+        parts.fold(0, crc32c::crc32c_append)
     }
 
-    /// The record, once its checksum was found right.
+    /// The record. The caller has compared the checksum.
     pub(crate) fn record(&self, route: Arc<str>, state: State) -> Result<Record, BadValue> {
         Ok(Record {
             token: Token::from_bytes(*self.token),
@@ -161,19 +156,18 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Who settled it.
     pub(crate) fn settled_by(&self) -> Result<SettledBy, BadValue> {
         let tag = u8::try_from(self.settled_by).map_err(|_| BadValue)?;
         codec::settled_by(tag).map_err(|_| BadValue)
     }
 
-    /// `at` if it is in this state: what its column holds.
+    /// The time of the state if the state is one of `states`: the value of the column that belongs to them.
     pub(crate) fn at_if(&self, states: &[i64]) -> Option<i64> {
         states.contains(&self.state).then_some(self.at)
     }
 }
 
-/// The checksum that the scan at open looks at: with it, a row with other damage is still known by its id.
+/// The checksum over id and state alone. The scan at open reads it, and it tells the id of a row that is damaged elsewhere.
 pub(crate) fn id_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
     let mut bytes = [0; 17];
     bytes[..16].copy_from_slice(id);
@@ -186,37 +180,16 @@ pub(crate) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.un
     r.ttl_ms, r.lease_until, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.settled_by, r.response, \
     r.lease_ms, r.quiet_ms, r.route, r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, \
     r.principal, r.key, r.target";
-/// How many those are.
+/// The number of columns in [`COLUMNS`].
 pub(crate) const COLUMN_COUNT: usize = 24;
 
-/// A value that no writer of ours wrote.
+/// A column has a value that this code never writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BadValue;
 
 impl From<FromSqlError> for BadValue {
     fn from(_: FromSqlError) -> Self {
         Self
-    }
-}
-
-/// What has a fixed size, side by side.
-struct Fixed {
-    bytes: [u8; FIXED_BYTES],
-    used: usize,
-}
-
-const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 15 * 8;
-
-impl Default for Fixed {
-    fn default() -> Self {
-        Self { bytes: [0; FIXED_BYTES], used: 0 }
-    }
-}
-
-impl Fixed {
-    fn put(&mut self, part: &[u8]) {
-        self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
-        self.used += part.len();
     }
 }
 
@@ -259,7 +232,7 @@ fn moment(row: &Row<'_>, state: i64) -> Result<i64, BadValue> {
     }
 }
 
-/// NULL reads as 0: the checksum knows the difference where there is one.
+/// NULL reads as 0. Where NULL and 0 differ, the state says which of them it is, and the checksum covers the state.
 fn number(row: &Row<'_>, column: usize) -> Result<i64, BadValue> {
     let value = row.get_ref(column).map_err(|_| BadValue)?;
     Ok(value.as_i64_or_null()?.unwrap_or(0))

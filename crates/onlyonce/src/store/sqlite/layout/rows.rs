@@ -1,4 +1,4 @@
-//! Rows written and read: each with its checksum, and a response with its own.
+//! Writes and reads the rows of records and responses, each with its checksum.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, U
 use crate::store::sqlite::layout::statements::Statements;
 use crate::store::{BoxError, StoreError};
 
-/// Appends the record as row `place`. `response` is the next response's row: its width is reserved.
+/// Inserts the record at `place`. `response` is the row number that the next response gets: it reserves the width.
 pub(crate) fn append(
     db: &Connection,
     place: Place,
@@ -38,9 +38,9 @@ pub(crate) fn append(
         columns.token,
         columns.count,
         columns.attempt,
-        some(columns.taken_from),
-        some(columns.taken_from).map(|_| columns.taken_at),
-        some(columns.settled_by),
+        nonzero(columns.taken_from),
+        nonzero(columns.taken_from).map(|_| columns.taken_at),
+        nonzero(columns.settled_by),
         columns.response,
         columns.lease_ms,
         columns.quiet_ms,
@@ -55,7 +55,7 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Writes what may change of a record that is not completed, in place.
+/// Updates the row of a record that is not completed.
 pub(crate) fn update(
     db: &Connection,
     place: Place,
@@ -74,10 +74,10 @@ pub(crate) fn update(
         columns.token,
         columns.count,
     ])?;
-    found(changed)
+    one_row(changed)
 }
 
-/// Writes the outcome: the response as a row of its own, and in place what changes of the record.
+/// Inserts the response and updates the row of the record to completed.
 pub(crate) fn settle(
     db: &Connection,
     place: Place,
@@ -97,7 +97,7 @@ pub(crate) fn settle(
         columns.settled_by,
         columns.response,
     ])?;
-    found(changed)
+    one_row(changed)
 }
 
 fn insert_response(
@@ -118,7 +118,7 @@ fn insert_response(
     Ok(())
 }
 
-/// The record is deleted: its row stays, gone, so that no number is missing until the sweep comes by.
+/// Marks the row of a deleted record gone. The row stays until the sweep, so that row numbers have no gap.
 pub(crate) fn mark_gone(
     db: &Connection,
     place: Place,
@@ -130,7 +130,7 @@ pub(crate) fn mark_gone(
     }
     let [a, b, c, d] = id_crc(id.as_bytes(), GONE);
     let crc = [a, b, c, d, 0, 0, 0, 0];
-    found(
+    one_row(
         db.prepare_cached(&Statements::of(place.class).mark_gone)?
             .execute(params![place.row, crc])?,
     )
@@ -142,15 +142,15 @@ pub(crate) fn delete_response(db: &Connection, place: Place) -> rusqlite::Result
     Ok(())
 }
 
-/// What is in a row.
+/// What was found in a row.
 pub(crate) enum Found {
-    /// There is no such row, or its record was deleted.
+    /// No such row, or its record was deleted.
     Nothing,
     Record(OperationId, Box<Record>),
     Damaged(Damage),
 }
 
-/// A row that is not what was written.
+/// A row that cannot be decoded or whose checksum is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("row {row} of record_{class} is damaged: {what}")]
 pub(crate) struct Damage {
@@ -185,7 +185,7 @@ pub(crate) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::
     }
 }
 
-/// What the row holds, its response included.
+/// Decodes a row with its response.
 pub(crate) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
     match decode_checked(row, routes) {
         Ok(None) => Found::Nothing,
@@ -215,7 +215,7 @@ fn decode_checked(
     Ok(Some((OperationId::from_bytes(*columns.id), record)))
 }
 
-/// The columns of a row whose checksums are right.
+/// The columns of a row and the text of its route, if the checksum is right.
 pub(crate) fn checked<'a>(
     row: &'a Row<'_>,
     routes: &Routes,
@@ -250,7 +250,7 @@ fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'s
         .map_err(|_| "the head of its response does not read")
 }
 
-/// Bound to the operation and the attempt, so that no other's answer is taken for it.
+/// Covers the id and the token too, so that the response of another record or attempt does not match.
 fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u8; 4] {
     let mut crc = crc32c::crc32c(id);
     crc = crc32c::crc32c_append(crc, token);
@@ -259,7 +259,7 @@ fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u
     crc32c::crc32c_append(crc, body).to_le_bytes()
 }
 
-/// Whether the error speaks of this page rather than of the disk.
+/// Whether the error means a damaged page and not a failing disk.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
@@ -268,8 +268,8 @@ pub(crate) fn unavailable(error: impl Into<BoxError>) -> StoreError {
     StoreError::Unavailable(error.into())
 }
 
-/// NULL where there is none.
-fn some(value: i64) -> Option<i64> {
+/// 0 is stored as NULL.
+fn nonzero(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
@@ -277,7 +277,7 @@ fn bad_value(_: BadValue) -> &'static str {
     "a column has a value that is never written"
 }
 
-/// A row that memory says is there.
-fn found(changed: usize) -> rusqlite::Result<()> {
+/// An update must change one row: the index says that the row is there.
+fn one_row(changed: usize) -> rusqlite::Result<()> {
     if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

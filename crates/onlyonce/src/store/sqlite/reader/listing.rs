@@ -1,4 +1,4 @@
-//! Listings: what is not completed from memory, then what is completed in the order of its rows.
+//! Listings (`Maintain::scan`): first the live records from the index, then the completed ones in the order of their rows.
 
 use rusqlite::{Connection, params};
 
@@ -11,7 +11,7 @@ use crate::store::sqlite::layout::statements::Statements;
 use crate::store::sqlite::shared::Shared;
 use crate::store::{Cursor, Fault, Page, Scan};
 
-/// A page from memory; `None` if the listing has left it.
+/// A page of live records from the index; `None` if the cursor is among the completed ones already.
 pub(crate) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     let after = query.after.and_then(slot);
     if after.is_some_and(|after| after.kind == StateKind::Completed) {
@@ -34,7 +34,7 @@ pub(crate) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     Some(Page { records, next, now: shared.time.now() })
 }
 
-/// A page of completed records. Rows that do not read are left out: their own look-up says so.
+/// A page of completed records. Damaged rows are left out; a load of their key reports them.
 pub(crate) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Page, Fault> {
     let mut place = query.after.and_then(slot).map(|slot| slot.place);
     let mut records = Vec::new();
@@ -85,7 +85,7 @@ fn read_class(shared: &Shared, db: &Connection, after: Place, room: usize) -> Re
     Ok(part)
 }
 
-/// The classes that have tables, in order.
+/// The classes that have tables, in ascending order.
 fn classes(db: &Connection) -> Result<Vec<u8>, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
     let sql = "SELECT name FROM sqlite_schema WHERE name LIKE 'record_%'";
@@ -113,7 +113,7 @@ fn slot(cursor: Cursor) -> Option<Slot> {
     Slot::from_bits(bits).filter(|slot| slot.place.class <= CLASS_MAX)
 }
 
-/// Before the first row of the first class.
+/// The cursor before the first completed record.
 const COMPLETED_FIRST: Cursor = Cursor((StateKind::Completed as u128) << 62);
-/// Rows looked at for one page: a page may come short, and says where the next begins.
+/// The most rows that are read for one page. A page may have fewer records than asked for, and a cursor to go on.
 const PAGE_ROWS_MAX: usize = 10_000;

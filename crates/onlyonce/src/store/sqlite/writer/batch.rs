@@ -14,13 +14,13 @@ use crate::store::cas::{self, Effect};
 use crate::store::sqlite::file::connection;
 use crate::store::sqlite::index::{Index, Lookup};
 use crate::store::sqlite::jobs::{Answer, CheckValueJob, SwapJob, WriteJob};
-use crate::store::sqlite::layout::check_value;
 use crate::store::sqlite::layout::meta::Meta;
 use crate::store::sqlite::layout::place::Place;
 use crate::store::sqlite::layout::routes::Routes;
 use crate::store::sqlite::layout::rows::{self, Damage, Found};
 use crate::store::sqlite::shared::Shared;
 use crate::store::sqlite::writer::OpenFile;
+use crate::store::sqlite::writer::check_value;
 use crate::store::sqlite::writer::job_error::{JobError, store_error_of};
 use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
