@@ -193,12 +193,12 @@ async fn a_store_that_another_process_uses_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_that_another_program_holds_is_refused() {
+async fn a_store_that_another_program_locks_is_refused() {
     let (_folder, store) = used_store().await;
     let other = Connection::open(&store).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
     let output = serve(&store).output().unwrap();
-    assert_told(&store, output, "{path} is held by another program: end it and try again");
+    assert_told(&store, output, "{path} is locked by another program: end it and try again");
 }
 
 #[tokio::test]

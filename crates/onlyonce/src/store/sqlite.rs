@@ -225,8 +225,12 @@ impl Store for SqliteStore {
         self.submit(|reply| WriteJob::Swap(swap, reply)).await
     }
 
-    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        self.submit(|reply| WriteJob::Renew(held.to_vec(), lease, reply)).await
+    async fn renew(
+        &self,
+        leases: &[(OperationId, Token)],
+        lease: Lease,
+    ) -> Result<Vec<Beat>, Fault> {
+        self.submit(|reply| WriteJob::Renew(leases.to_vec(), lease, reply)).await
     }
 }
 

@@ -122,7 +122,7 @@ pub enum OpenError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another program reads or writes the file. End it, and open the store again.
-    #[error("{path} is held by another program: end it and try again")]
+    #[error("{path} is locked by another program: end it and try again")]
     Busy {
         /// The store file.
         path: PathBuf,

@@ -118,8 +118,8 @@ impl Index {
             && let Some(live) = self.live.get_mut(slot.kind as usize)
         {
             let removed = live.remove(&slot.place);
-            let held = removed.map_or(0, |_| is_pinned(slot.kind));
-            self.pinned_rows[usize::from(slot.place.class)] -= held;
+            let pinned = removed.map_or(0, |_| is_pinned(slot.kind));
+            self.pinned_rows[usize::from(slot.place.class)] -= pinned;
         }
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Batch<'a> {
             }
             WriteJob::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
             WriteJob::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
-            WriteJob::Renew(held, lease, _) => self.renew(held, *lease).map(Answer::Beats),
+            WriteJob::Renew(leases, lease, _) => self.renew(leases, *lease).map(Answer::Beats),
             WriteJob::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
             WriteJob::Sweep(..) => Err(JobError::Job(Fault::NotDone(StoreError::Busy))),
         }
@@ -133,11 +133,11 @@ impl<'a> Batch<'a> {
     /// Renews leases in memory only: they end with this process, and the next open makes its running records unknown.
     fn renew(
         &mut self,
-        held: &[(OperationId, Token)],
+        leases: &[(OperationId, Token)],
         lease: Lease,
     ) -> Result<Vec<Beat>, JobError> {
-        let mut beats = Vec::with_capacity(held.len());
-        for (id, token) in held {
+        let mut beats = Vec::with_capacity(leases.len());
+        for (id, token) in leases {
             let current = self.lookup_in_memory(id);
             let now = self.shared.time.now();
             let renewed = cas::renew(current.record.as_ref(), *token, lease, now);
