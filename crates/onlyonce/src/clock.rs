@@ -103,11 +103,12 @@ impl Reading {
         self.store.plus(boot.saturating_sub(self.boot))
     }
 
-    /// The latest that the store's clock can say when the node's says `boot`, unless someone has set it: a clock
-    /// may run fast by a thousandth, and be off by [`CLOCK_SLACK`].
-    pub fn latest(&self, boot: Duration) -> StoreTime {
+    /// What to make of `store`, read when the node's clock says `boot`: a clock may run fast by a thousandth, and be
+    /// off by [`CLOCK_SLACK`]. If it is later than that, someone has set it forward, and the node goes by its own.
+    pub fn trusted(&self, store: StoreTime, boot: Duration) -> StoreTime {
         let passed = boot.saturating_sub(self.boot);
-        self.store.plus(passed + passed / CLOCK_DRIFT + CLOCK_SLACK)
+        let latest = self.store.plus(passed + passed / CLOCK_DRIFT + CLOCK_SLACK);
+        if store <= latest { store } else { self.estimate(boot) }
     }
 }
 

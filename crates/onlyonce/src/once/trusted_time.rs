@@ -36,13 +36,13 @@ impl TrustedTime {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         let first = readings.map_or(last, |readings| readings.first);
         *readings = Some(Readings { first, last });
-        store.min(first.latest(self.clock.boot()))
+        first.trusted(store, self.clock.boot())
     }
 
     /// The trusted time now; `None` before the first answer of the store.
     pub(crate) fn now(&self) -> Option<StoreTime> {
         let (readings, boot) = self.readings()?;
-        Some(readings.last.estimate(boot).min(readings.first.latest(boot)))
+        Some(readings.first.trusted(readings.last.estimate(boot), boot))
     }
 
     /// What the store's own clock says now, right or wrong: for moments that the store itself compares.
@@ -56,7 +56,8 @@ impl TrustedTime {
         let Some((readings, boot)) = self.readings() else {
             return Duration::ZERO;
         };
-        let ahead_ms = readings.last.estimate(boot).since_ms(readings.first.latest(boot));
+        let store = readings.last.estimate(boot);
+        let ahead_ms = store.since_ms(readings.first.trusted(store, boot));
         Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0))
     }
 
@@ -91,11 +92,10 @@ mod tests {
         let (clock, time) = running_node();
         let before = clock.wall();
         clock.set_wall(before.plus(DAY));
-        let slack = Duration::from_secs(60);
-        assert_eq!(read(&clock, &time), before.plus(slack));
-        assert_eq!(time.now(), Some(before.plus(slack)));
+        assert_eq!(read(&clock, &time), before);
+        assert_eq!(time.now(), Some(before));
         assert_eq!(time.store_now(), Some(before.plus(DAY)));
-        assert_eq!(time.ahead_by(), DAY - slack);
+        assert_eq!(time.ahead_by(), DAY);
     }
 
     // threat B6

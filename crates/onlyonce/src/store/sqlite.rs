@@ -1,25 +1,24 @@
 //! The embedded store: one SQLite file, one process.
 //!
-//! 1. One process owns the file, by a lock on `<file>-lock`. A second open is refused, in the same
-//!    process too; `sqlite3 -readonly` may read it meanwhile. One that may write may also write the
-//!    log back and remove it, which after an error of the disk forgets keys.
-//! 2. Whatever has queued is one transaction, without waiting for more. Nobody is answered, and
-//!    memory shows nothing, before its commit is on disk.
-//! 3. Every row carries a checksum. A record that does not read is an error for its key: never
-//!    absent, never replayed. Rows are numbered without gaps, so that one that vanished is noticed.
-//! 4. A file that is damaged, gone, empty or not ours is refused with a sentence. It is never
+//! 1. One process owns the file, by a lock on `<file>-lock`. A second open is refused, in the same process too.
+//!    `sqlite3 -readonly` may read the file meanwhile. A program that may write can checkpoint and remove the write-ahead
+//!    log (WAL, `<file>-wal`), which after an I/O error may be the only good copy of some records.
+//! 2. All calls that have queued are one transaction; the writer does not wait for more. No call is answered, and the
+//!    index in memory does not change, before the commit is on disk.
+//! 3. Every row carries a checksum. A record that cannot be read is an error for its key: never absent, never replayed.
+//!    Rows are numbered without gaps, so that a row that vanished is noticed.
+//! 4. A file that is damaged, gone, empty or not a store is refused, and the error says what to do. The file is never
 //!    replaced by an empty one: that would forget keys.
-//! 5. After an error of the disk the file is opened again, and its log emptied, before anything is
-//!    answered; an outside reader must leave it first. If it was deleted or replaced meanwhile, the
-//!    store stays down.
-//! 6. Leases are renewed in memory. At open, what a dead process left *running* is *unknown*.
+//! 5. After an I/O error the file is reopened and the WAL emptied before anything is answered. Another program that reads
+//!    the file must end first. If the file was deleted or replaced meanwhile, the store stays down.
+//! 6. Leases are renewed in memory. At open, every record that a dead process left *running* becomes *unknown*.
 //!
-//! What it cannot notice: a log (`<file>-wal`) that was cut off or removed while the store was
-//! closed, and a file put back from an older backup. Both forget keys.
+//! The store cannot notice a WAL that was cut off or removed while the store was closed, nor a file that was restored from
+//! an older backup. Both forget keys.
 //!
-//! SQLite is compiled with this crate. By itself it calls `fsync`, which also writes the file's
-//! times; build with `LIBSQLITE3_FLAGS=-DHAVE_FDATASYNC=1` where `fdatasync` works, as on Linux,
-//! and a commit is done in two thirds of the time. Our own binaries are built so.
+//! SQLite is compiled with this crate. By default it calls `fsync`, which also writes the times of the file. Build with
+//! `LIBSQLITE3_FLAGS=-DHAVE_FDATASYNC=1` where `fdatasync` works, as on Linux, and a commit takes two thirds of the time.
+//! Our own binaries are built so.
 //!
 //! ```
 //! use onlyonce::store::sqlite::SqliteStore;
@@ -33,40 +32,21 @@
 //! # }
 //! ```
 
-mod batch;
-mod boot;
-mod changes;
-mod check_value;
-mod checkpoint;
-mod columns;
-mod connection;
+// These modules are private, so `pub(crate)` in the files below them reaches no further than this store.
 mod error;
 #[cfg(test)]
 mod faults;
 mod file;
-mod hash;
 mod index;
-mod interned;
-mod job;
-mod log;
-mod meta;
-mod page;
+mod jobs;
+mod layout;
 mod queue;
 mod reader;
-mod recover;
-mod rows;
-mod schema;
 mod shared;
-mod slot;
-mod sql;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod time;
-mod transaction;
-mod trouble;
-mod view;
 mod writer;
 
 use std::path::Path;
@@ -75,9 +55,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub use self::error::OpenError;
-use self::job::{Checking, Job, Read, Reply, Swapping};
+use self::jobs::{CheckValueJob, ReadJob, Reply, SwapJob, WriteJob};
+use self::reader::listing;
 use self::shared::{Shared, Status};
 use self::threads::Threads;
+use self::writer::job_error;
 use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
     StoreError, Swap, Swept, Watch,
@@ -86,11 +68,11 @@ use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
 
-/// Records in one file. A clone is the same store; the last one that is dropped closes it.
+/// Records in one file. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
-    /// Dropped last: joins the threads.
+    /// Joins the threads when the last clone is dropped.
     threads: Arc<Threads>,
 }
 
@@ -102,20 +84,20 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The system's clock, and a queue of 8,192.
+    /// The clock of the system, and queues of 8,192 calls.
     pub fn new() -> Self {
         Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX }
     }
 
-    /// Where the store's time comes from. Another clock than the system's is for tests.
+    /// Sets the clock of the store. The default is the clock of the system; another one is for tests.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How many calls may wait for the writer, and for the reader; more are refused as busy. A longer
-    /// queue means longer waits, and more memory for the answers in it.
+    /// How many calls may wait for the writer, and how many for the reader; further ones are refused as busy. A longer
+    /// queue means longer waits, and more memory for the responses in it.
     #[must_use]
     pub fn with_queue_max(mut self, queue_max: usize) -> Self {
         self.queue_max = queue_max;
@@ -137,10 +119,10 @@ impl std::fmt::Debug for SqliteOptions {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, and makes it if there never was one.
+    /// Opens the store at `path`, and creates it if there never was one.
     ///
     /// # Errors
-    /// When the file is in use, or is not a whole store of ours: see [`OpenError`].
+    /// When the file is in use, damaged, or not a store: see [`OpenError`].
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(path, SqliteOptions::new()).await
     }
@@ -157,7 +139,7 @@ impl SqliteStore {
         Ok(Self { shared, threads: Arc::new(threads) })
     }
 
-    /// Finishes what was asked, takes nothing more, and lets go of the file. The other clones are closed too.
+    /// Refuses new calls, answers those that have queued, and closes the file. Every clone is closed.
     pub async fn close(&self) {
         self.shared.close();
         while self.shared.status() != Status::Closed {
@@ -169,35 +151,36 @@ impl SqliteStore {
         self.threads.join();
     }
 
-    /// Marks the file as moved to `to`, for good: it takes no write after this, and is not opened again. Its
-    /// records must be there already.
+    /// Marks the store as moved to `to`, for good: it refuses every further write and cannot be opened again. Copy its
+    /// records to `to` first.
     ///
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        self.submit(|reply| Job::MarkMoved(to.to_owned(), reply)).await
+        self.submit(|reply| WriteJob::MarkMoved(to.to_owned(), reply)).await
     }
 
-    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, Fault> {
-        self.shared.demand_up()?;
+    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> WriteJob) -> Result<T, Fault> {
+        self.shared.require_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.jobs.push(job(reply))?;
         answer.await.unwrap_or(Err(Fault::Unsure(StoreError::Closed)))
     }
 
-    async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> Read) -> Result<T, Fault> {
-        self.shared.demand_up()?;
+    async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> ReadJob) -> Result<T, Fault> {
+        self.shared.require_up()?;
         let (reply, answer) = oneshot::channel();
         self.shared.reads.push(read(reply))?;
         answer.await.unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
     }
 
-    /// What a claim finds without the writer: a completed record that outlives the draft.
+    /// The completed record that a claim meets, if it is still unexpired at `not_after` of the draft. Such a claim needs
+    /// no writer.
     ///
-    /// An earlier copy of the draft may wait for the writer. It cannot insert any more: the record is
-    /// there until `not_after` has passed.
-    async fn replayed(&self, draft: &Draft) -> Result<Option<Seen>, Fault> {
-        if !self.shared.view().is_on_disk(&draft.id) {
+    /// An earlier copy of the draft may still be queued. It cannot insert: the record is there until `not_after` has
+    /// passed.
+    async fn completed_record(&self, draft: &Draft) -> Result<Option<Seen>, Fault> {
+        if !self.shared.index().must_be_read(&draft.id) {
             return Ok(None);
         }
         let seen = self.load(draft.id).await?;
@@ -211,39 +194,43 @@ impl SqliteStore {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let view = self.shared.view();
+        let index = self.shared.index();
         let mut shown = f.debug_struct("SqliteStore");
         shown.field("status", &self.shared.status());
-        shown.field("records", &view.index.len());
-        shown.field("index_bytes", &view.index.bytes()).finish_non_exhaustive()
+        shown.field("records", &index.ids.len());
+        shown.field("index_bytes", &index.ids.bytes()).finish_non_exhaustive()
     }
 }
 
 impl Store for SqliteStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        self.shared.demand_up()?;
-        if let Some(seen) = self.replayed(&draft).await? {
+        self.shared.require_up()?;
+        if let Some(seen) = self.completed_record(&draft).await? {
             return Ok(seen);
         }
-        self.submit(|reply| Job::Claim(Box::new(draft), reply)).await
+        self.submit(|reply| WriteJob::Claim(Box::new(draft), reply)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        self.shared.demand_up()?;
-        let look = self.shared.view().look(&id);
-        if look.place.is_some() && look.record.is_none() {
-            return self.read(|reply| Read::One(id, reply)).await;
+        self.shared.require_up()?;
+        let lookup = self.shared.index().lookup(&id);
+        if lookup.place.is_some() && lookup.record.is_none() {
+            return self.read(|reply| ReadJob::One(id, reply)).await;
         }
-        Ok(self.shared.seen(look.record, false))
+        Ok(self.shared.seen(lookup.record, false))
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
-        let swap = Box::new(Swapping { id, guard, to });
-        self.submit(|reply| Job::Swap(swap, reply)).await
+        let swap = Box::new(SwapJob { id, guard, to });
+        self.submit(|reply| WriteJob::Swap(swap, reply)).await
     }
 
-    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        self.submit(|reply| Job::Renew(held.to_vec(), lease, reply)).await
+    async fn renew(
+        &self,
+        leases: &[(OperationId, Token)],
+        lease: Lease,
+    ) -> Result<Vec<Beat>, Fault> {
+        self.submit(|reply| WriteJob::Renew(leases.to_vec(), lease, reply)).await
     }
 }
 
@@ -255,14 +242,14 @@ impl Watch for SqliteStore {
 
 impl Maintain for SqliteStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        self.shared.demand_up()?;
-        let Some(mut page) = page::live_page(&self.shared, &query) else {
-            return self.read(|reply| Read::Page(query, reply)).await;
+        self.shared.require_up()?;
+        let Some(mut page) = listing::live_page(&self.shared, &query) else {
+            return self.read(|reply| ReadJob::Page(query, reply)).await;
         };
         if page.records.len() < query.limit && page.next.is_some() {
             let limit = query.limit - page.records.len();
             let rest = Scan { after: page.next, limit, ..query };
-            let mut rest = self.read(|reply| Read::Page(rest, reply)).await?;
+            let mut rest = self.read(|reply| ReadJob::Page(rest, reply)).await?;
             page.records.append(&mut rest.records);
             page.next = rest.next;
         }
@@ -270,7 +257,7 @@ impl Maintain for SqliteStore {
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        self.submit(|reply| Job::Sweep(limit, until, reply)).await
+        self.submit(|reply| WriteJob::Sweep(limit, until, reply)).await
     }
 
     async fn check_value(
@@ -279,14 +266,14 @@ impl Maintain for SqliteStore {
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let checking = Box::new(Checking::new(name, from, to));
-        self.submit(|reply| Job::CheckValue(checking, reply)).await
+        let checking = Box::new(CheckValueJob::new(name, from, to));
+        self.submit(|reply| WriteJob::CheckValue(checking, reply)).await
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true }
+        Limits { body_bytes_max: job_error::BODY_BYTES_MAX, embedded: true }
     }
 }
 
-/// Calls that wait for a thread; more are refused.
+/// The most calls that wait for a thread.
 const QUEUE_MAX: usize = 8192;

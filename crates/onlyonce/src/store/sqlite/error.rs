@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{ErrorCode, ffi};
 
-/// Why a store could not be opened. It is never answered with an empty one: that would forget keys.
+/// Why a store could not be opened. A file that cannot be used is never replaced by an empty one: that would forget keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process, or this one, has it open. Stop that one, or use its store.
+    /// Another process, or this one, has the file open. Stop that process, or use the store that is open.
     #[error("{path} is in use: a store file has one process; stop the other one first")]
     InUse {
         /// The store file.
         path: PathBuf,
     },
-    /// It was there and is gone. Restore it; or, to forget every key, remove what is left of it.
+    /// The file existed and is gone. Restore it; or, to forget every key, remove the file that the message names.
     #[error(
         "{path} is gone, but {beside} shows that it existed: restore it from a backup, or remove {beside} to start empty and forget every key"
     )]
     Gone {
         /// The store file.
         path: PathBuf,
-        /// What shows that it existed.
+        /// The file that shows that the store existed.
         beside: PathBuf,
     },
-    /// A file of no bytes. Restore the store; or remove the file, if there never was one.
+    /// The file has no bytes. Restore it from a backup; or remove it, if it never was a store.
     #[error(
         "{path} is empty: restore it from a backup; if it never was a store, remove it and one is made"
     )]
@@ -34,7 +34,7 @@ pub enum OpenError {
         /// The store file.
         path: PathBuf,
     },
-    /// Not a store of ours. Give another path.
+    /// The file is not an onlyonce store. Give another path.
     #[error("{path} is not an onlyonce store: give another path")]
     NotOurs {
         /// The file.
@@ -47,24 +47,24 @@ pub enum OpenError {
     Newer {
         /// The store file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i64,
-        /// Ours.
+        /// The newest format that this build reads.
         supported: i64,
     },
     /// Written by a build that was never released. Use a new file; nothing was changed in this one.
     #[error(
-        "{path} has format {found} of an unreleased build, which this build does not read: use a new file. Retries of keys in the old one will be executed again"
+        "{path} has format {found} of an unreleased build, and this build reads only format {supported}: use a new file. Retries of keys in the old one will be executed again"
     )]
     Older {
         /// The store file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i64,
-        /// Ours.
+        /// The newest format that this build reads.
         supported: i64,
     },
-    /// Its records are kept elsewhere now. Open that one.
+    /// The records were moved to another store. Open that one.
     #[error("{path} was moved to {to}: open that one")]
     Moved {
         /// The store file.
@@ -72,18 +72,18 @@ pub enum OpenError {
         /// Where its records went.
         to: String,
     },
-    /// What it holds is not what was written. Restore it from a backup; nothing was changed.
+    /// The file is not as it was written. Restore it from a backup; nothing was changed.
     #[error("{path} is damaged ({what}): restore it from a backup, and keep this copy")]
     Damaged {
         /// The store file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it.
         what: String,
-        /// What the engine below said, if it was the one to find it.
+        /// The error of SQLite, if SQLite found the damage.
         #[source]
         source: Option<rusqlite::Error>,
     },
-    /// A setting that the promise rests on is not in force. Put the file on another file system.
+    /// A setting that durability needs could not be set. Put the file on another file system.
     #[error(
         "{path} cannot be made durable: {pragma} is {found}, not {wanted}; put it on a local disk"
     )]
@@ -97,18 +97,18 @@ pub enum OpenError {
         /// What it is.
         found: String,
     },
-    /// Its directory does not exist. Make it first.
+    /// The directory of the file does not exist. Create it first.
     #[error("the directory of {path} does not exist: make it first")]
     NoDirectory {
         /// The store file.
         path: PathBuf,
     },
-    /// This user may not. Change the owner or the mode of the file and of its directory.
+    /// This user may not write the file or its directory. Change the owner or the mode of both.
     #[error("no permission for {path}: this user must be able to write it and its directory")]
     NoPermission {
         /// The store file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -117,41 +117,41 @@ pub enum OpenError {
     DiskFull {
         /// The store file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another program reads or writes the file. End it, and open the store again.
-    #[error("{path} is held by another program: end it and try again")]
+    #[error("{path} is locked by another program: end it and try again")]
     Busy {
         /// The store file.
         path: PathBuf,
-        /// What the engine said.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// The system refused. Its own words say why; nothing was changed.
+    /// The operating system refused; its error says why. Nothing was changed.
     #[error("{path} cannot be used")]
     Io {
         /// The store file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The engine below refused. Its own words say why; nothing was changed.
+    /// SQLite refused; its error says why. Nothing was changed.
     #[error("{path} cannot be opened")]
     Engine {
         /// The store file.
         path: PathBuf,
-        /// What it said.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
 }
 
 impl OpenError {
-    /// What the system said of `path`.
+    /// From an error of the operating system.
     pub(super) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -166,7 +166,7 @@ impl OpenError {
         }
     }
 
-    /// What the engine said of `path`.
+    /// From an error of SQLite.
     pub(super) fn engine(path: &Path, source: rusqlite::Error) -> Self {
         if source.sqlite_error_code() == Some(ErrorCode::CannotOpen)
             && let Err(error) = try_files(path)
@@ -193,18 +193,18 @@ impl OpenError {
         }
     }
 
-    /// What we found in `path` ourselves.
+    /// Damage that was found here and not by SQLite.
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into(), source: None }
     }
 }
 
-/// The shared memory beside the file could not grow: the engine has no better word for a full disk there.
+/// Whether the disk is full. If the shared memory of the WAL cannot grow, SQLite reports an I/O error of its own.
 fn has_no_room(error: &ffi::Error) -> bool {
     error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
 }
 
-/// The engine does not say why it could not open a file or make one beside it; the system does.
+/// Tries to open the file and to create one beside it: SQLite only says that it could not, the operating system says why.
 fn try_files(path: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).write(true).open(path)?;
     let mut trial = path.as_os_str().to_owned();

@@ -1,230 +1,130 @@
-//! Which row holds which operation: the whole id and eight bytes, in memory.
-//!
-//! Open addressing that grows by a quarter, in shards, so that no record costs more than 40 bytes
-//! and no growth stops the writer for long. Hashes are keyed: ids may be chosen by a client.
+//! The in-memory index of the committed records: the place of every record, and the whole record of those that are not
+//! completed. It changes only after a commit.
 
-use super::hash::Keyed;
-use super::slot::Slot;
+pub(super) mod build;
+mod id_table;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use self::id_table::IdTable;
+use super::layout::place::{CLASS_MAX, Place, Slot};
+use super::layout::routes::Routes;
+use crate::record::{Record, StateKind, StateSet};
 use crate::scope::OperationId;
 
 pub(super) struct Index {
-    shards: Vec<Shard>,
-    hasher: Keyed,
-    count: usize,
+    pub(super) ids: IdTable,
+    /// The live records, those that are not completed: running, unknown and released, each ordered by place.
+    live: [BTreeMap<Place, Box<Live>>; 3],
+    pub(super) routes: Routes,
+    /// How many records of each TTL class are pinned: running or unknown, so that no sweep may delete them.
+    pinned_rows: [i64; CLASS_MAX as usize + 1],
+}
+
+pub(super) struct Live {
+    pub(super) id: OperationId,
+    pub(super) record: Record,
+}
+
+/// What the index says of an id. Without a place the id is absent. With a place and no record, the record is completed or
+/// damaged, and its row must be read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lookup {
+    pub(super) place: Option<Place>,
+    pub(super) record: Option<Record>,
 }
 
 impl Index {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(routes: Routes) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            hasher: Keyed::new(),
-            count: 0,
+            ids: IdTable::new(),
+            live: Default::default(),
+            routes,
+            pinned_rows: [0; CLASS_MAX as usize + 1],
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.count
+    pub(super) fn lookup(&self, id: &OperationId) -> Lookup {
+        let slot = self.ids.get(id);
+        let live = slot.and_then(|slot| self.live_at(slot));
+        Lookup { place: slot.map(|slot| slot.place), record: live.map(|live| live.record.clone()) }
     }
 
-    pub(super) fn get(&self, id: &OperationId) -> Option<Slot> {
-        let hash = self.hash(id);
-        let shard = &self.shards[shard_of(hash)];
-        let at = shard.find(hash, id)?;
-        shard.entries[at].slot()
+    /// Whether there is a record of `id` and its row must be read.
+    pub(super) fn must_be_read(&self, id: &OperationId) -> bool {
+        let slot = self.ids.get(id);
+        slot.is_some_and(|slot| slot.kind == StateKind::Completed)
     }
 
-    /// Returns where it was before.
-    pub(super) fn insert(&mut self, id: OperationId, slot: Slot) -> Option<Slot> {
-        let hash = self.hash(&id);
-        let shard = &mut self.shards[shard_of(hash)];
-        if let Some(at) = shard.find(hash, &id) {
-            return shard.entries[at].replace(slot);
-        }
-        shard.make_room(&self.hasher);
-        shard.add(hash, Entry::new(id, slot));
-        self.count += 1;
-        None
-    }
-
-    pub(super) fn remove(&mut self, id: &OperationId) -> Option<Slot> {
-        let hash = self.hash(id);
-        let shard = &mut self.shards[shard_of(hash)];
-        let at = shard.find(hash, id)?;
-        let slot = shard.entries[at].slot();
-        shard.remove_at(at, &self.hasher);
-        self.count -= 1;
-        slot
-    }
-
-    /// Bytes of memory that it holds.
-    pub(super) fn bytes(&self) -> usize {
-        let entries: usize = self.shards.iter().map(|shard| shard.entries.len()).sum();
-        entries * size_of::<Entry>()
-    }
-
-    fn hash(&self, id: &OperationId) -> u64 {
-        self.hasher.hash(id.as_bytes())
-    }
-}
-
-#[derive(Default)]
-struct Shard {
-    entries: Vec<Entry>,
-    count: usize,
-}
-
-impl Shard {
-    fn find(&self, hash: u64, id: &OperationId) -> Option<usize> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        let mut at = self.home(hash);
-        loop {
-            let entry = &self.entries[at];
-            if entry.is_free() {
-                return None;
-            }
-            if entry.id == *id.as_bytes() {
-                return Some(at);
-            }
-            at = self.after(at);
+    /// Sets the record of `id` and its place.
+    pub(super) fn put(&mut self, id: OperationId, place: Place, record: Record) {
+        let slot = Slot { kind: record.state.kind(), place };
+        let old = self.ids.insert(id, slot);
+        self.drop_live(old);
+        if slot.kind != StateKind::Completed {
+            self.live[slot.kind as usize].insert(place, Box::new(Live { id, record }));
+            self.pinned_rows[usize::from(place.class)] += is_pinned(slot.kind);
         }
     }
 
-    /// A place for one more. A fifth stays free, so every search ends soon.
-    fn make_room(&mut self, hasher: &Keyed) {
-        if (self.count + 1) * 5 <= self.entries.len() * 4 {
-            return;
-        }
-        let length = (self.entries.len() + self.entries.len() / 4).max(SHARD_ENTRIES_MIN);
-        let old = std::mem::replace(&mut self.entries, vec![Entry::FREE; length]);
-        self.count = 0;
-        for entry in old.into_iter().filter(|entry| !entry.is_free()) {
-            self.add(hasher.hash(&entry.id), entry);
-        }
-    }
-
-    fn add(&mut self, hash: u64, entry: Entry) {
-        let mut at = self.home(hash);
-        while !self.entries[at].is_free() {
-            at = self.after(at);
-        }
-        self.entries[at] = entry;
-        self.count += 1;
-    }
-
-    /// Closes the gap, so that whoever was pushed past it is still found.
-    fn remove_at(&mut self, mut gap: usize, hasher: &Keyed) {
-        let mut at = self.after(gap);
-        while !self.entries[at].is_free() {
-            let home = self.home(hasher.hash(&self.entries[at].id));
-            if self.distance(home, at) >= self.distance(gap, at) {
-                self.entries[gap] = self.entries[at];
-                gap = at;
-            }
-            at = self.after(at);
-        }
-        self.entries[gap] = Entry::FREE;
-        self.count -= 1;
-    }
-
-    /// The low half of the hash, scaled to the length.
-    fn home(&self, hash: u64) -> usize {
-        let low = hash & u64::from(u32::MAX);
-        ((low * self.entries.len() as u64) >> 32) as usize
-    }
-
-    fn after(&self, at: usize) -> usize {
-        if at + 1 == self.entries.len() { 0 } else { at + 1 }
-    }
-
-    fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.entries.len() - from }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    id: [u8; 16],
-    slot: u64,
-}
-
-impl Entry {
-    const FREE: Self = Self { id: [0; 16], slot: 0 };
-
-    fn new(id: OperationId, slot: Slot) -> Self {
-        Self { id: *id.as_bytes(), slot: slot.to_bits() }
-    }
-
-    fn is_free(&self) -> bool {
-        self.slot == 0
-    }
-
-    fn slot(&self) -> Option<Slot> {
-        Slot::from_bits(self.slot)
-    }
-
-    fn replace(&mut self, slot: Slot) -> Option<Slot> {
-        let old = self.slot();
-        self.slot = slot.to_bits();
+    /// Sets the place of a record that must be read from its row. Returns what was there before.
+    pub(super) fn put_unread(&mut self, id: OperationId, place: Place) -> Option<Slot> {
+        let old = self.ids.insert(id, Slot { kind: StateKind::Completed, place });
+        self.drop_live(old);
         old
     }
+
+    pub(super) fn remove(&mut self, id: &OperationId) {
+        let old = self.ids.remove(id);
+        self.drop_live(old);
+    }
+
+    /// Up to `limit` live records in `states`, ordered by state and place, from behind `after` on.
+    pub(super) fn page(
+        &self,
+        states: StateSet,
+        after: Option<Slot>,
+        limit: usize,
+    ) -> Vec<(Slot, &Live)> {
+        let kinds = StateKind::ALL[..3].iter().filter(|kind| states.contains(**kind));
+        let kinds = kinds.filter(|kind| after.is_none_or(|after| **kind as u8 >= after.kind as u8));
+        let records = kinds.flat_map(|kind| {
+            let after = after.filter(|after| after.kind == *kind);
+            let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.place));
+            let range = self.live[*kind as usize].range((start, Bound::Unbounded));
+            range.map(|(place, live)| (Slot { kind: *kind, place: *place }, live.as_ref()))
+        });
+        records.take(limit).collect()
+    }
+
+    /// The running records. Their renewed leases are only here.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Live> {
+        self.live[StateKind::Running as usize].values().map(AsRef::as_ref)
+    }
+
+    /// How many records of a class are running or unknown.
+    pub(super) fn pinned_rows(&self, class: u8) -> i64 {
+        self.pinned_rows[usize::from(class)]
+    }
+
+    fn live_at(&self, slot: Slot) -> Option<&Live> {
+        let live = self.live.get(slot.kind as usize)?;
+        live.get(&slot.place).map(AsRef::as_ref)
+    }
+
+    fn drop_live(&mut self, old: Option<Slot>) {
+        if let Some(slot) = old
+            && let Some(live) = self.live.get_mut(slot.kind as usize)
+        {
+            let removed = live.remove(&slot.place);
+            let pinned = removed.map_or(0, |_| is_pinned(slot.kind));
+            self.pinned_rows[usize::from(slot.place.class)] -= pinned;
+        }
+    }
 }
 
-/// The high half of the hash picks the shard.
-fn shard_of(hash: u64) -> usize {
-    (hash >> 32) as usize % SHARDS
-}
-
-const SHARDS: usize = 1024;
-const SHARD_ENTRIES_MIN: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::super::slot::Place;
-    use super::*;
-    use crate::record::StateKind;
-
-    fn id(n: u64) -> OperationId {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&n.to_le_bytes());
-        OperationId::from_bytes(bytes)
-    }
-
-    fn slot(row: i64) -> Slot {
-        let place = Place { class: 27, row };
-        Slot { kind: StateKind::Completed, place }
-    }
-
-    #[test]
-    fn it_agrees_with_a_map_through_inserts_and_removals() {
-        let (mut index, mut map) = (Index::new(), HashMap::new());
-        let mut seed = 1_u64;
-        for step in 1..200_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let id = id((seed >> 33) % 30_000);
-            if seed >> 62 == 0 {
-                assert_eq!(index.remove(&id), map.remove(&id));
-            } else {
-                assert_eq!(index.insert(id, slot(step)), map.insert(id, slot(step)));
-            }
-        }
-        assert_eq!(index.len(), map.len());
-        for n in 0..30_000 {
-            assert_eq!(index.get(&id(n)), map.get(&id(n)).copied());
-        }
-    }
-
-    #[test]
-    fn a_record_costs_at_most_forty_bytes_at_every_size() {
-        let mut index = Index::new();
-        for n in 1..2_000_000 {
-            index.insert(id(n), slot(n as i64));
-            if n >= 100_000 && n % 10_000 == 0 {
-                assert!(index.bytes() <= index.len() * 40, "{} at {n}", index.bytes());
-            }
-        }
-    }
+/// 1 for a state that no sweep may delete.
+fn is_pinned(kind: StateKind) -> i64 {
+    i64::from(matches!(kind, StateKind::Running | StateKind::Unknown))
 }

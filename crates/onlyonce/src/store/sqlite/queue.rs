@@ -1,4 +1,4 @@
-//! A bounded queue whose one consumer takes all that has come.
+//! A bounded queue with one consumer, which takes everything that has queued at once.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ pub(super) struct Queue<T> {
 struct Inner<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// The consumer waits, so it must be woken.
+    /// The consumer waits and must be notified.
     sleeping: bool,
-    /// Something other than an item wants the consumer's attention.
+    /// The consumer shall return from its wait, though there is no item.
     nudged: bool,
 }
 
-/// Why an item was not taken.
+/// Why a push was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Full,
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         self.wake(inner);
     }
 
-    /// Takes nothing more; what is in it is still consumed.
+    /// Refuses further items. Those in the queue are still consumed.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
@@ -63,8 +63,8 @@ impl<T> Queue<T> {
         self.lock().closed
     }
 
-    /// Moves up to `max` items to `into`, and waits for the first if `wait` says so. Returns whether
-    /// there will ever be more.
+    /// Moves up to `max` items to `into`, and waits for the first if `wait` says so. Returns false once the queue is
+    /// closed and empty.
     pub(super) fn take(&self, into: &mut Vec<T>, max: usize, wait: Wait) -> bool {
         let mut inner = self.lock();
         while inner.items.is_empty() && !inner.closed && !inner.nudged && wait != Wait::No {

@@ -1,22 +1,23 @@
-//! The reader's thread: completed records, several per read transaction, never behind a commit.
+//! The reader thread: reads completed records, several per read transaction, without waiting for the writer.
+
+pub(super) mod listing;
 
 use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::job::Read;
-use super::page;
+use super::index::Lookup;
+use super::jobs::ReadJob;
+use super::layout::rows::{self, Damage, Found, unavailable};
 use super::queue::Wait;
-use super::rows::{self, Damage, Found, unavailable};
 use super::shared::{Shared, Status, lock};
-use super::view::Look;
 use crate::record::{Record, StateKind};
 use crate::scope::OperationId;
 use crate::store::{Fault, StoreError};
 
 pub(super) fn run(shared: &Shared) {
-    let _exit = Exit(shared);
+    let _exit = CloseOnExit(shared);
     let mut reads = Vec::new();
     let mut more = true;
     while more {
@@ -25,10 +26,10 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
-struct Exit<'a>(&'a Shared);
+/// Answers what is queued when the thread ends, by a panic too.
+struct CloseOnExit<'a>(&'a Shared);
 
-impl Drop for Exit<'_> {
+impl Drop for CloseOnExit<'_> {
     fn drop(&mut self) {
         self.0.reads.close();
         let mut left = Vec::new();
@@ -37,22 +38,22 @@ impl Drop for Exit<'_> {
     }
 }
 
-fn serve(shared: &Shared, reads: &mut Vec<Read>) {
+fn serve(shared: &Shared, reads: &mut Vec<ReadJob>) {
     let db = lock(&shared.reader);
     let Some(db) = &*db else {
         let status = if shared.jobs.is_closed() { Status::Closed } else { Status::Down };
         reads.drain(..).for_each(|read| read.fail(Fault::NotDone(status.error())));
         return;
     };
-    // If the snapshot cannot be taken, each look-up says so by itself.
+    // If BEGIN fails, each read below reports its own error.
     drop(db.execute_batch("BEGIN"));
     for read in reads.drain(..) {
         match read {
-            Read::One(id, reply) => {
-                let found = look(shared, db, id).map(|record| shared.seen(record, false));
+            ReadJob::One(id, reply) => {
+                let found = find(shared, db, id).map(|record| shared.seen(record, false));
                 drop(reply.send(found));
             }
-            Read::Page(query, reply) => drop(reply.send(page::page(shared, db, &query))),
+            ReadJob::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
         }
     }
     if !db.is_autocommit() {
@@ -60,18 +61,19 @@ fn serve(shared: &Shared, reads: &mut Vec<Read>) {
     }
 }
 
-/// What is there for `id`. Memory may be behind the file for a moment, or ahead of the snapshot: then again.
-fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
+/// The record of `id`. The index may be older than the file for a moment, while the writer publishes a commit, or newer
+/// than the snapshot of this read transaction. Then the row is not the one that the index means, and both are read again.
+fn find(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Record>, Fault> {
     let mut place = None;
-    for again in 0..LOOKS_MAX {
-        let look = shared.view().look(&id);
-        let Look { place: Some(at), record: None } = look else {
-            return Ok(look.record);
+    for again in 0..LOOKUPS_MAX {
+        let lookup = shared.index().lookup(&id);
+        let Lookup { place: Some(at), record: None } = lookup else {
+            return Ok(lookup.record);
         };
         if again > 0 {
             renew_snapshot(db).map_err(not_done)?;
         }
-        let found = rows::read(db, at, &shared.view().routes).map_err(not_done)?;
+        let found = rows::read(db, at, &shared.index().routes).map_err(not_done)?;
         match found {
             Found::Record(found, record)
                 if found == id && record.state.kind() == StateKind::Completed =>
@@ -82,7 +84,7 @@ fn look(shared: &Shared, db: &Connection, id: OperationId) -> Result<Option<Reco
             _ => place = Some(at),
         }
         if again > 0 {
-            thread::park_timeout(LOOK_AGAIN);
+            thread::park_timeout(LOOKUP_PAUSE);
         }
     }
     let lost = place.map(|place| Damage::new(place, "it is not there"));
@@ -100,8 +102,8 @@ fn not_done(error: rusqlite::Error) -> Fault {
     Fault::NotDone(unavailable(error))
 }
 
-/// Look-ups per read transaction.
+/// The most reads in one read transaction.
 const READS_MAX: usize = 256;
-/// How often a record is looked for again while a commit is being taken over by memory.
-const LOOKS_MAX: usize = 50;
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How often a record is read again while the writer publishes a commit.
+const LOOKUPS_MAX: usize = 50;
+const LOOKUP_PAUSE: Duration = Duration::from_millis(1);

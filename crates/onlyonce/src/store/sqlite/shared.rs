@@ -1,4 +1,4 @@
-//! What the threads of a store and its callers share.
+//! The state that callers and the three threads of a store share.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -6,53 +6,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use event_listener::Event;
 use rusqlite::Connection;
 
-use super::job::{Job, Read};
+use super::index::Index;
+use super::jobs::{ReadJob, WriteJob};
+use super::layout::rows::unavailable;
 use super::queue::{Queue, Refusal};
-use super::rows::unavailable;
 use super::time::Time;
-use super::view::View;
 use crate::record::Record;
 use crate::store::wake::Wakers;
 use crate::store::{Fault, Seen, StoreError};
 
 pub(super) struct Shared {
-    view: RwLock<View>,
+    index: RwLock<Index>,
     pub(super) time: Time,
     pub(super) wakers: Wakers,
-    pub(super) jobs: Queue<Job>,
-    pub(super) reads: Queue<Read>,
-    /// The checkpointer's work: at most one piece of it waits.
+    pub(super) jobs: Queue<WriteJob>,
+    pub(super) reads: Queue<ReadJob>,
+    /// Requests for a checkpoint; at most one waits.
     pub(super) checkpoints: Queue<()>,
-    /// The connections of the other two threads. The writer takes them away when the disk fails.
+    /// The connections of the other two threads. After an I/O error the writer drops them.
     pub(super) reader: Mutex<Option<Connection>>,
     pub(super) checkpointer: Mutex<Option<Connection>>,
-    /// A checkpoint in the background ended: the writer may finish it.
+    /// The checkpointer has ended its part of a checkpoint, and the writer may finish it.
     pub(super) checkpointed: AtomicBool,
-    /// A thread other than the writer met an error of the disk.
-    pub(super) disk_failed: AtomicBool,
+    /// The checkpointer met an I/O error.
+    pub(super) io_failed: AtomicBool,
     status: AtomicU8,
-    /// The writer's thread has ended.
+    /// Notified when the writer thread has ended.
     pub(super) closed: Event,
     #[cfg(test)]
     pub(super) faults: super::faults::Faults,
 }
 
-/// Whether a store answers.
+/// Whether the store takes calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Status {
     Up,
-    /// The disk failed; the file is opened again until that succeeds.
+    /// After an I/O error, until the file is reopened.
     Down,
-    /// The file is no longer the one that was opened. Only a new open helps.
+    /// The file was deleted or replaced. Only a new open helps.
     Replaced,
     Closed,
 }
 
 impl Shared {
-    pub(super) fn new(view: View, time: Time, queue_max: usize) -> Arc<Self> {
+    pub(super) fn new(index: Index, time: Time, queue_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            view: RwLock::new(view),
+            index: RwLock::new(index),
             time,
             wakers: Wakers::default(),
             jobs: Queue::new(queue_max),
@@ -61,7 +61,7 @@ impl Shared {
             reader: Mutex::new(None),
             checkpointer: Mutex::new(None),
             checkpointed: AtomicBool::new(false),
-            disk_failed: AtomicBool::new(false),
+            io_failed: AtomicBool::new(false),
             status: AtomicU8::new(Status::Down as u8),
             closed: Event::new(),
             #[cfg(test)]
@@ -69,12 +69,12 @@ impl Shared {
         })
     }
 
-    pub(super) fn view(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -90,8 +90,8 @@ impl Shared {
         self.status.store(status as u8, Ordering::Release);
     }
 
-    /// Refuses work that has not begun, unless the store is up.
-    pub(super) fn demand_up(&self) -> Result<(), Fault> {
+    /// Refuses a call unless the store is up.
+    pub(super) fn require_up(&self) -> Result<(), Fault> {
         match self.status() {
             Status::Up => Ok(()),
             Status::Closed => Err(Fault::NotDone(StoreError::Closed)),
@@ -99,12 +99,12 @@ impl Shared {
         }
     }
 
-    /// What a caller is told of `record`.
+    /// `record` with the time of the store.
     pub(super) fn seen(&self, record: Option<Record>, mine: bool) -> Seen {
         Seen { record, mine, now: self.time.now() }
     }
 
-    /// Takes no more work. The threads end when theirs is done.
+    /// Refuses new calls. The threads end once their queues are empty.
     pub(super) fn close(&self) {
         self.jobs.close();
         self.reads.close();
@@ -131,7 +131,7 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// A lock that a panic of another thread does not poison: the connection inside stands on its own.
+/// Locks although another thread may have panicked: the connection is not half changed by that.
 pub(super) fn lock(slot: &Mutex<Option<Connection>>) -> MutexGuard<'_, Option<Connection>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

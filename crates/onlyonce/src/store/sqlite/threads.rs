@@ -1,4 +1,4 @@
-//! The three threads of a store: writer, reader, checkpointer.
+//! Starts and joins the three threads of a store: writer, reader, checkpointer.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,42 +7,43 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 use super::SqliteOptions;
-use super::boot;
-use super::checkpoint;
 use super::error::OpenError;
-use super::file::Owned;
+use super::file::checkpoint;
+use super::file::open;
+use super::file::ownership::OwnedFile;
+use super::index::Index;
+use super::layout::routes::Routes;
 use super::reader;
-use super::recover;
-use super::rows::Routes;
 use super::shared::{Shared, Status};
 use super::time::Time;
-use super::view::View;
 use super::writer::Writer;
+use super::writer::open_file::OpenFile;
 
-/// Ends them when it is dropped.
+/// The threads of a store. Dropping it closes the store and joins them.
 pub(super) struct Threads {
     shared: Arc<Shared>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {
-    /// Opens the file in the writer's thread, so that no caller's runtime waits for the disk.
+    /// Opens the file on the writer thread, so that the async runtime of the caller does not wait for the disk.
     pub(super) async fn start(
         path: &Path,
         options: SqliteOptions,
     ) -> Result<(Self, Arc<Shared>), OpenError> {
         let (opened, open) = oneshot::channel();
         let (asked, failed) = (path.to_owned(), path.to_owned());
-        let writer = spawn(&failed, "onlyonce-write", move || match ready(asked, &options) {
-            Ok(writer) => {
-                let shared = writer.shared.clone();
-                shared.set_status(Status::Up);
-                if opened.send(Ok(shared)).is_ok() {
-                    writer.run();
+        let writer =
+            spawn(&failed, "onlyonce-write", move || match open_writer(asked, &options) {
+                Ok(writer) => {
+                    let shared = writer.shared.clone();
+                    shared.set_status(Status::Up);
+                    if opened.send(Ok(shared)).is_ok() {
+                        writer.run();
+                    }
                 }
-            }
-            Err(error) => drop(opened.send(Err(error))),
-        })?;
+                Err(error) => drop(opened.send(Err(error))),
+            })?;
         let died = || OpenError::io(&failed, std::io::ErrorKind::Other.into());
         let shared = open.await.unwrap_or_else(|_| Err(died()))?;
         let threads = Self { shared: shared.clone(), handles: Mutex::new(vec![writer]) };
@@ -56,7 +57,7 @@ impl Threads {
     pub(super) fn join(&self) {
         let handles = std::mem::take(&mut *self.handles());
         for handle in handles {
-            // A thread that panicked has closed the store.
+            // A panic needs no report here: the thread has closed the store.
             drop(handle.join());
         }
     }
@@ -73,15 +74,15 @@ impl Drop for Threads {
     }
 }
 
-/// A writer that has all it needs.
-fn ready(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
-    let owned = Owned::take(&path)?;
-    boot::ensure(&owned)?;
+/// Takes the lock, opens or creates the file, and builds the writer.
+fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
+    let owned = OwnedFile::take(&path)?;
+    open::create_if_absent(&owned)?;
     let time = Time::new(options.clock.clone());
-    let mut opened = boot::open(owned.path())?;
-    boot::take_leftovers(&mut opened, owned.path(), &time)?;
-    let shared = Shared::new(View::new(Routes::default()), time, options.queue_max);
-    let (open, identity) = recover::connect(&shared, &owned, opened)?;
+    let mut opened = open::open(owned.path())?;
+    open::mark_leftovers_unknown(&mut opened, owned.path(), &time)?;
+    let shared = Shared::new(Index::new(Routes::default()), time, options.queue_max);
+    let (open, identity) = OpenFile::connect(&shared, &owned, opened)?;
     Ok(Writer::new(shared, owned, open, identity))
 }
 

@@ -1,7 +1,7 @@
-//! The store's time: the wall clock, which never runs backward while the store is open.
+//! The time of the store: the wall clock, but never backward while the store is open.
 //!
-//! Rows of a class are appended in the order of their time, and the sweep deletes from the old end. Rows of a
-//! clock that was set back between two openings are out of order: they are swept later, not earlier.
+//! Rows are appended in the order of their claims, and the sweep relies on that order. If the clock is set back between
+//! two openings, the rows written before are swept late, never early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use crate::clock::{Clock, StoreTime};
 /// One per store, shared by its threads.
 pub(super) struct Time {
     clock: Arc<dyn Clock>,
-    /// The highest time that was told, in milliseconds.
+    /// The highest time that was given out, in milliseconds.
     highest: AtomicI64,
 }
 

@@ -1,65 +1,71 @@
-//! The writer's thread: whatever has queued is one transaction, and nobody is answered before its commit.
+//! The writer thread: takes every queued job, runs them in one transaction, and answers them after its commit.
+
+mod batch;
+mod check_value;
+pub(super) mod job_error;
+pub(super) mod open_file;
+mod reopen;
+mod row_changes;
+mod sweep;
+mod transaction;
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::ErrorCode;
 
-use super::batch::Batch;
-use super::boot;
-use super::checkpoint::{Log, Step};
-use super::file::{Identity, Owned};
-use super::interned::Interned;
-use super::job::{Answer, Job};
-use super::meta::Meta;
+use self::batch::Batch;
+use self::open_file::OpenFile;
+use self::sweep::{Sweep, SweepStep};
+use self::transaction::{
+    BatchError, Savepoints, Written, check_identity, commit, roll_back, write,
+};
+use super::file::checkpoint::Step;
+use super::file::open;
+use super::file::ownership::{FileIdentity, OwnedFile};
+use super::jobs::{Answer, WriteJob};
+use super::layout::rows::unavailable;
 use super::queue::Wait;
-use super::rows::unavailable;
 use super::shared::{Shared, Status, lock};
-use super::sweep::{Portion, Sweep};
-use super::transaction::{Failure, How, Written, check_place, commit, roll_back, write};
 use crate::store::{Fault, StoreError};
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) owned: Owned,
-    /// `None` while the disk has failed.
-    pub(super) open: Option<Open>,
-    /// Which files were opened.
-    pub(super) identity: Identity,
+    pub(super) owned: OwnedFile,
+    /// `None` after an I/O error, until the file is reopened.
+    pub(super) open: Option<OpenFile>,
+    /// The files that were opened, to notice when they are deleted or replaced.
+    pub(super) identity: FileIdentity,
     sweeps: VecDeque<Sweep>,
 }
 
-/// What the writer has of an open file.
-pub(super) struct Open {
-    pub(super) db: Connection,
-    pub(super) meta: Meta,
-    pub(super) interned: Interned,
-    pub(super) log: Log,
-    pub(super) data_version: i64,
-}
-
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, owned: Owned, open: Open, identity: Identity) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        owned: OwnedFile,
+        open: OpenFile,
+        identity: FileIdentity,
+    ) -> Self {
         Self { shared, owned, open: Some(open), identity, sweeps: VecDeque::new() }
     }
 
-    /// Until the store is closed and all that was asked is done.
+    /// Runs until the store is closed and every queued job is answered.
     pub(super) fn run(mut self) {
-        let _exit = Exit(self.shared.clone());
+        let _exit = CloseOnExit(self.shared.clone());
         let mut jobs = Vec::new();
         let mut more = true;
         while more || !self.sweeps.is_empty() {
             let wait = if self.sweeps.is_empty() { Wait::Forever } else { Wait::No };
             more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, wait);
-            self.round(&mut jobs);
-            self.keep_house();
+            self.run_batch(&mut jobs);
+            self.tend_wal();
         }
         self.close();
     }
 
-    fn round(&mut self, jobs: &mut Vec<Job>) {
+    fn run_batch(&mut self, jobs: &mut Vec<WriteJob>) {
         self.sweeps.extend(take_sweeps(jobs));
         if jobs.is_empty() && self.sweeps.is_empty() {
             return;
@@ -67,9 +73,9 @@ impl Writer {
         if let Err(error) = self.may_write() {
             return self.refuse(jobs, error);
         }
-        let mut done = self.attempt(jobs, How::Together);
-        if let Err(Failure::Member) = done {
-            done = self.attempt(jobs, How::Apart);
+        let mut done = self.try_batch(jobs, Savepoints::None);
+        if let Err(BatchError::BadJob) = done {
+            done = self.try_batch(jobs, Savepoints::PerJob);
         }
         match done {
             Ok(answers) => jobs.drain(..).zip(answers).for_each(|(job, answer)| job.answer(answer)),
@@ -80,55 +86,59 @@ impl Writer {
     fn may_write(&self) -> Result<(), fn() -> StoreError> {
         match &self.open {
             None => Err(down),
-            // An outside reader keeps the log from being written back.
-            Some(open) if open.log.is_full() => Err(|| StoreError::Busy),
+            // Another program reads the file, so the WAL cannot be restarted and would grow without end.
+            Some(open) if open.wal.is_full() => Err(|| StoreError::Busy),
             Some(_) => Ok(()),
         }
     }
 
-    /// One transaction. Nothing is visible and nobody is answered unless it was committed.
-    fn attempt(
+    /// One transaction. The index changes and jobs are answered only if it was committed.
+    fn try_batch(
         &mut self,
-        jobs: &mut Vec<Job>,
-        how: How,
-    ) -> Result<Vec<Result<Answer, Fault>>, Failure> {
+        jobs: &mut Vec<WriteJob>,
+        savepoints: Savepoints,
+    ) -> Result<Vec<Result<Answer, Fault>>, BatchError> {
         let Some(open) = &mut self.open else {
-            return Err(Failure::Member);
+            return Err(BatchError::BadJob);
         };
-        let interned = open.interned.len();
+        let routes = open.routes.len();
         let batch = Batch::new(open, &self.shared);
-        let sweep = self.sweeps.front().filter(|_| how == How::Together);
-        let mut sweeps_to_come = Vec::new();
-        let refill = |jobs: &mut Vec<Job>| {
+        let sweep = self.sweeps.front().filter(|_| savepoints == Savepoints::None);
+        let mut new_sweeps = Vec::new();
+        let refill = |jobs: &mut Vec<WriteJob>| {
             let room = BATCH_JOBS_MAX.saturating_sub(jobs.len());
             self.shared.jobs.take(jobs, room, Wait::No);
-            sweeps_to_come.extend(take_sweeps(jobs));
+            new_sweeps.extend(take_sweeps(jobs));
         };
-        let written = write(batch, jobs, how, sweep, refill);
+        let written = write(batch, jobs, savepoints, sweep, refill);
         let written = written.and_then(|written| {
             commit(&written.batch)?;
-            check_place(&self.owned, self.identity, &written.batch)?;
+            check_identity(&self.owned, self.identity, &written.batch)?;
             Ok(written)
         });
         let done = match written {
-            Ok(Written { batch, answers, portion }) => {
+            Ok(Written { batch, answers, step }) => {
+                let committed = batch.has_begun();
                 open.meta = batch.publish();
-                self.advance(portion);
+                if committed {
+                    open.wal.note_commit();
+                }
+                self.advance_sweep(step);
                 Ok(answers)
             }
             Err(failure) => {
                 roll_back(&open.db);
-                open.interned.truncate(interned);
+                open.routes.truncate(routes);
                 Err(failure)
             }
         };
-        self.sweeps.extend(sweeps_to_come);
+        self.sweeps.extend(new_sweeps);
         done
     }
 
-    fn advance(&mut self, portion: Option<Portion>) {
-        let Some(portion) = portion else { return };
-        let over = self.sweeps.front_mut().and_then(|sweep| sweep.advance(&portion));
+    fn advance_sweep(&mut self, step: Option<SweepStep>) {
+        let Some(step) = step else { return };
+        let over = self.sweeps.front_mut().and_then(|sweep| sweep.advance(&step));
         if let Some(more) = over
             && let Some(sweep) = self.sweeps.pop_front()
         {
@@ -136,37 +146,37 @@ impl Writer {
         }
     }
 
-    fn failed(&mut self, jobs: &mut Vec<Job>, failure: Failure) {
+    fn failed(&mut self, jobs: &mut Vec<WriteJob>, failure: BatchError) {
         match failure {
-            Failure::Member => {
+            BatchError::BadJob => {
                 jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(StoreError::Busy)))
             }
-            Failure::Sweep(fault) => {
+            BatchError::Sweep(fault) => {
                 if let Some(sweep) = self.sweeps.pop_front() {
                     sweep.fail(fault);
                 }
-                self.round(jobs);
+                self.run_batch(jobs);
             }
-            Failure::NotDone(error) => {
+            BatchError::NotCommitted(error) => {
                 let cause = Cause::new(Some(error));
                 jobs.drain(..).for_each(|job| job.fail(Fault::NotDone(cause.store_error())));
                 self.fail_sweeps(&cause);
                 if !cause.is_busy() {
-                    self.recover();
+                    self.reopen_after_error();
                 }
             }
-            // Another program wrote the file: it is there, and must be read again.
-            Failure::Outside => {
+            // Another program wrote the file: reopen it to rebuild the index.
+            BatchError::OutsideWrite => {
                 self.refuse(jobs, || StoreError::Busy);
-                self.recover();
+                self.reopen_after_error();
             }
-            Failure::Unsure(error) => {
+            BatchError::CommitUnsure(error) => {
                 let cause = Cause::new(error);
                 jobs.drain(..).for_each(|job| job.fail(Fault::Unsure(unavailable(cause.clone()))));
                 self.fail_sweeps(&cause);
-                self.recover();
+                self.reopen_after_error();
             }
-            Failure::Replaced => {
+            BatchError::FileReplaced => {
                 let error = || Status::Replaced.error();
                 jobs.drain(..).for_each(|job| job.fail(Fault::Unsure(error())));
                 self.give_up();
@@ -179,8 +189,8 @@ impl Writer {
         sweeps.into_iter().for_each(|sweep| sweep.fail(Fault::Unsure(unavailable(cause.clone()))));
     }
 
-    /// Answers work that was not begun.
-    pub(super) fn refuse(&mut self, jobs: &mut Vec<Job>, error: fn() -> StoreError) {
+    /// Refuses jobs and sweeps of which nothing was written.
+    pub(super) fn refuse(&mut self, jobs: &mut Vec<WriteJob>, error: fn() -> StoreError) {
         let fault = || match self.shared.status() {
             Status::Replaced => Fault::NotDone(Status::Replaced.error()),
             _ => Fault::NotDone(error()),
@@ -190,25 +200,26 @@ impl Writer {
         jobs.drain(..).for_each(|job| job.fail(fault()));
     }
 
-    /// Between two batches: the log.
-    fn keep_house(&mut self) {
-        // In this order: a checkpoint that failed says so before it says that it ended.
+    /// Between two batches: starts or finishes a checkpoint, and reopens the file if the checkpointer met an I/O error.
+    fn tend_wal(&mut self) {
+        // In this order: a checkpoint that failed sets `io_failed` before `checkpointed`.
         let checkpointed = self.shared.checkpointed.swap(false, Ordering::AcqRel);
-        if self.shared.disk_failed.swap(false, Ordering::AcqRel) {
-            return self.recover();
+        if self.shared.io_failed.swap(false, Ordering::AcqRel) {
+            return self.reopen_after_error();
         }
         let Some(open) = &mut self.open else { return };
-        let kept = match open.log.step(checkpointed) {
+        let counted = open.wal.count_pages(&open.db);
+        let kept = counted.and_then(|()| match open.wal.step(checkpointed) {
             Step::Nothing => Ok(()),
-            Step::Start => start_checkpoint(open, &self.shared),
-            Step::Finish => open.log.finish(&open.db),
-        };
+            Step::Start => open.start_checkpoint(&self.shared),
+            Step::Finish => open.wal.finish(&open.db),
+        });
         if kept.is_err() {
-            self.recover();
+            self.reopen_after_error();
         }
     }
 
-    /// The file is not the one that was opened: nothing of it may be trusted, and nothing is opened again.
+    /// Takes the store down for good: the file is not the one that was opened.
     pub(super) fn give_up(&mut self) {
         self.shared.set_status(Status::Replaced);
         self.drop_connections();
@@ -223,33 +234,26 @@ impl Writer {
     fn close(mut self) {
         *lock(&self.shared.reader) = None;
         *lock(&self.shared.checkpointer) = None;
-        // After an error of the disk the log is left as it is: the next open reads it from its start.
-        let failed = self.shared.disk_failed.load(Ordering::Acquire);
+        // After an I/O error the WAL is left as it is: the next open reads it from its start.
+        let failed = self.shared.io_failed.load(Ordering::Acquire);
         if let Some(open) = self.open.take().filter(|_| !failed) {
-            // What was answered is durable; without the seal the next open merely checks less.
-            drop(boot::seal(open.db, &open.meta));
+            // Every answered write is durable already. If this fails, the meta row is older and the next open checks
+            // fewer rows.
+            drop(open::close_cleanly(open.db, &open.meta));
         }
     }
 }
 
-/// Sweeps go on from batch to batch, so they wait in a line of their own.
-fn take_sweeps(jobs: &mut Vec<Job>) -> impl Iterator<Item = Sweep> {
-    let sweeps = jobs.extract_if(.., |job| matches!(job, Job::Sweep(..)));
+/// Moves the sweeps out of `jobs`: a sweep spans many batches and waits in a queue of its own.
+fn take_sweeps(jobs: &mut Vec<WriteJob>) -> impl Iterator<Item = Sweep> {
+    let sweeps = jobs.extract_if(.., |job| matches!(job, WriteJob::Sweep(..)));
     sweeps.filter_map(|job| match job {
-        Job::Sweep(limit, until, reply) => Some(Sweep::new(limit, until, reply)),
+        WriteJob::Sweep(limit, until, reply) => Some(Sweep::new(limit, until, reply)),
         _ => None,
     })
 }
 
-/// The file's word on its rows goes before what is written back, so that damage to it is noticed.
-fn start_checkpoint(open: &mut Open, shared: &Shared) -> rusqlite::Result<()> {
-    open.meta.write(&open.db)?;
-    // Full: it is at work already.
-    drop(shared.checkpoints.push(()));
-    Ok(())
-}
-
-/// One cause, told to every member of a batch.
+/// The cause of a failed transaction, shared by the answers to all its jobs.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the transaction failed")]
 pub(super) struct Cause(#[source] Option<Arc<rusqlite::Error>>);
@@ -273,13 +277,13 @@ impl Cause {
 }
 
 pub(super) fn down() -> StoreError {
-    unavailable("the disk failed; the store is being opened again")
+    Status::Down.error()
 }
 
-/// However the thread ends, nobody waits for it any more.
-struct Exit(Arc<Shared>);
+/// Closes the store and answers what is queued when the thread ends, by a panic too.
+struct CloseOnExit(Arc<Shared>);
 
-impl Drop for Exit {
+impl Drop for CloseOnExit {
     fn drop(&mut self) {
         self.0.close();
         let mut left = Vec::new();
@@ -290,5 +294,5 @@ impl Drop for Exit {
     }
 }
 
-/// Jobs in one transaction.
+/// The most jobs in one transaction.
 pub(super) const BATCH_JOBS_MAX: usize = 512;

@@ -117,17 +117,6 @@ async fn a_sweep_keeps_a_record_that_it_cannot_read() {
 
 // threat E5
 #[tokio::test]
-async fn a_time_that_does_not_check_does_not_move_the_clock() {
-    let (_directory, path, clock) = closed(10).await;
-    let db = Connection::open(&path).unwrap();
-    db.execute_batch("UPDATE record_27 SET expires_at = 9000000000000000 WHERE row = 4").unwrap();
-    drop(db);
-    let store = open(&path, &clock).await.unwrap();
-    assert_eq!(store.load(id(1)).await.unwrap().now, clock.wall());
-}
-
-// threat E5
-#[tokio::test]
 async fn a_row_that_vanished_is_noticed_at_either_end_and_between() {
     for row in [1, 5, 11] {
         let (_directory, path, clock) = closed(10).await;
@@ -291,33 +280,38 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
 #[tokio::test]
 async fn a_newer_format_is_refused() {
     let (_directory, path, clock) = closed(1).await;
-    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 4").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 3, supported: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 4, supported: 3, .. }), "{error}");
+}
+
+// threat C13
+#[tokio::test]
+async fn a_file_of_an_older_format_is_refused_and_left_as_it_was() {
+    for (found, make) in [(1, make_first_format as fn(&Path)), (2, make_second_format)] {
+        let (directory, path, clock) = closed(1).await;
+        make(&path);
+        let before = files(directory.path());
+        for _ in 0..2 {
+            let error = open(&path, &clock).await.unwrap_err();
+            let path = fs::canonicalize(&path).unwrap();
+            let told = format!(
+                "{} has format {found} of an unreleased build, and this build reads only format 3: \
+                 use a new file. Retries of keys in the old one will be executed again",
+                path.display()
+            );
+            assert_eq!(error.to_string(), told);
+            let is_older =
+                matches!(error, OpenError::Older { found: is, supported: 3, .. } if is == found);
+            assert!(is_older, "{error:?}");
+        }
+        assert_eq!(files(directory.path()), before);
+    }
 }
 
 /// The first format had neither targets nor check values.
-// threat C13
-#[tokio::test]
-async fn a_file_of_the_first_format_is_refused_and_left_as_it_was() {
-    let (directory, path, clock) = closed(1).await;
-    make_first_format(&path);
-    let before = files(directory.path());
-    for _ in 0..2 {
-        let error = open(&path, &clock).await.unwrap_err();
-        let path = fs::canonicalize(&path).unwrap();
-        let told = format!(
-            "{} has format 1 of an unreleased build, which this build does not read: use a new file. \
-             Retries of keys in the old one will be executed again",
-            path.display()
-        );
-        assert_eq!(error.to_string(), told);
-        assert!(matches!(error, OpenError::Older { found: 1, supported: 2, .. }), "{error:?}");
-    }
-    assert_eq!(files(directory.path()), before);
-}
-
 fn make_first_format(path: &Path) {
+    make_second_format(path);
     let db = Connection::open(path).unwrap();
     let mut tables =
         db.prepare("SELECT name FROM sqlite_schema WHERE name LIKE 'record_%'").unwrap();
@@ -328,6 +322,14 @@ fn make_first_format(path: &Path) {
         db.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN target")).unwrap();
     }
     db.execute_batch("DROP TABLE check_value; PRAGMA user_version = 1").unwrap();
+}
+
+/// The second format kept the highest time that was told, and whether the clock was held.
+fn make_second_format(path: &Path) {
+    let sql = "ALTER TABLE meta ADD COLUMN highest INTEGER NOT NULL DEFAULT 1;
+               ALTER TABLE meta ADD COLUMN clock_held INTEGER NOT NULL DEFAULT 0;
+               PRAGMA user_version = 2";
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
 /// Every file and what it holds.

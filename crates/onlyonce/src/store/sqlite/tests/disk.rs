@@ -1,4 +1,4 @@
-//! Errors of the disk, and files that vanish.
+//! I/O errors, and files that are deleted or replaced.
 
 use std::fs;
 
@@ -81,7 +81,7 @@ async fn owners_of_this_process_keep_their_leases_through_a_reopening() {
 // threat E4: what an earlier checkpoint wrote may be lost with a failed sync, and only the log has it.
 #[cfg(unix)]
 #[tokio::test]
-async fn the_log_outlives_a_reopening() {
+async fn the_wal_survives_a_reopening() {
     use std::os::unix::fs::MetadataExt;
     let lab = Lab::new().await;
     let log = fs::File::open(lab.directory.path().join("store.db-wal")).unwrap();
@@ -140,7 +140,7 @@ async fn an_outside_writer_is_waited_for_and_then_work_is_refused_undone() {
 }
 
 #[tokio::test]
-async fn a_log_that_grows_is_written_back_and_begun_anew() {
+async fn a_wal_that_grows_is_written_back_and_restarted() {
     let lab = Lab::new().await;
     for round in 0..12 {
         join_all((0..400).map(|n| lab.settled(round * 1000 + n))).await;
@@ -184,7 +184,7 @@ async fn what_an_outside_writer_changed_is_read_again_before_anything_is_written
 
 // threat E2
 #[tokio::test]
-async fn a_log_that_a_reader_holds_is_begun_anew_once_it_lets_go() {
+async fn a_wal_that_a_reader_pins_is_restarted_once_the_reader_ends() {
     let lab = Lab::new().await;
     lab.settled(0).await;
     let outside = rusqlite::Connection::open(lab.path()).unwrap();
@@ -193,9 +193,9 @@ async fn a_log_that_a_reader_holds_is_begun_anew_once_it_lets_go() {
     write_megabytes(&lab, 1..61).await;
     assert!(fs::metadata(&wal).unwrap().len() > 60 << 20);
     outside.execute_batch("COMMIT").unwrap();
-    let held = fs::metadata(&wal).unwrap().len();
+    let before = fs::metadata(&wal).unwrap().len();
     write_megabytes(&lab, 61..200).await;
-    let grown = fs::metadata(&wal).unwrap().len() - held;
+    let grown = fs::metadata(&wal).unwrap().len() - before;
     assert!(grown < 100 << 20, "139 MiB were written and the log grew by {grown} bytes");
 }
 

@@ -47,7 +47,7 @@ async fn a_moved_record_keeps_its_revision_and_its_owner() {
 }
 
 #[tokio::test]
-async fn many_held_records_at_the_old_end_hide_nothing_behind_them() {
+async fn many_pinned_records_at_the_old_end_hide_nothing_behind_them() {
     let lab = Lab::new().await;
     for n in 0..600 {
         lab.unknown(n).await;
@@ -157,7 +157,7 @@ async fn sweeps_at_the_same_time_delete_each_record_once() {
 
 // threat A10
 #[tokio::test]
-async fn a_crash_in_the_middle_of_a_sweep_loses_no_held_record() {
+async fn a_crash_in_the_middle_of_a_sweep_loses_no_pinned_record() {
     let lab = Lab::new().await;
     for n in 0..200 {
         match n % 10 {

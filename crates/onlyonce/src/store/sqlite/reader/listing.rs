@@ -1,30 +1,30 @@
-//! Listings: what is not completed from memory, then what is completed in the order of its rows.
+//! Listings (`Maintain::scan`): first the live records from the index, then the completed ones in the order of their rows.
 
 use rusqlite::{Connection, params};
 
-use super::columns::COLUMN_COUNT;
-use super::rows::{self, Found, unavailable};
-use super::shared::Shared;
-use super::slot::{CLASS_MAX, Place, Slot};
-use super::sql::Sql;
 use crate::record::{Record, StateKind};
 use crate::scope::OperationId;
+use crate::store::sqlite::layout::columns::COLUMN_COUNT;
+use crate::store::sqlite::layout::place::{CLASS_MAX, Place, Slot};
+use crate::store::sqlite::layout::rows::{self, Found, unavailable};
+use crate::store::sqlite::layout::statements::Statements;
+use crate::store::sqlite::shared::Shared;
 use crate::store::{Cursor, Fault, Page, Scan};
 
-/// A page from memory; `None` if the listing has left it.
-pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
+/// A page of live records from the index; `None` if the cursor is among the completed ones already.
+pub(crate) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     let after = query.after.and_then(slot);
     if after.is_some_and(|after| after.kind == StateKind::Completed) {
         return None;
     }
     let limit = query.limit.min(PAGE_ROWS_MAX);
-    let view = shared.view();
-    let found = view.page(query.states, after, limit);
+    let index = shared.index();
+    let found = index.page(query.states, after, limit);
     let last = found.last().map(|(slot, _)| *slot);
     let is_full = found.len() == limit;
     let records = found.into_iter().map(|(_, live)| (live.id, live.record.clone()));
     let records: Vec<_> = records.collect();
-    drop(view);
+    drop(index);
     let wants_completed = query.states.contains(StateKind::Completed);
     let next = match last {
         Some(last) if is_full => Some(cursor(last)),
@@ -34,8 +34,8 @@ pub(super) fn live_page(shared: &Shared, query: &Scan) -> Option<Page> {
     Some(Page { records, next, now: shared.time.now() })
 }
 
-/// A page of completed records. Rows that do not read are left out: their own look-up says so.
-pub(super) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Page, Fault> {
+/// A page of completed records. Damaged rows are left out; a load of their key reports them.
+pub(crate) fn page(shared: &Shared, db: &Connection, query: &Scan) -> Result<Page, Fault> {
     let mut place = query.after.and_then(slot).map(|slot| slot.place);
     let mut records = Vec::new();
     let mut examined = 0;
@@ -69,14 +69,14 @@ struct Part {
 fn read_class(shared: &Shared, db: &Connection, after: Place, room: usize) -> Result<Part, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
     let mut part = Part { records: Vec::new(), examined: 0, last: None };
-    let mut statement = db.prepare_cached(&Sql::of(after.class).page).map_err(failed)?;
+    let mut statement = db.prepare_cached(&Statements::of(after.class).page).map_err(failed)?;
     let mut rows = statement.query(params![after.row, room as i64]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let number: i64 = row.get(COLUMN_COUNT + 3).map_err(failed)?;
         let place = Place { row: number, ..after };
         part.examined += 1;
         part.last = Some(place);
-        if let Found::Record(id, record) = rows::decode(row, place, &shared.view().routes)
+        if let Found::Record(id, record) = rows::decode(row, place, &shared.index().routes)
             && record.state.kind() == StateKind::Completed
         {
             part.records.push((id, *record));
@@ -85,7 +85,7 @@ fn read_class(shared: &Shared, db: &Connection, after: Place, room: usize) -> Re
     Ok(part)
 }
 
-/// The classes that have tables, in order.
+/// The classes that have tables, in ascending order.
 fn classes(db: &Connection) -> Result<Vec<u8>, Fault> {
     let failed = |error| Fault::NotDone(unavailable(error));
     let sql = "SELECT name FROM sqlite_schema WHERE name LIKE 'record_%'";
@@ -113,7 +113,7 @@ fn slot(cursor: Cursor) -> Option<Slot> {
     Slot::from_bits(bits).filter(|slot| slot.place.class <= CLASS_MAX)
 }
 
-/// Before the first row of the first class.
+/// The cursor before the first completed record.
 const COMPLETED_FIRST: Cursor = Cursor((StateKind::Completed as u128) << 62);
-/// Rows looked at for one page: a page may come short, and says where the next begins.
+/// The most rows that are read for one page. A page may have fewer records than asked for, and a cursor to go on.
 const PAGE_ROWS_MAX: usize = 10_000;

@@ -1,21 +1,22 @@
-//! Rows written and read: each with its checksum, and a response with its own.
+//! Writes and reads the rows of records and responses, each with its checksum.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, Row, params};
 
-use super::columns::{COLUMN_COUNT, Columns, Unfit, owner_crc};
-use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
-use super::slot::Place;
-use super::sql::Sql;
 use crate::clock::StoreTime;
 use crate::record::{Kept, Record, Response, State, codec};
 use crate::scope::OperationId;
+use crate::store::sqlite::layout::columns::{BadValue, COLUMN_COUNT, Columns, id_crc};
+use crate::store::sqlite::layout::place::Place;
+use crate::store::sqlite::layout::routes::Routes;
+use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
+use crate::store::sqlite::layout::statements::Statements;
 use crate::store::{BoxError, StoreError};
 
-/// Appends the record as row `place`. `response` is the next response's row: its width is reserved.
-pub(super) fn append(
+/// Inserts the record at `place`. `response` is the row number that the next response gets: it reserves the width.
+pub(crate) fn append(
     db: &Connection,
     place: Place,
     id: OperationId,
@@ -23,7 +24,7 @@ pub(super) fn append(
     (route, response): (i64, i64),
 ) -> rusqlite::Result<()> {
     let columns = Columns::new(&id, record, response);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).append)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).append)?;
     statement.execute(params![
         place.row,
         columns.id,
@@ -37,9 +38,9 @@ pub(super) fn append(
         columns.token,
         columns.count,
         columns.attempt,
-        some(columns.taken_from),
-        some(columns.taken_from).map(|_| columns.taken_at),
-        some(columns.settled_by),
+        nonzero(columns.taken_from),
+        nonzero(columns.taken_from).map(|_| columns.taken_at),
+        nonzero(columns.settled_by),
         columns.response,
         columns.lease_ms,
         columns.quiet_ms,
@@ -54,15 +55,15 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Writes what may change of a record that is not completed, in place.
-pub(super) fn update(
+/// Updates the row of a record that is not completed.
+pub(crate) fn update(
     db: &Connection,
     place: Place,
     id: OperationId,
     record: &Record,
 ) -> rusqlite::Result<()> {
     let columns = Columns::new(&id, record, 0);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).update)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).update)?;
     let changed = statement.execute(params![
         place.row,
         columns.state,
@@ -73,20 +74,20 @@ pub(super) fn update(
         columns.token,
         columns.count,
     ])?;
-    found(changed)
+    one_row(changed)
 }
 
-/// Writes the outcome: the response as a row of its own, and in place what changes of the record.
-pub(super) fn settle(
+/// Inserts the response and updates the row of the record to completed.
+pub(crate) fn settle(
     db: &Connection,
     place: Place,
     id: OperationId,
     record: &Record,
     (answer, response): (&Response, i64),
 ) -> rusqlite::Result<()> {
-    respond(db, place.class, response, (id, record), answer)?;
+    insert_response(db, place.class, response, (id, record), answer)?;
     let columns = Columns::new(&id, record, response);
-    let mut statement = db.prepare_cached(&Sql::of(place.class).settle)?;
+    let mut statement = db.prepare_cached(&Statements::of(place.class).settle)?;
     let changed = statement.execute(params![
         place.row,
         columns.crc(&record.route),
@@ -96,10 +97,10 @@ pub(super) fn settle(
         columns.settled_by,
         columns.response,
     ])?;
-    found(changed)
+    one_row(changed)
 }
 
-fn respond(
+fn insert_response(
     db: &Connection,
     class: u8,
     row: i64,
@@ -112,51 +113,54 @@ fn respond(
         Kept::No(_) => None,
     };
     let crc = response_crc(id.as_bytes(), record.token.as_bytes(), &head, body.unwrap_or_default());
-    let mut statement = db.prepare_cached(&Sql::of(class).respond)?;
+    let mut statement = db.prepare_cached(&Statements::of(class).insert_response)?;
     statement.execute(params![row, crc, head, body])?;
     Ok(())
 }
 
-/// The record is deleted: its row stays, gone, so that no number is missing until the sweep comes by.
-pub(super) fn bury(
+/// Marks the row of a deleted record gone. The row stays until the sweep, so that row numbers have no gap.
+pub(crate) fn mark_gone(
     db: &Connection,
     place: Place,
     id: OperationId,
     responded: bool,
 ) -> rusqlite::Result<()> {
     if responded {
-        forget_response(db, place)?;
+        delete_response(db, place)?;
     }
-    let [a, b, c, d] = owner_crc(id.as_bytes(), GONE);
+    let [a, b, c, d] = id_crc(id.as_bytes(), GONE);
     let crc = [a, b, c, d, 0, 0, 0, 0];
-    found(db.prepare_cached(&Sql::of(place.class).bury)?.execute(params![place.row, crc])?)
+    one_row(
+        db.prepare_cached(&Statements::of(place.class).mark_gone)?
+            .execute(params![place.row, crc])?,
+    )
 }
 
 /// Deletes the response of a row that has one.
-pub(super) fn forget_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
-    db.prepare_cached(&Sql::of(place.class).forget_response)?.execute([place.row])?;
+pub(crate) fn delete_response(db: &Connection, place: Place) -> rusqlite::Result<()> {
+    db.prepare_cached(&Statements::of(place.class).delete_response)?.execute([place.row])?;
     Ok(())
 }
 
-/// What is in a row.
-pub(super) enum Found {
-    /// There is no such row, or its record was deleted.
+/// What was found in a row.
+pub(crate) enum Found {
+    /// No such row, or its record was deleted.
     Nothing,
     Record(OperationId, Box<Record>),
     Damaged(Damage),
 }
 
-/// A row that is not what was written.
+/// A row that cannot be decoded or whose checksum is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("row {row} of record_{class} is damaged: {what}")]
-pub(super) struct Damage {
+pub(crate) struct Damage {
     class: u8,
     row: i64,
     what: &'static str,
 }
 
 impl Damage {
-    pub(super) fn new(place: Place, what: &'static str) -> Self {
+    pub(crate) fn new(place: Place, what: &'static str) -> Self {
         Self { class: place.class, row: place.row, what }
     }
 }
@@ -168,8 +172,8 @@ impl From<Damage> for StoreError {
 }
 
 /// Reads a row with its response, and checks both.
-pub(super) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
-    let mut statement = db.prepare_cached(&Sql::of(place.class).read)?;
+pub(crate) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::Result<Found> {
+    let mut statement = db.prepare_cached(&Statements::of(place.class).read)?;
     let mut rows = statement.query([place.row])?;
     match rows.next() {
         Ok(None) => Ok(Found::Nothing),
@@ -181,8 +185,8 @@ pub(super) fn read(db: &Connection, place: Place, routes: &Routes) -> rusqlite::
     }
 }
 
-/// What the row holds, its response included.
-pub(super) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
+/// Decodes a row with its response.
+pub(crate) fn decode(row: &Row<'_>, place: Place, routes: &Routes) -> Found {
     match decode_checked(row, routes) {
         Ok(None) => Found::Nothing,
         Ok(Some((id, record))) => Found::Record(id, Box::new(record)),
@@ -203,26 +207,35 @@ fn decode_checked(
         RELEASED => State::Released { expires_at: at },
         _ => State::Completed {
             expires_at: at,
-            settled_by: columns.settled_by().map_err(unfit)?,
+            settled_by: columns.settled_by().map_err(bad_value)?,
             response: Arc::new(decode_response(row, &columns)?),
         },
     };
-    let record = columns.record(route, state).map_err(unfit)?;
+    let record = columns.record(route, state).map_err(bad_value)?;
     Ok(Some((OperationId::from_bytes(*columns.id), record)))
 }
 
-/// The columns of a row whose checksums are right.
-pub(super) fn checked<'a>(
+/// The columns of a row and the text of its route, if the checksum is right.
+pub(crate) fn checked<'a>(
     row: &'a Row<'_>,
     routes: &Routes,
 ) -> Result<(Columns<'a>, Arc<str>), &'static str> {
-    let (columns, route, crc) = Columns::read(row).map_err(unfit)?;
-    let route = routes.get(route).ok_or("its route is missing")?;
+    let (columns, route, crc) = Columns::read(row).map_err(bad_value)?;
+    let route = routes.text(route).ok_or("its route is missing")?;
     let right = match columns.state {
-        GONE => crc.starts_with(&owner_crc(columns.id, GONE)),
+        GONE => crc.starts_with(&id_crc(columns.id, GONE)),
         _ => crc == columns.crc(&route),
     };
     if right { Ok((columns, route)) } else { Err("its checksum is wrong") }
+}
+
+/// The id and the state of a row, if the checksum over these two is right: they can then be trusted although the rest
+/// cannot be decoded. They stand in three columns from `first` on: id, state, checksum.
+pub(crate) fn trusted_id(row: &Row<'_>, first: usize) -> Option<(OperationId, i64)> {
+    let id: [u8; 16] = row.get_ref(first).ok()?.as_blob().ok()?.try_into().ok()?;
+    let state = row.get_ref(first + 1).ok()?.as_i64().ok()?;
+    let crc = row.get_ref(first + 2).ok()?.as_blob().ok()?;
+    crc.starts_with(&id_crc(&id, state)).then(|| (OperationId::from_bytes(id), state))
 }
 
 fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'static str> {
@@ -237,7 +250,7 @@ fn decode_response(row: &Row<'_>, columns: &Columns<'_>) -> Result<Response, &'s
         .map_err(|_| "the head of its response does not read")
 }
 
-/// Bound to the operation and the attempt, so that no other's answer is taken for it.
+/// Covers the id and the token too, so that the response of another record or attempt does not match.
 fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u8; 4] {
     let mut crc = crc32c::crc32c(id);
     crc = crc32c::crc32c_append(crc, token);
@@ -246,66 +259,25 @@ fn response_crc(id: &[u8; 16], token: &[u8; 16], head: &[u8], body: &[u8]) -> [u
     crc32c::crc32c_append(crc, body).to_le_bytes()
 }
 
-/// The texts of routes, by their row.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Routes(Vec<Arc<str>>);
-
-impl Routes {
-    pub(super) fn read(db: &Connection) -> rusqlite::Result<Option<Self>> {
-        let mut statement = db.prepare("SELECT row, route FROM route ORDER BY row")?;
-        let mut rows = statement.query([])?;
-        let mut routes = Self::default();
-        while let Some(row) = rows.next()? {
-            if row.get::<_, i64>(0)? != routes.push(row.get(1)?) {
-                return Ok(None);
-            }
-        }
-        Ok(Some(routes))
-    }
-
-    pub(super) fn get(&self, row: i64) -> Option<Arc<str>> {
-        let at = usize::try_from(row).ok()?.checked_sub(1)?;
-        self.0.get(at).cloned()
-    }
-
-    /// Returns the row of the new one.
-    pub(super) fn push(&mut self, route: Arc<str>) -> i64 {
-        self.0.push(route);
-        self.0.len() as i64
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
-        self.0.iter().zip(1..)
-    }
-}
-
-/// Whether the error speaks of this page rather than of the disk.
-pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+/// Whether the error means a damaged page and not a failing disk.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-pub(super) fn unavailable(error: impl Into<BoxError>) -> StoreError {
+pub(crate) fn unavailable(error: impl Into<BoxError>) -> StoreError {
     StoreError::Unavailable(error.into())
 }
 
-/// NULL where there is none.
-fn some(value: i64) -> Option<i64> {
+/// 0 is stored as NULL.
+fn nonzero(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
-fn unfit(_: Unfit) -> &'static str {
+fn bad_value(_: BadValue) -> &'static str {
     "a column has a value that is never written"
 }
 
-/// A row that memory says is there.
-fn found(changed: usize) -> rusqlite::Result<()> {
+/// An update must change one row: the index says that the row is there.
+fn one_row(changed: usize) -> rusqlite::Result<()> {
     if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

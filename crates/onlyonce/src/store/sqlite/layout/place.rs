@@ -1,54 +1,55 @@
-//! Where a record lies, and whether memory has all of it.
+//! TTL classes, and the place of a record: its class and its row.
 
 use crate::record::StateKind;
 
-/// State, TTL class and row of a record, in 64 bits.
+/// The state and the place of a record, packed into 64 bits for the index and for cursors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) kind: StateKind,
-    pub(super) place: Place,
+pub(crate) struct Slot {
+    pub(crate) kind: StateKind,
+    pub(crate) place: Place,
 }
 
-/// A row of a TTL class. They order by class, then by arrival.
+/// A row of a TTL class. Places are ordered by class, then by the time of the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) class: u8,
-    pub(super) row: i64,
+pub(crate) struct Place {
+    pub(crate) class: u8,
+    pub(crate) row: i64,
 }
 
 impl Slot {
-    /// Never zero: rows count from one.
-    pub(super) fn to_bits(self) -> u64 {
+    /// Never zero, because rows count from one: zero means a free entry in the index.
+    pub(crate) fn to_bits(self) -> u64 {
         (self.kind as u64) << 62 | self.place.to_bits()
     }
 
-    pub(super) fn from_bits(bits: u64) -> Option<Self> {
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let kind = StateKind::ALL[(bits >> 62) as usize];
         Place::from_bits(bits).map(|place| Self { kind, place })
     }
 }
 
 impl Place {
-    pub(super) fn to_bits(self) -> u64 {
+    pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.class) << 56 | self.row.unsigned_abs() & ROW_MAX
     }
 
-    pub(super) fn from_bits(bits: u64) -> Option<Self> {
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let class = (bits >> 56 & u64::from(CLASS_MAX)) as u8;
         let row = (bits & ROW_MAX) as i64;
         (row > 0).then_some(Self { class, row })
     }
 }
 
-/// The TTL class of a record: the exponent of its time to live, rounded up to a power of two.
-pub(super) fn class_of(ttl_ms: i64) -> u8 {
+/// The TTL class of a record: its TTL rounded up to a power of two, as the exponent. Records of one class expire in about
+/// the order of their rows, so that the sweep can delete ranges.
+pub(crate) fn class_of(ttl_ms: i64) -> u8 {
     let ttl = ttl_ms.max(1).unsigned_abs();
     (u64::BITS - (ttl - 1).leading_zeros()) as u8
 }
 
 const ROW_MAX: u64 = (1 << 56) - 1;
-/// 2^63 ms is as long as time gets.
-pub(super) const CLASS_MAX: u8 = 63;
+/// The class of the longest TTL, 2^63 ms.
+pub(crate) const CLASS_MAX: u8 = 63;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What callers ask of the writer and of the reader, and how they are answered.
+//! The jobs that callers queue for the writer and for the reader, each with the channel for its answer.
 
 use tokio::sync::oneshot;
 
@@ -11,40 +11,40 @@ use crate::store::{
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
-/// For the writer.
-pub(super) enum Job {
+/// A job for the writer.
+pub(super) enum WriteJob {
     Claim(Box<Draft>, Reply<Seen>),
-    Swap(Box<Swapping>, Reply<Swap>),
+    Swap(Box<SwapJob>, Reply<Swap>),
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
-    CheckValue(Box<Checking>, Reply<Option<String>>),
+    CheckValue(Box<CheckValueJob>, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
-    /// How many, and what had expired by then.
+    /// How many records to delete at most, and up to which expiry time.
     Sweep(usize, StoreTime, Reply<Swept>),
 }
 
-pub(super) struct Swapping {
+pub(super) struct SwapJob {
     pub(super) id: OperationId,
     pub(super) guard: Guard,
     pub(super) to: Next,
 }
 
-pub(super) struct Checking {
+pub(super) struct CheckValueJob {
     pub(super) name: String,
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
 }
 
-impl Checking {
+impl CheckValueJob {
     pub(super) fn new(name: &str, from: Option<&str>, to: Option<&str>) -> Self {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Self { name: name.to_owned(), from: owned(from), to: owned(to) }
     }
 }
 
-/// What a job that is done in one batch is answered with, once that batch is committed.
+/// The answer to a job, sent once the batch of the job is committed. A sweep spans batches and answers for itself.
 #[expect(
     clippy::large_enum_variant,
-    reason = "most answers are the large one, and a box would be an allocation for each"
+    reason = "most answers are `Seen`, and boxing it would allocate for each of them"
 )]
 pub(super) enum Answer {
     Seen(Seen),
@@ -54,8 +54,8 @@ pub(super) enum Answer {
     Done,
 }
 
-impl Job {
-    /// A caller who no longer listens has dropped the call; by contract it may have happened.
+impl WriteJob {
+    /// Sends the answer. A caller that dropped its future is not told: by contract its call may have happened.
     pub(super) fn answer(self, answer: Result<Answer, Fault>) {
         match (self, answer) {
             (Self::Claim(_, reply), Ok(Answer::Seen(seen))) => drop(reply.send(Ok(seen))),
@@ -84,13 +84,13 @@ impl Job {
     }
 }
 
-/// For the reader.
-pub(super) enum Read {
+/// A job for the reader.
+pub(super) enum ReadJob {
     One(OperationId, Reply<Seen>),
     Page(Scan, Reply<Page>),
 }
 
-impl Read {
+impl ReadJob {
     pub(super) fn fail(self, fault: Fault) {
         match self {
             Self::One(_, reply) => drop(reply.send(Err(fault))),

@@ -1,47 +1,47 @@
-//! A record as columns: the same view of it for what is written and for what is read, with its checksum.
+//! A record as the columns of a row, for writing and for reading, and the checksum over them.
 
 use std::sync::Arc;
 
 use rusqlite::Row;
 use rusqlite::types::FromSqlError;
 
-use super::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{KeyText, Record, SettledBy, State, TakenFrom, Token, codec};
 use crate::scope::{OperationId, Principal};
+use crate::store::sqlite::layout::schema::{COMPLETED, GONE, RELEASED, RUNNING, UNKNOWN};
 
-/// One row of a record table, less its number.
+/// A row of a record table without its row number.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
-    pub(super) id: &'a [u8; 16],
-    pub(super) state: i64,
-    /// The moment that the state carries; it stands in the column of that state.
-    pub(super) at: i64,
-    /// 0: nobody.
-    pub(super) settled_by: i64,
-    /// The row of the response; anything before there is one.
-    pub(super) response: i64,
-    pub(super) token: &'a [u8; 16],
-    pub(super) count: i64,
-    pub(super) attempt: i64,
-    /// The state that it was taken from; 0: none.
-    pub(super) taken_from: i64,
-    pub(super) taken_at: i64,
-    pub(super) first_claimed_at: i64,
-    pub(super) lease_ms: i64,
-    pub(super) quiet_ms: i64,
-    pub(super) ttl_ms: i64,
-    pub(super) version: i64,
-    pub(super) canonical: &'a [u8; 32],
-    pub(super) raw: &'a [u8; 32],
-    pub(super) principal: &'a [u8; 32],
-    pub(super) key: &'a str,
-    pub(super) target: &'a str,
+pub(crate) struct Columns<'a> {
+    pub(crate) id: &'a [u8; 16],
+    pub(crate) state: i64,
+    /// The time of the state: `lease_until`, `unknown_since` or `expires_at`. Each state has its own column.
+    pub(crate) at: i64,
+    /// 0 if the record is not completed.
+    pub(crate) settled_by: i64,
+    /// The row number of the response. Before there is one: a number of the same width.
+    pub(crate) response: i64,
+    pub(crate) token: &'a [u8; 16],
+    pub(crate) count: i64,
+    pub(crate) attempt: i64,
+    /// The state that this attempt was taken from; 0 if none.
+    pub(crate) taken_from: i64,
+    pub(crate) taken_at: i64,
+    pub(crate) first_claimed_at: i64,
+    pub(crate) lease_ms: i64,
+    pub(crate) quiet_ms: i64,
+    pub(crate) ttl_ms: i64,
+    pub(crate) version: i64,
+    pub(crate) canonical: &'a [u8; 32],
+    pub(crate) raw: &'a [u8; 32],
+    pub(crate) principal: &'a [u8; 32],
+    pub(crate) key: &'a str,
+    pub(crate) target: &'a str,
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(id: &'a OperationId, record: &'a Record, response: i64) -> Self {
+    pub(crate) fn new(id: &'a OperationId, record: &'a Record, response: i64) -> Self {
         let (state, at, settled_by) = state_columns(&record.state);
         let (taken_from, taken_at) = taken_columns(record.taken_from);
         Self {
@@ -68,8 +68,8 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What [`COLUMNS`] selected, and the row number of its route; `Err` if a column has another type.
-    pub(super) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), Unfit> {
+    /// Reads what [`COLUMNS`] selected. Returns the row number of the route and the stored checksums beside it.
+    pub(crate) fn read(row: &'a Row<'_>) -> Result<(Self, i64, &'a [u8]), BadValue> {
         let state = number(row, 1)?;
         let columns = Self {
             id: bytes(row, 0)?,
@@ -93,23 +93,19 @@ impl<'a> Columns<'a> {
             key: text(row, 22)?,
             target: text(row, 23)?,
         };
-        let crc = row.get_ref(2).map_err(|_| Unfit)?.as_blob()?;
+        let crc = row.get_ref(2).map_err(|_| BadValue)?.as_blob()?;
         Ok((columns, number(row, 17)?, crc))
     }
 
-    /// Two checksums: of what says whose row this is and whether it counts, and of everything.
-    pub(super) fn crc(&self, route: &str) -> [u8; 8] {
+    /// Two checksums of four bytes: [`id_crc`], and one over every column and the text of the route.
+    pub(crate) fn crc(&self, route: &str) -> [u8; 8] {
         let whole = self.whole_crc(route).to_le_bytes();
-        let [a, b, c, d] = owner_crc(self.id, self.state);
+        let [a, b, c, d] = id_crc(self.id, self.state);
         let [e, f, g, h] = whole;
         [a, b, c, d, e, f, g, h]
     }
 
     fn whole_crc(&self, route: &str) -> u32 {
-        let mut fixed = Fixed::default();
-        for part in [&self.id[..], self.token, self.canonical, self.raw, self.principal] {
-            fixed.put(part);
-        }
         let response = if self.state == COMPLETED { self.response } else { 0 };
         let numbers = [
             self.state,
@@ -128,26 +124,25 @@ impl<'a> Columns<'a> {
             self.key.len() as i64,
             self.target.len() as i64,
         ];
-        for number in numbers {
-            fixed.put(&number.to_le_bytes());
-        }
-        let crc = crc32c::crc32c(&fixed.bytes);
-        let crc = crc32c::crc32c_append(crc, self.key.as_bytes());
-        let crc = crc32c::crc32c_append(crc, self.target.as_bytes());
-        crc32c::crc32c_append(crc, route.as_bytes())
+        let numbers = numbers.map(i64::to_le_bytes);
+        let (key, target) = (self.key.as_bytes(), self.target.as_bytes());
+        let digests = [&self.id[..], self.token, self.canonical, self.raw, self.principal];
+        let parts =
+            digests.into_iter().chain([numbers.as_flattened(), key, target, route.as_bytes()]);
+        parts.fold(0, crc32c::crc32c_append)
     }
 
-    /// The record, once its checksum was found right.
-    pub(super) fn record(&self, route: Arc<str>, state: State) -> Result<Record, Unfit> {
+    /// The record. The caller has compared the checksum.
+    pub(crate) fn record(&self, route: Arc<str>, state: State) -> Result<Record, BadValue> {
         Ok(Record {
             token: Token::from_bytes(*self.token),
             count: self.count.cast_unsigned(),
-            attempt: u32::try_from(self.attempt).map_err(|_| Unfit)?,
+            attempt: u32::try_from(self.attempt).map_err(|_| BadValue)?,
             state,
             taken_from: taken_from(self.taken_from, self.taken_at)?,
             key: KeyText::new(self.key),
             fingerprint: Fingerprint {
-                version: u8::try_from(self.version).map_err(|_| Unfit)?,
+                version: u8::try_from(self.version).map_err(|_| BadValue)?,
                 canonical: *self.canonical,
                 raw: *self.raw,
             },
@@ -161,20 +156,19 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Who settled it.
-    pub(super) fn settled_by(&self) -> Result<SettledBy, Unfit> {
-        let tag = u8::try_from(self.settled_by).map_err(|_| Unfit)?;
-        codec::settled_by(tag).map_err(|_| Unfit)
+    pub(crate) fn settled_by(&self) -> Result<SettledBy, BadValue> {
+        let tag = u8::try_from(self.settled_by).map_err(|_| BadValue)?;
+        codec::settled_by(tag).map_err(|_| BadValue)
     }
 
-    /// `at` if it is in this state: what its column holds.
-    pub(super) fn at_if(&self, states: &[i64]) -> Option<i64> {
+    /// The time of the state if the state is one of `states`: the value of the column that belongs to them.
+    pub(crate) fn at_if(&self, states: &[i64]) -> Option<i64> {
         states.contains(&self.state).then_some(self.at)
     }
 }
 
-/// The checksum that the scan at open looks at: with it, a row with other damage is still known by its id.
-pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
+/// The checksum over id and state alone. The scan at open reads it, and it tells the id of a row that is damaged elsewhere.
+pub(crate) fn id_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
     let mut bytes = [0; 17];
     bytes[..16].copy_from_slice(id);
     bytes[16] = state as u8;
@@ -182,41 +176,20 @@ pub(super) fn owner_crc(id: &[u8; 16], state: i64) -> [u8; 4] {
 }
 
 /// The columns that [`Columns::read`] expects.
-pub(super) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
+pub(crate) const COLUMNS: &str = "r.id, r.state, r.crc, r.first_claimed_at, r.unknown_since, r.expires_at, \
     r.ttl_ms, r.lease_until, r.token, r.count, r.attempt, r.taken_from, r.taken_at, r.settled_by, r.response, \
     r.lease_ms, r.quiet_ms, r.route, r.fingerprint_version, r.fingerprint_canonical, r.fingerprint_raw, \
     r.principal, r.key, r.target";
-/// How many those are.
-pub(super) const COLUMN_COUNT: usize = 24;
+/// The number of columns in [`COLUMNS`].
+pub(crate) const COLUMN_COUNT: usize = 24;
 
-/// A value that no writer of ours wrote.
+/// A column has a value that this code never writes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unfit;
+pub(crate) struct BadValue;
 
-impl From<FromSqlError> for Unfit {
+impl From<FromSqlError> for BadValue {
     fn from(_: FromSqlError) -> Self {
         Self
-    }
-}
-
-/// What has a fixed size, side by side.
-struct Fixed {
-    bytes: [u8; FIXED_BYTES],
-    used: usize,
-}
-
-const FIXED_BYTES: usize = 16 + 16 + 32 + 32 + 32 + 15 * 8;
-
-impl Default for Fixed {
-    fn default() -> Self {
-        Self { bytes: [0; FIXED_BYTES], used: 0 }
-    }
-}
-
-impl Fixed {
-    fn put(&mut self, part: &[u8]) {
-        self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
-        self.used += part.len();
     }
 }
 
@@ -239,37 +212,37 @@ fn taken_columns(taken_from: Option<TakenFrom>) -> (i64, i64) {
     }
 }
 
-fn taken_from(state: i64, at: i64) -> Result<Option<TakenFrom>, Unfit> {
+fn taken_from(state: i64, at: i64) -> Result<Option<TakenFrom>, BadValue> {
     let at = StoreTime::from_ms(at);
     match state {
         0 => Ok(None),
         UNKNOWN => Ok(Some(TakenFrom::Unknown { since: at })),
         RELEASED => Ok(Some(TakenFrom::Released { expires_at: at })),
-        _ => Err(Unfit),
+        _ => Err(BadValue),
     }
 }
 
-fn moment(row: &Row<'_>, state: i64) -> Result<i64, Unfit> {
+fn moment(row: &Row<'_>, state: i64) -> Result<i64, BadValue> {
     match state {
         RUNNING => number(row, 7),
         UNKNOWN => number(row, 4),
         RELEASED | COMPLETED => number(row, 5),
         GONE => Ok(0),
-        _ => Err(Unfit),
+        _ => Err(BadValue),
     }
 }
 
-/// NULL reads as 0: the checksum knows the difference where there is one.
-fn number(row: &Row<'_>, column: usize) -> Result<i64, Unfit> {
-    let value = row.get_ref(column).map_err(|_| Unfit)?;
+/// NULL reads as 0. Where NULL and 0 differ, the state says which of them it is, and the checksum covers the state.
+fn number(row: &Row<'_>, column: usize) -> Result<i64, BadValue> {
+    let value = row.get_ref(column).map_err(|_| BadValue)?;
     Ok(value.as_i64_or_null()?.unwrap_or(0))
 }
 
-fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Unfit> {
-    Ok(row.get_ref(column).map_err(|_| Unfit)?.as_str()?)
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, BadValue> {
+    Ok(row.get_ref(column).map_err(|_| BadValue)?.as_str()?)
 }
 
-fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], Unfit> {
-    let value = row.get_ref(column).map_err(|_| Unfit)?;
-    value.as_blob()?.try_into().map_err(|_| Unfit)
+fn bytes<'a, const N: usize>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8; N], BadValue> {
+    let value = row.get_ref(column).map_err(|_| BadValue)?;
+    value.as_blob()?.try_into().map_err(|_| BadValue)
 }

@@ -1,24 +1,24 @@
-//! The log as a crash left it: whether something in its middle is damaged.
+//! Checks the WAL that a crash left for damage in its middle, before SQLite reads it.
 //!
-//! The engine takes the first frame that does not check for the end of the log. After a crash that
-//! is right for the last transaction, which may be torn. It is wrong if further transactions
-//! follow: they were on disk, and answered, before the next one began.
+//! SQLite takes the first frame with a wrong checksum for the end of the WAL. That is right for the last transaction,
+//! which a crash may have torn. It is wrong if commits follow: they were on disk, and their callers answered, before the
+//! last transaction began. SQLite would drop them without a word, and their keys would be absent.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// Whether the log at `path` has lost transactions that were answered. No log has lost none.
-pub(super) fn is_damaged(path: &Path) -> io::Result<bool> {
+/// Whether the WAL at `path` has commits behind a damaged frame. False if there is no WAL.
+pub(crate) fn is_damaged(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         file => file?,
     };
     let mut frames = BufReader::with_capacity(BUFFER_BYTES, file);
-    let mut log = match Log::begin(&mut frames)? {
+    let mut log = match Frames::begin(&mut frames)? {
         Begin::Empty => return Ok(false),
         Begin::Damaged => return Ok(true),
-        Begin::Log(log) => log,
+        Begin::Frames(log) => log,
     };
     let mut commits_lost = 0;
     while let Some(commits) = log.next(&mut frames)? {
@@ -27,24 +27,24 @@ pub(super) fn is_damaged(path: &Path) -> io::Result<bool> {
     Ok(commits_lost > TORN_COMMITS)
 }
 
-/// What the log's header says. It is small enough to be on disk whole or not at all.
+/// What the header of the WAL says. It is shorter than a sector, so that a crash cannot tear it.
 enum Begin {
     Empty,
     Damaged,
-    Log(Log),
+    Frames(Frames),
 }
 
-/// A walk over the frames of the log's last life.
-struct Log {
+/// A walk over the frames since the last restart of the WAL, which all have the same salts.
+struct Frames {
     salts: [u8; 8],
     big_endian: bool,
     sums: (u32, u32),
-    /// A frame did not check.
+    /// A frame had a wrong checksum.
     broken: bool,
     page: Vec<u8>,
 }
 
-impl Log {
+impl Frames {
     fn begin(frames: &mut impl Read) -> io::Result<Begin> {
         let mut header = [0; HEADER_BYTES];
         if !filled(frames, &mut header)? || header == [0; HEADER_BYTES] {
@@ -63,10 +63,10 @@ impl Log {
         };
         log.add(&header[..24]);
         let whole = log.sums == (word(&header, 24), word(&header, 28));
-        Ok(if whole { Begin::Log(log) } else { Begin::Damaged })
+        Ok(if whole { Begin::Frames(log) } else { Begin::Damaged })
     }
 
-    /// Whether the next frame ends a transaction; `None` after the last of this life.
+    /// Whether the next frame is a commit; `None` after the last frame.
     fn next(&mut self, frames: &mut impl Read) -> io::Result<Option<bool>> {
         let mut header = [0; FRAME_BYTES];
         let mut page = std::mem::take(&mut self.page);
@@ -74,15 +74,15 @@ impl Log {
         if more && !self.broken {
             self.add(&header[..8]);
             self.add(&page);
-            let same_life = eight(&header, 8) == self.salts;
-            self.broken = !same_life || self.sums != (word(&header, 16), word(&header, 20));
+            let same_salts = eight(&header, 8) == self.salts;
+            self.broken = !same_salts || self.sums != (word(&header, 16), word(&header, 20));
         }
         self.page = page;
         let commits = eight(&header, 8) == self.salts && word(&header, 4) != 0;
         Ok(more.then_some(commits))
     }
 
-    /// The engine's own checksum, over pairs of words.
+    /// The checksum of the WAL format, over pairs of 32-bit words.
     fn add(&mut self, bytes: &[u8]) {
         let (mut first, mut second) = self.sums;
         let word = |bytes: &[u8]| match (bytes.try_into(), self.big_endian) {
@@ -106,7 +106,7 @@ fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
     std::array::from_fn(|offset| bytes[at + offset])
 }
 
-/// Whether there were enough bytes.
+/// Fills `into`; false if the file ends before.
 fn filled(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(into) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -114,7 +114,7 @@ fn filled(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The last transaction may be torn: its end on disk, and its beginning not.
+/// The last transaction may be torn: its commit frame on disk, and an earlier frame not.
 const TORN_COMMITS: usize = 1;
 const MAGIC: u32 = 0x377F_0682;
 const HEADER_BYTES: usize = 32;

@@ -1,31 +1,31 @@
-//! The statements of a TTL class.
+//! The SQL statements of a TTL class.
 
 use std::sync::OnceLock;
 
-use super::columns::COLUMNS;
-use super::schema::{self, COMPLETED, GONE};
-use super::slot::CLASS_MAX;
+use crate::store::sqlite::layout::columns::COLUMNS;
+use crate::store::sqlite::layout::place::CLASS_MAX;
+use crate::store::sqlite::layout::schema::{self, COMPLETED, GONE};
 
-/// One text per statement, made once per process.
-pub(super) struct Sql {
-    pub(super) append: String,
-    pub(super) update: String,
-    pub(super) settle: String,
-    pub(super) respond: String,
-    pub(super) bury: String,
-    pub(super) forget_response: String,
-    pub(super) delete_before: String,
-    pub(super) carry: String,
-    pub(super) read: String,
-    pub(super) window: String,
-    pub(super) page: String,
-    pub(super) scan: String,
-    pub(super) last_response: String,
+/// The text of each statement. Built once per class and process.
+pub(crate) struct Statements {
+    pub(crate) append: String,
+    pub(crate) update: String,
+    pub(crate) settle: String,
+    pub(crate) insert_response: String,
+    pub(crate) mark_gone: String,
+    pub(crate) delete_response: String,
+    pub(crate) delete_before: String,
+    pub(crate) copy: String,
+    pub(crate) read: String,
+    pub(crate) oldest: String,
+    pub(crate) page: String,
+    pub(crate) ids: String,
+    pub(crate) last_response: String,
 }
 
-impl Sql {
-    pub(super) fn of(class: u8) -> &'static Self {
-        static TEXTS: [OnceLock<Sql>; CLASS_MAX as usize + 1] =
+impl Statements {
+    pub(crate) fn of(class: u8) -> &'static Self {
+        static TEXTS: [OnceLock<Statements>; CLASS_MAX as usize + 1] =
             [const { OnceLock::new() }; CLASS_MAX as usize + 1];
         TEXTS[usize::from(class.min(CLASS_MAX))].get_or_init(|| Self::new(class))
     }
@@ -46,31 +46,31 @@ impl Sql {
                 "UPDATE {record} SET state = {COMPLETED}, crc = ?2, unknown_since = NULL, expires_at = ?3, \
                  lease_until = NULL, token = ?4, count = ?5, settled_by = ?6, response = ?7 WHERE row = ?1"
             ),
-            respond: format!(
+            insert_response: format!(
                 "INSERT INTO {response} (row, crc, head, body) VALUES (?1, ?2, ?3, ?4)"
             ),
-            bury: format!(
+            mark_gone: format!(
                 "UPDATE {record} SET state = {GONE}, crc = ?2, unknown_since = NULL, expires_at = NULL, \
                  lease_until = NULL, settled_by = NULL WHERE row = ?1"
             ),
-            forget_response: format!(
+            delete_response: format!(
                 "DELETE FROM {response} WHERE row = (SELECT response FROM {record} WHERE row = ?1)"
             ),
             delete_before: format!("DELETE FROM {record} WHERE row < ?1"),
-            carry: format!(
+            copy: format!(
                 "INSERT INTO {record} (row, {bare}) SELECT ?2, {bare} FROM {record} WHERE row = ?1"
             ),
             read: format!(
                 "SELECT {COLUMNS}, a.crc, a.head, a.body FROM {record} r {answer} WHERE r.row = ?1"
             ),
-            window: format!(
+            oldest: format!(
                 "SELECT {COLUMNS}, r.row FROM {record} r WHERE r.row >= ?1 ORDER BY r.row LIMIT ?2"
             ),
             page: format!(
                 "SELECT {COLUMNS}, a.crc, a.head, a.body, r.row FROM {record} r {answer} \
                  WHERE r.row > ?1 ORDER BY r.row LIMIT ?2"
             ),
-            scan: format!("SELECT row, id, state, crc FROM {record} ORDER BY row DESC"),
+            ids: format!("SELECT row, id, state, crc FROM {record} ORDER BY row DESC"),
             last_response: format!("SELECT coalesce(max(row), 0) FROM {response}"),
         }
     }

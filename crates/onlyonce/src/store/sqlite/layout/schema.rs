@@ -1,49 +1,51 @@
-//! The tables, and the numbers by which a file is known to be ours.
+//! The tables, and the numbers in the file header by which a store file is recognised.
 //!
-//! Every TTL class has a pair of tables. Rows are appended, and updated only in columns whose size
-//! then stays the same, so that a row does not grow: *running* (2, one byte) with count 1 (none)
-//! becomes *completed* (1, none) with a count of one byte, exactly one of the three moments is set,
-//! and `response` holds a number of the same width before there is a response.
+//! Every TTL class has two tables, one of records and one of responses. Rows are appended. A settle updates a row in
+//! place and must not make it longer, or SQLite moves cells and splits pages:
+//!
+//! 1. Exactly one of the three times (`lease_until`, `unknown_since`, `expires_at`) is set in every state.
+//! 2. SQLite stores 0 and 1 without a byte and other small numbers in one. *running* is 2 and its count 1: one byte.
+//!    *completed* is 1 and its count at least 2: one byte again.
+//! 3. `response` holds a number of the same width before there is a response.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::error::OpenError;
+use crate::store::sqlite::error::OpenError;
 
 /// "ONCE", at offset 68 of the file.
-pub(super) const APPLICATION_ID: i64 = 0x4F4E_4345;
-/// At offset 60 of the file. 1: without targets and check values; 2: with a held clock. Neither was released.
-pub(super) const FORMAT: i64 = 3;
-pub(super) const PAGE_BYTES: i64 = 4_096;
+pub(crate) const APPLICATION_ID: i64 = 0x4F4E_4345;
+/// At offset 60 of the file. Formats 1 (no targets, no check values) and 2 (kept the highest time) were never released.
+pub(crate) const FORMAT: i64 = 3;
+pub(crate) const PAGE_BYTES: i64 = 4_096;
 
-/// How a state is written. `GONE` is a row whose record was deleted, until the sweep reaches it.
-pub(super) const GONE: i64 = 0;
-pub(super) const COMPLETED: i64 = 1;
-pub(super) const RUNNING: i64 = 2;
-pub(super) const UNKNOWN: i64 = 3;
-pub(super) const RELEASED: i64 = 4;
+/// The numbers of the states. `GONE` marks the row of a deleted record until the sweep deletes the row.
+pub(crate) const GONE: i64 = 0;
+pub(crate) const COMPLETED: i64 = 1;
+pub(crate) const RUNNING: i64 = 2;
+pub(crate) const UNKNOWN: i64 = 3;
+pub(crate) const RELEASED: i64 = 4;
 
 /// The tables that every store has.
-pub(super) const META: &str = "CREATE TABLE meta (
+pub(crate) const META: &str = "CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    generation BLOB NOT NULL,
     moved_to TEXT,
     classes TEXT NOT NULL,
     crc BLOB NOT NULL
 ) STRICT";
-pub(super) const ROUTE: &str = "CREATE TABLE route (
+pub(crate) const ROUTE: &str = "CREATE TABLE route (
     row INTEGER PRIMARY KEY,
     route TEXT NOT NULL
 ) STRICT";
-pub(super) const CHECK_VALUE: &str = "CREATE TABLE check_value (
+pub(crate) const CHECK_VALUE: &str = "CREATE TABLE check_value (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
     crc BLOB NOT NULL CHECK (length(crc) = 4)
 ) STRICT, WITHOUT ROWID";
 
-/// The name and the definition of a class's table of records. What the scan at open reads comes first.
-pub(super) fn record(class: u8) -> (String, String) {
+/// Name and definition of the record table of a class. The columns that the scan at open reads come first.
+pub(crate) fn record(class: u8) -> (String, String) {
     let name = format!("record_{class}");
     let sql = format!(
         "CREATE TABLE {name} (
@@ -88,8 +90,8 @@ pub(super) fn record(class: u8) -> (String, String) {
     (name, sql)
 }
 
-/// The name and the definition of a class's table of responses.
-pub(super) fn response(class: u8) -> (String, String) {
+/// Name and definition of the response table of a class.
+pub(crate) fn response(class: u8) -> (String, String) {
     let name = format!("response_{class}");
     let sql = format!(
         "CREATE TABLE {name} (
@@ -102,14 +104,14 @@ pub(super) fn response(class: u8) -> (String, String) {
     (name, sql)
 }
 
-/// The tables of a class.
-pub(super) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
+/// Creates the tables of a class.
+pub(crate) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
     let ((_, record), (_, response)) = (record(class), response(class));
     db.execute_batch(&format!("{record}; {response};"))
 }
 
-/// Refuses every format but ours. A file always has one, so that none is damage.
-pub(super) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
+/// Refuses every format but [`FORMAT`]. A file without a format is damaged: every store file has one.
+pub(crate) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
     let (path, supported) = (path.to_owned(), FORMAT);
     match found {
         FORMAT => Ok(()),
@@ -119,8 +121,8 @@ pub(super) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
     }
 }
 
-/// Whether the file's tables are exactly those of a store with these classes; else the first that is not.
-pub(super) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
+/// The first table that is not defined as in a store with these classes; `None` if all are.
+pub(crate) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
     let every = [("meta", META), ("route", ROUTE), ("check_value", CHECK_VALUE)];
     let mut wanted = every.map(|(name, sql)| (name.to_owned(), sql.to_owned())).to_vec();
     for class in classes {

@@ -1,0 +1,132 @@
+//! Opens the file: creates or checks it, empties its WAL, builds the index, and marks leftover running records unknown.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::record::{Record, State};
+use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::file::connection::{self, Checkpoint};
+use crate::store::sqlite::file::ownership::OwnedFile;
+use crate::store::sqlite::file::wal_check;
+use crate::store::sqlite::index::{Index, build};
+use crate::store::sqlite::layout::meta::Meta;
+use crate::store::sqlite::layout::rows;
+use crate::store::sqlite::layout::schema;
+use crate::store::sqlite::time::Time;
+
+/// A file that was opened, and the index of its records.
+pub(crate) struct Opened {
+    pub(crate) db: Connection,
+    pub(crate) meta: Meta,
+    pub(crate) index: Index,
+}
+
+/// Creates the file if there never was one, and checks its WAL before SQLite reads it.
+pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), OpenError> {
+    if !owned.inspect()? {
+        owned.create(|new| {
+            connection::create(new, |db| {
+                let transaction = db.unchecked_transaction()?;
+                db.execute_batch(schema::META)?;
+                db.execute_batch(schema::ROUTE)?;
+                db.execute_batch(schema::CHECK_VALUE)?;
+                Meta::new().write(db)?;
+                transaction.commit()
+            })
+        })?;
+    }
+    owned.write_marker()?;
+    match wal_check::is_damaged(&owned.wal()) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::damaged(owned.path(), "its log is damaged")),
+        Err(error) => Err(OpenError::io(owned.path(), error)),
+    }
+}
+
+/// Opens the file and builds the index. The WAL is written back and emptied first: an earlier process may have failed
+/// to sync it.
+pub(crate) fn open(path: &Path) -> Result<Opened, OpenError> {
+    let db = connection::writable(path)?;
+    let meta = check(&db, path)?;
+    let flushed = connection::checkpoint(&db, Checkpoint::Truncate);
+    flushed.map_err(|error| OpenError::engine(path, error))?;
+    let (meta, index) = build::index_of(&db, path, meta)?;
+    Ok(Opened { db, meta, index })
+}
+
+/// Checks format, meta row and table definitions.
+fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
+    let failed = |error| OpenError::engine(path, error);
+    let format = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    schema::check_format(path, format)?;
+    let meta = Meta::read(db).map_err(failed)?;
+    let meta = meta.ok_or_else(|| OpenError::damaged(path, "its meta row is wrong"))?;
+    if let Some(to) = &meta.moved_to {
+        return Err(OpenError::Moved { path: path.to_owned(), to: to.clone() });
+    }
+    let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
+    match schema::differs(db, &classes).map_err(failed)? {
+        Some(table) => {
+            Err(OpenError::damaged(path, format!("{table} is not defined as it should be")))
+        }
+        None => Ok(meta),
+    }
+}
+
+/// Marks every running record unknown: its owner was a process that is dead. The count jumps, so that no revision of a
+/// renewal, which was only in memory, is used again.
+pub(crate) fn mark_leftovers_unknown(
+    opened: &mut Opened,
+    path: &Path,
+    time: &Time,
+) -> Result<(), OpenError> {
+    let now = time.now();
+    let left: Vec<_> = opened.index.running().map(|live| (live.id, live.record.clone())).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let written = opened.db.unchecked_transaction().and_then(|transaction| {
+        for (id, record) in left {
+            let place = opened.index.ids.get(&id).map(|slot| slot.place);
+            let place = place.expect("a live record is in the index");
+            let unknown = Record {
+                state: State::Unknown { since: now },
+                count: record.count.saturating_add(COUNT_STRIDE),
+                ..record
+            };
+            rows::update(&transaction, place, id, &unknown)?;
+            opened.index.put(id, place, unknown);
+        }
+        transaction.commit()
+    });
+    written.map_err(|error| OpenError::engine(path, error))
+}
+
+/// After a reopening: takes the running records of this process from the index before, with their renewed leases, which
+/// are in memory only.
+pub(crate) fn keep_leases(opened: &mut Opened, before: &Index) {
+    for live in before.running() {
+        let lookup = opened.index.lookup(&live.id);
+        let same = |record: &Record| {
+            record.token == live.record.token && matches!(record.state, State::Running { .. })
+        };
+        if let (Some(place), true) = (lookup.place, lookup.record.as_ref().is_some_and(same)) {
+            opened.index.put(live.id, place, live.record.clone());
+        }
+    }
+}
+
+/// Writes the exact row numbers to the meta row, empties the WAL and closes the file.
+pub(crate) fn close_cleanly(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
+    meta.write(&db)?;
+    // Best effort: a program that reads the file may prevent it, and the WAL is durable anyway.
+    if connection::checkpoint(&db, Checkpoint::Truncate).is_ok() {
+        connection::set_checkpoint_at_close(&db, true)?;
+    }
+    db.flush_prepared_statement_cache();
+    db.close().map_err(|(_, error)| error)
+}
+
+/// How far the count of a leftover record jumps: further than the renewals of any process.
+const COUNT_STRIDE: u64 = 1 << 32;

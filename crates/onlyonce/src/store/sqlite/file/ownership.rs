@@ -1,0 +1,193 @@
+//! Ownership of the store file: the lock beside it, the marker that it exists, and whether it is still the same file.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::file::header;
+
+/// A store file that this process owns until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnedFile {
+    path: PathBuf,
+    lock: File,
+}
+
+impl OwnedFile {
+    /// Locks `<path>-lock`. Symbolic links are resolved first, so that a file has one lock whatever its names.
+    pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
+        let path = resolve(path)?;
+        let failed = |error| OpenError::io(&path, error);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let lock = private(&mut options).open(beside(&path, "-lock")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, lock }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path }),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn wal(&self) -> PathBuf {
+        beside(&self.path, "-wal")
+    }
+
+    /// Whether the file exists. Refused if it existed once and is gone, or if it is not a store.
+    pub(crate) fn inspect(&self) -> Result<bool, OpenError> {
+        match fs::metadata(&self.path) {
+            Ok(found) if found.len() == 0 => Err(OpenError::Empty { path: self.path.clone() }),
+            Ok(found) => header::check(&self.path, &self.wal(), found.len()).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_never_existed().map(|()| false)
+            }
+            Err(error) => Err(OpenError::io(&self.path, error)),
+        }
+    }
+
+    /// Creates the file: `fill` makes it under another name, and it is renamed once it is complete and synced.
+    pub(crate) fn create(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<(), OpenError>,
+    ) -> Result<(), OpenError> {
+        let failed = |error| OpenError::io(&self.path, error);
+        let new = beside(&self.path, "-new");
+        for left in ["-new", "-new-wal", "-new-shm", "-new-journal"] {
+            remove_if_there(&beside(&self.path, left)).map_err(failed)?;
+        }
+        private(OpenOptions::new().write(true).create_new(true)).open(&new).map_err(failed)?;
+        fill(&new)?;
+        File::open(&new).and_then(|file| file.sync_all()).map_err(failed)?;
+        fs::rename(&new, &self.path).map_err(failed)?;
+        sync_directory(&self.path).map_err(failed)
+    }
+
+    /// Syncs the directory, so that the names of the file and of the WAL survive a power cut. SQLite does so when it
+    /// creates the WAL, but does not report a failure.
+    pub(crate) fn sync_names(&self) -> Result<(), OpenError> {
+        sync_directory(&self.path).map_err(|error| OpenError::io(&self.path, error))
+    }
+
+    /// Writes into the lock file that the store exists. If the store file vanishes, the next open then refuses to create
+    /// an empty one.
+    pub(crate) fn write_marker(&self) -> Result<(), OpenError> {
+        let failed = |error| OpenError::io(&self.path, error);
+        if self.lock.metadata().map_err(failed)?.len() > 0 {
+            return Ok(());
+        }
+        (&self.lock).write_all(MARKER.as_bytes()).map_err(failed)?;
+        self.lock.sync_all().map_err(failed)?;
+        sync_directory(&self.path).map_err(failed)
+    }
+
+    /// Reserves disk blocks for the WAL in one piece. A WAL that grows commit by commit is scattered over the disk, and
+    /// every commit becomes slower. Best effort.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn reserve_wal(&self, bytes: u64) {
+        if let Ok(log) = OpenOptions::new().write(true).open(self.wal()) {
+            let keep_size = rustix::fs::FallocateFlags::KEEP_SIZE;
+            if rustix::fs::fallocate(&log, keep_size, 0, bytes).is_err() {
+                // Gives back what was reserved before the disk was full.
+                let length = log.metadata().map(|found| found.len());
+                drop(length.and_then(|length| log.set_len(length)));
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn reserve_wal(&self, _: u64) {}
+
+    /// Which files are at the paths now.
+    pub(crate) fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(FileIdentity { file: inode(&self.path)?, wal: inode(&self.wal())? })
+    }
+
+    /// Whether the store file is still the one that was opened. The WAL may be another one.
+    pub(crate) fn is_same_file(&self, opened: FileIdentity) -> bool {
+        inode(&self.path).is_ok_and(|file| file == opened.file)
+    }
+
+    fn check_never_existed(&self) -> Result<(), OpenError> {
+        let gone = |beside| Err(OpenError::Gone { path: self.path.clone(), beside });
+        let lock = self.lock.metadata().map_err(|error| OpenError::io(&self.path, error))?;
+        if self.wal().exists() {
+            return gone(self.wal());
+        }
+        if lock.len() > 0 {
+            return gone(beside(&self.path, "-lock"));
+        }
+        Ok(())
+    }
+}
+
+/// Device and inode of the store file and of the WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    file: Inode,
+    wal: Inode,
+}
+
+type Inode = (u64, u64);
+
+#[cfg(unix)]
+fn inode(path: &Path) -> io::Result<Inode> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// Without inodes this only tells that the file exists.
+#[cfg(not(unix))]
+fn inode(path: &Path) -> io::Result<Inode> {
+    fs::metadata(path).map(|_| (0, 0))
+}
+
+/// Creates files that only their owner may read: they hold keys and responses.
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+    match fs::canonicalize(path) {
+        Ok(found) => return Ok(found),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(OpenError::io(path, error));
+        }
+        Err(_) => {}
+    }
+    let Some(name) = path.file_name() else {
+        return Err(OpenError::io(path, io::ErrorKind::InvalidInput.into()));
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new(".")));
+    directory.map(|found| found.join(name)).map_err(|error| OpenError::io(path, error))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Makes the names in the directory of `path` durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if cfg!(unix) => File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+const MARKER: &str = "The store beside this file exists. Whoever holds this file's lock owns it.\n";
