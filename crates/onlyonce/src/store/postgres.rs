@@ -267,7 +267,7 @@ impl Maintain for PostgresStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false }
+        Limits { body_bytes_max: job::BODY_BYTES_MAX, embedded: false, expires_by_itself: false }
     }
 }
 

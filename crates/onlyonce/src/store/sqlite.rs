@@ -284,7 +284,7 @@ impl Maintain for SqliteStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true }
+        Limits { body_bytes_max: trouble::BODY_BYTES_MAX, embedded: true, expires_by_itself: false }
     }
 }
 

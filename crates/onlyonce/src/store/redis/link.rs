@@ -1,26 +1,27 @@
-//! A connection to Redis that runs on a thread and a runtime of its own.
+//! A handle on the thread that talks to one Redis.
 //!
-//! 1. Calls wait in a bounded queue. What is in it is sent without waiting for answers: it is a pipeline.
-//! 2. A call ends with an answer, or with what is known of it: [`Trouble`].
-//! 3. After silence, or an error of the network, the connection is given up with all that is on it, and
-//!    another is made. The server is told to drop the old one first: what may still lie there unread is
-//!    never run, so that a repeated call is behind its first copy.
+//! 1. Calls wait in a bounded queue. They are sent without waiting for the answers of those before: a pipeline.
+//! 2. A call ends with an answer, or with a [`CallError`] that says whether it may have been done.
+//! 3. After silence or a network error the connection is given up with all calls on it, and a new one is made.
+//!    The server is first told to close the old one: a call that it had not read yet is never run. So a repeated
+//!    call comes after its first copy.
 //! 4. While there is no connection, calls fail at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::OpenError;
-use super::runner::Runner;
-use super::script::Invocation;
+use super::link_thread::LinkThread;
+use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
 use crate::store::BoxError;
 
-/// The handle of the thread, which ends when this is dropped.
+/// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
     calls: mpsc::Sender<Call>,
@@ -29,89 +30,89 @@ pub(crate) struct Link {
     ended: watch::Receiver<()>,
 }
 
-/// How a link behaves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
-    /// Calls that may wait.
+pub(crate) struct LinkOptions {
+    /// Calls that may wait; more are refused.
     pub(crate) queue_max: usize,
     /// How long a call may be without an answer, its wait in the queue included.
     pub(crate) answer_within: Duration,
-    /// Whether calls wait while a connection is being made.
-    pub(crate) is_patient: bool,
-    /// The pause before a connection is made again; it doubles with each failure.
+    /// Whether the first connection must succeed, and calls wait while a lost connection is replaced. Otherwise they
+    /// are refused meanwhile.
+    pub(crate) waits_for_connection: bool,
+    /// The pause before the next attempt to connect. It doubles with each failure.
     pub(crate) pause_min: Duration,
     /// The longest pause.
     pub(crate) pause_max: Duration,
 }
 
-/// What is done with each new connection before it is used, and beside it.
-pub(crate) trait Greet: Send + Sync + 'static {
-    /// Refuses a server that is not what it should be.
-    fn greet(
+/// What is done with each new connection.
+pub(crate) trait OnConnect: Send + Sync + 'static {
+    /// Before its first call: refuses a server that cannot be used.
+    fn check(
         &self,
-        connection: ::redis::aio::MultiplexedConnection,
+        connection: MultiplexedConnection,
     ) -> impl Future<Output = Result<(), OpenError>> + Send;
 
-    /// Runs beside it, for as long as it is used.
-    fn beside(
+    /// Runs for as long as the connection is used.
+    fn run_beside(
         &self,
         client: Client,
-        connection: ::redis::aio::MultiplexedConnection,
+        connection: MultiplexedConnection,
     ) -> impl Future<Output = ()> + Send;
 }
 
 /// A call under way.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) ask: Invocation,
+    pub(super) script: ScriptCall,
     /// By this node's boot clock.
     pub(super) asked_at: Duration,
-    pub(super) reply: oneshot::Sender<Result<Value, Trouble>>,
+    pub(super) reply: oneshot::Sender<Result<Value, CallError>>,
 }
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
-    /// The queue is full, or the server is busy with a script.
+pub(crate) enum CallError {
+    /// Not done: the queue is full, or the server is busy with a long script.
     #[error("the store is busy")]
-    Full,
-    /// The link was closed before it was sent.
+    Busy,
+    /// Not done: the link was closed before the call was sent.
     #[error("the link is closed")]
     Closed,
-    /// It was never sent.
-    #[error("it was not sent")]
+    /// Not done: the call was never sent.
+    #[error("the call was not sent")]
     NotSent(#[source] BoxError),
-    /// The server answered with an error: the record was not written.
-    #[error("Redis refused it")]
+    /// Not done: the server answered with an error.
+    #[error("Redis refused the call")]
     Refused(#[source] BoxError),
-    /// It was sent, and nobody knows.
+    /// The call was sent and not answered: it may have been done.
     #[error("Redis gave no answer")]
     Unanswered(#[source] BoxError),
 }
 
 impl Link {
-    /// Starts the thread; the receiver hears what became of the first connection.
+    /// Starts the thread. The receiver is told whether the first connection was made.
     pub(crate) fn start(
         client: Client,
-        manners: Manners,
-        greet: impl Greet,
+        options: LinkOptions,
+        on_connect: impl OnConnect,
     ) -> Result<(Self, oneshot::Receiver<Result<(), OpenError>>), OpenError> {
-        let (calls, queue) = mpsc::channel(manners.queue_max);
+        let (calls, queue) = mpsc::channel(options.queue_max);
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = watch::channel(());
         let (opened, open) = oneshot::channel();
         let is_up = Arc::new(AtomicBool::new(false));
-        let runner = Runner::new(client, manners, greet, queue, stopped, is_up.clone());
+        let thread = LinkThread::new(client, options, on_connect, queue, stopped, is_up.clone());
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
-                Ok(runtime) => runtime.block_on(runner.run(opened)),
+                Ok(runtime) => runtime.block_on(thread.run(opened)),
                 Err(error) => drop(opened.send(Err(OpenError::Thread(error)))),
             }
             drop(end);
         };
-        let thread = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
-        thread.map_err(OpenError::Thread)?;
+        let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
+        started.map_err(OpenError::Thread)?;
         Ok((Self { calls, is_up, stop, ended }, open))
     }
 
@@ -120,19 +121,19 @@ impl Link {
         self.is_up.load(Ordering::Acquire)
     }
 
-    /// The answer of the script.
-    pub(crate) async fn call(&self, ask: Invocation) -> Result<Value, Trouble> {
+    /// Runs a script, and returns its answer.
+    pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, CallError> {
         let (reply, answer) = oneshot::channel();
         let asked_at = SystemClock.boot();
-        self.calls.try_send(Call { ask, asked_at, reply }).map_err(|refusal| match refusal {
-            mpsc::error::TrySendError::Full(_) => Trouble::Full,
-            mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
+        self.calls.try_send(Call { script, asked_at, reply }).map_err(|refusal| match refusal {
+            mpsc::error::TrySendError::Full(_) => CallError::Busy,
+            mpsc::error::TrySendError::Closed(_) => CallError::Closed,
         })?;
-        // The thread answers every call that it took; one that is gone died with it.
-        answer.await.unwrap_or_else(|gone| Err(Trouble::Unanswered(gone.into())))
+        // The thread answers every call that it took, unless it panicked.
+        answer.await.unwrap_or_else(|gone| Err(CallError::Unanswered(gone.into())))
     }
 
-    /// Finishes what was asked, takes nothing more, and ends the thread.
+    /// Finishes the calls that wait, takes no more, and ends the thread.
     pub(crate) async fn close(&self) {
         self.stop.send_replace(true);
         let mut ended = self.ended.clone();

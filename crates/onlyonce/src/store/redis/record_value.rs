@@ -1,14 +1,15 @@
-//! A record as one value: a head that the scripts read and write, details, and the outcome.
+//! The value of a record in Redis: a head, which the scripts read and write, then details, then the outcome.
 //!
-//! `lua/common.lua` has the layout. A script takes the times and makes the head; the details are the
-//! record as it was drafted, in the [versioned codec](codec), and the outcome is who settled it and with
-//! what. A sum of the id, the head and the details, and a checksum of the outcome, tell damage.
+//! `lua/common.lua` has the layout. The script takes the times from Redis's clock and makes the head. The details
+//! are the record as it was drafted, in the [versioned codec](codec). The outcome is who settled the record, and the
+//! response. A sum over the id, the head and the details shows damage to these, a checksum damage to the outcome.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sha1::{Digest, Sha1};
 
+use super::keys::hex;
 use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
 use crate::record::{Kept, Record, Response, SettledBy, State, Token};
@@ -26,7 +27,7 @@ pub(super) fn details_of(attempt: &Attempt) -> Vec<u8> {
     codec::encode(&Record { taken_from, attempt: attempt.attempt, ..drafted(&attempt.draft) })
 }
 
-/// The record less what the head says.
+/// The record, without what the head says.
 fn drafted(draft: &Draft) -> Record {
     Record {
         token: draft.token,
@@ -46,7 +47,7 @@ fn drafted(draft: &Draft) -> Record {
     }
 }
 
-/// Who settled it, and with what.
+/// Who settled the record, the head of the response, and its body.
 pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
     let head = codec::encode_head(response);
     let mut outcome = vec![codec::settled_by_tag(settled_by)];
@@ -58,11 +59,12 @@ pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
     outcome
 }
 
+/// The checksum of an outcome; zero where there is none.
 pub(super) fn checksum(outcome: &[u8]) -> [u8; 4] {
     if outcome.is_empty() { [0; 4] } else { crc32c::crc32c(outcome).to_le_bytes() }
 }
 
-/// The record of `id` in a value.
+/// The record of `id` that is stored as `value`.
 pub(super) fn decode(id: OperationId, value: &[u8]) -> Result<Record, CodecError> {
     let (head, rest) = value.split_at_checked(HEAD_BYTES).ok_or(damaged("length"))?;
     match head[0] {
@@ -107,8 +109,9 @@ fn completed(expires_at: StoreTime, outcome: &[u8]) -> Result<State, CodecError>
     Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
 }
 
+/// The first eight hex digits of the SHA-1, the only digest that scripts can make.
 fn sum(id: OperationId, head: &[u8], details: &[u8]) -> [u8; 8] {
-    let digest = Sha1::new().chain_update(id.as_bytes()).chain_update(head).chain_update(details);
+    let digest = Sha1::new().chain_update(hex(id)).chain_update(head).chain_update(details);
     let digest = digest.finalize();
     let mut sum = [0; 8];
     for (place, half) in sum.iter_mut().zip(digest.iter().flat_map(|byte| [byte >> 4, byte & 15])) {
@@ -137,5 +140,5 @@ const fn damaged(what: &'static str) -> CodecError {
 /// The format that the scripts write.
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 74;
-/// What a value may have besides a body: a key, a route and headers are far smaller.
+/// Far below the 512 MiB that Redis takes for one value: a script copies it several times.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -1,19 +1,19 @@
-//! What a Redis promises, by how it is configured.
+//! What a crash of this Redis would forget, by its configuration.
 
 use std::fmt;
 
+use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{InfoDict, RedisError};
 
 use super::error::OpenError;
 
 /// What a store in this Redis can promise. Its text is one line for a log or a page.
 ///
-/// Even at its best it is less than a database promises: a failover to a replica may forget what was
-/// answered, because Redis answers before its replicas have it.
+/// The best of them is less than a database promises: a failover to a replica may lose answered writes, because
+/// Redis answers before its replicas have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// `None`: the server does not say.
+    /// `None` if the server does not let us read them.
     settings: Option<Settings>,
 }
 
@@ -27,7 +27,7 @@ struct Settings {
 }
 
 impl Promise {
-    /// Whether what was answered survives a crash of the Redis, and nothing is evicted: `appendonly yes`,
+    /// Whether every answered write survives a crash of Redis, and nothing is evicted: `appendonly yes`,
     /// `appendfsync always`, `maxmemory-policy noeviction`.
     pub fn is_durable(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| {
@@ -37,7 +37,7 @@ impl Promise {
         })
     }
 
-    /// What the server says of itself; a setting that it will not tell makes it unknown.
+    /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
     pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, OpenError> {
         match Settings::read(connection).await {
             Ok(settings) => Ok(Self { settings: Some(settings) }),
@@ -62,7 +62,8 @@ impl Settings {
         })
     }
 
-    fn crash(&self) -> &'static str {
+    /// What a crash forgets.
+    fn after_crash(&self) -> &'static str {
         match (self.appendonly.as_str(), self.appendfsync.as_str()) {
             ("yes", "always") => {
                 "Redis writes each change to disk before it answers; a failover to a replica may still forget some"
@@ -90,7 +91,7 @@ impl fmt::Display for Promise {
                 "best effort: Redis does not let us read its configuration, so nobody knows what a crash forgets; ask for appendonly yes, appendfsync always and maxmemory-policy noeviction",
             );
         };
-        f.write_str(settings.crash())?;
+        f.write_str(settings.after_crash())?;
         match settings.maxmemory_policy.as_str() {
             "noeviction" => Ok(()),
             policy if settings.maxmemory == "0" => {
@@ -114,44 +115,9 @@ async fn setting(connection: &MultiplexedConnection, name: &str) -> Result<Strin
     Ok(pair.into_iter().nth(1).unwrap_or_default())
 }
 
-/// Refuses a server that the store cannot work with.
-pub(super) async fn check(mut connection: MultiplexedConnection) -> Result<(), OpenError> {
-    let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await;
-    let info = info.map_err(OpenError::Unreachable)?;
-    let said = |name: &str| info.get::<String>(name).unwrap_or_default();
-    if said("cluster_enabled") == "1" {
-        return Err(OpenError::Cluster);
-    }
-    if said("role") == "slave" {
-        return Err(OpenError::Replica);
-    }
-    let found = said("redis_version");
-    if is_too_old(&found) { Err(OpenError::TooOld { found }) } else { Ok(()) }
-}
-
-/// Ours use `CLIENT INFO`, and rely on replication by effect.
-fn is_too_old(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_before_6_2_are_too_old() {
-        for (version, is_old) in [
-            ("6.0.16", true),
-            ("5.0", true),
-            ("", true),
-            ("6.2.0", false),
-            ("7.0.15", false),
-            ("10.1", false),
-        ] {
-            assert_eq!(is_too_old(version), is_old, "{version:?}");
-        }
-    }
 
     #[test]
     fn only_the_strictest_configuration_is_durable() {

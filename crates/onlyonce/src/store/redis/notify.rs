@@ -1,4 +1,4 @@
-//! Hears of the writes of other nodes, and wakes those who wait here.
+//! Listens for the ids of records that other nodes have changed, and wakes their waiters here.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use ::redis::{Client, RedisError};
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
-use crate::scope::OperationId;
+use super::keys::from_hex;
 use crate::store::wake::Wakers;
 
-/// Listens for ever. After a gap everyone is woken: nobody knows what was missed.
+/// Listens for ever. With each new subscription all waiters are woken: messages may have been missed before it.
 pub(super) async fn listen(client: Client, channel: String, wakers: Wakers) {
     let mut pause = PAUSE_MIN;
     loop {
-        if let Ok(Ok(heard)) = timeout(SUBSCRIBE_WAIT, subscribe(&client, &channel)).await {
+        if let Ok(Ok(subscription)) = timeout(SUBSCRIBE_WAIT, subscribe(&client, &channel)).await {
             pause = PAUSE_MIN;
             wakers.wake_all();
-            hear(heard, &wakers).await;
+            receive(subscription, &wakers).await;
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -25,14 +25,14 @@ pub(super) async fn listen(client: Client, channel: String, wakers: Wakers) {
 }
 
 async fn subscribe(client: &Client, channel: &str) -> Result<PubSub, RedisError> {
-    let mut heard = client.get_async_pubsub().await?;
-    heard.subscribe(channel).await?;
-    Ok(heard)
+    let mut subscription = client.get_async_pubsub().await?;
+    subscription.subscribe(channel).await?;
+    Ok(subscription)
 }
 
-/// Until the connection is lost, or gives no sign of life.
-async fn hear(heard: PubSub, wakers: &Wakers) {
-    let (mut sink, mut messages) = heard.split();
+/// Until the connection is lost, or does not answer a ping.
+async fn receive(subscription: PubSub, wakers: &Wakers) {
+    let (mut sink, mut messages) = subscription.split();
     loop {
         tokio::select! {
             message = messages.next() => match message {
@@ -40,8 +40,8 @@ async fn hear(heard: PubSub, wakers: &Wakers) {
                 None => return,
             },
             () = sleep(PING_EVERY) => {
-                let sign = timeout(SUBSCRIBE_WAIT, sink.ping::<::redis::Value>()).await;
-                if !matches!(sign, Ok(Ok(_))) {
+                let pong = timeout(SUBSCRIBE_WAIT, sink.ping::<::redis::Value>()).await;
+                if !matches!(pong, Ok(Ok(_))) {
                     return;
                 }
             }
@@ -50,14 +50,14 @@ async fn hear(heard: PubSub, wakers: &Wakers) {
 }
 
 fn wake(payload: &[u8], wakers: &Wakers) {
-    if let Ok(id) = payload.try_into() {
-        wakers.wake(OperationId::from_bytes(id));
+    if let Some(id) = from_hex(payload) {
+        wakers.wake(id);
     }
 }
 
-/// How long a subscription, or a sign of life, may take.
+/// How long a subscription, or the answer to a ping, may take.
 const SUBSCRIBE_WAIT: Duration = Duration::from_secs(1);
-/// After so long without a message a sign of life is asked for.
+/// After so long without a message a ping is sent.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);

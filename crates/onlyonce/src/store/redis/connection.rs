@@ -1,0 +1,139 @@
+//! One connection to Redis: answers calls until it is lost, and none after that.
+
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Client, RedisError, ServerErrorKind, Value};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::error::OpenError;
+use super::link::{Call, CallError, OnConnect};
+use super::scripts::{Script, ScriptCall};
+use crate::clock::{Clock, SystemClock};
+
+pub(super) struct Connection {
+    pub(super) inner: MultiplexedConnection,
+    /// Of the scripts, in the order of [`Script::ALL`].
+    digests: Vec<String>,
+    /// The address by which the server knows this connection; `None` if it does not tell.
+    pub(super) address: Option<String>,
+    lost: watch::Sender<bool>,
+}
+
+impl Connection {
+    /// Connects, has the server close our connection from `last_address`, and loads the scripts.
+    pub(super) async fn make(
+        client: &Client,
+        on_connect: &impl OnConnect,
+        last_address: Option<&str>,
+    ) -> Result<Self, OpenError> {
+        let no_timeouts =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let inner = client.get_multiplexed_async_connection_with_config(&no_timeouts).await;
+        let inner = inner.map_err(OpenError::Unreachable)?;
+        if let Some(address) = last_address {
+            close_other(inner.clone(), address).await?;
+        }
+        on_connect.check(inner.clone()).await?;
+        let address = own_address(inner.clone()).await?;
+        let digests = load_scripts(inner.clone()).await.map_err(OpenError::Unreachable)?;
+        Ok(Self { inner, digests, address, lost: watch::Sender::new(false) })
+    }
+
+    /// Ends when the connection must not be used any more.
+    pub(super) async fn lost(&self) {
+        let mut lost = self.lost.subscribe();
+        // An error would mean that the sender is gone, which `self` holds.
+        drop(lost.wait_for(|lost| *lost).await);
+    }
+
+    /// Answers the call. If Redis does not answer in time, the connection is lost with all calls on it.
+    pub(super) async fn answer(&self, call: Call, within: Duration) {
+        let waited = SystemClock.boot().saturating_sub(call.asked_at);
+        if *self.lost.borrow() || waited >= within {
+            return drop(call.reply.send(Err(CallError::NotSent(Lost.into()))));
+        }
+        let answer = tokio::select! {
+            answer = timeout(within - waited, self.send(&call.script)) => match answer {
+                Ok(answer) => answer.map_err(|error| self.call_error(error)),
+                Err(elapsed) => Err(self.give_up(elapsed)),
+            },
+            () = self.lost() => Err(CallError::Unanswered(Lost.into())),
+        };
+        // A caller who no longer listens has dropped the call; by contract it may have been done.
+        drop(call.reply.send(answer));
+    }
+
+    async fn send(&self, call: &ScriptCall) -> Result<Value, RedisError> {
+        let mut connection = self.inner.clone();
+        let digest = &self.digests[call.script as usize];
+        match call.by_digest(digest).query_async(&mut connection).await {
+            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+                call.by_text().query_async(&mut connection).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// An error with a code was answered by the server: the scripts raise none after they have written the record.
+    /// Any other error is one of the network.
+    fn call_error(&self, error: RedisError) -> CallError {
+        match error.code() {
+            Some(BUSY) => CallError::Busy,
+            Some(code) => {
+                if code == READONLY || error.to_string().contains(READONLY) {
+                    self.lost.send_replace(true);
+                }
+                CallError::Refused(error.into())
+            }
+            None => self.give_up(error),
+        }
+    }
+
+    fn give_up(&self, why: impl std::error::Error + Send + Sync + 'static) -> CallError {
+        self.lost.send_replace(true);
+        CallError::Unanswered(why.into())
+    }
+}
+
+/// A server that forbids it, or that has no such connection any more, is used all the same.
+async fn close_other(
+    mut connection: MultiplexedConnection,
+    address: &str,
+) -> Result<(), OpenError> {
+    let mut kill = ::redis::cmd("CLIENT");
+    kill.arg("KILL").arg("ADDR").arg(address);
+    match kill.query_async::<Value>(&mut connection).await {
+        Err(error) if error.code().is_none() => Err(OpenError::Unreachable(error)),
+        _ => Ok(()),
+    }
+}
+
+async fn own_address(mut connection: MultiplexedConnection) -> Result<Option<String>, OpenError> {
+    match ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut connection).await {
+        Ok(text) => {
+            Ok(text.split(' ').find_map(|part| part.strip_prefix("addr=")).map(str::to_owned))
+        }
+        Err(error) if error.code().is_some() => Ok(None),
+        Err(error) => Err(OpenError::Unreachable(error)),
+    }
+}
+
+async fn load_scripts(mut connection: MultiplexedConnection) -> Result<Vec<String>, RedisError> {
+    let mut load = ::redis::pipe();
+    for script in Script::ALL {
+        load.cmd("SCRIPT").arg("LOAD").arg(script.text());
+    }
+    load.query_async(&mut connection).await
+}
+
+/// The connection was lost before there was an answer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection to Redis was lost")]
+pub(super) struct Lost;
+
+/// The error of a server that was a primary and is now a replica.
+const READONLY: &str = "READONLY";
+/// The error of a server that has been running somebody's script for longer than `busy-reply-threshold`.
+const BUSY: &str = "BUSY";

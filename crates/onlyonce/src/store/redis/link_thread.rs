@@ -1,0 +1,187 @@
+//! The thread behind a [`Link`](super::link::Link): makes connections, and hands the waiting calls to them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::redis::Client;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+use super::connection::{Connection, Lost};
+use super::error::OpenError;
+use super::link::{Call, CallError, LinkOptions, OnConnect};
+use crate::clock::{Clock, SystemClock};
+
+pub(super) struct LinkThread<O> {
+    client: Client,
+    options: LinkOptions,
+    on_connect: O,
+    queue: mpsc::Receiver<Call>,
+    stopped: watch::Receiver<bool>,
+    is_up: Arc<AtomicBool>,
+    /// One permit for each call that may be on the connection.
+    in_flight: Arc<Semaphore>,
+    /// The address by which the server knows our last connection.
+    last_address: Option<String>,
+}
+
+impl<O: OnConnect> LinkThread<O> {
+    pub(super) fn new(
+        client: Client,
+        options: LinkOptions,
+        on_connect: O,
+        queue: mpsc::Receiver<Call>,
+        stopped: watch::Receiver<bool>,
+        is_up: Arc<AtomicBool>,
+    ) -> Self {
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        Self { client, options, on_connect, queue, stopped, is_up, in_flight, last_address: None }
+    }
+
+    pub(super) async fn run(mut self, opened: oneshot::Sender<Result<(), OpenError>>) {
+        let first = match self.connect().await {
+            Err(error) if self.options.waits_for_connection => {
+                return drop(opened.send(Err(error)));
+            }
+            first => first,
+        };
+        if first.is_ok() {
+            drop(opened.send(Ok(())));
+        }
+        self.serve(first.map_err(Arc::new)).await;
+    }
+
+    /// Uses the connection until it is lost, then the next one, until the link is closed.
+    async fn serve(mut self, mut connection: Result<Connection, Arc<OpenError>>) {
+        let mut pause = self.options.pause_min;
+        while !*self.stopped.borrow() {
+            match connection {
+                Ok(connection) => {
+                    if self.use_connection(connection).await > self.options.pause_max {
+                        pause = self.options.pause_min;
+                    }
+                    if !self.options.waits_for_connection {
+                        self.refuse_for(&mut pause, &Lost).await;
+                    }
+                }
+                Err(error) => self.refuse_for(&mut pause, &NotConnected(error)).await,
+            }
+            connection = self.connect().await.map_err(Arc::new);
+        }
+        self.queue.close();
+        while let Ok(call) = self.queue.try_recv() {
+            drop(call.reply.send(Err(CallError::Closed)));
+        }
+    }
+
+    /// Returns how long the connection was used.
+    async fn use_connection(&mut self, connection: Connection) -> Duration {
+        let start = SystemClock.boot();
+        self.is_up.store(true, Ordering::Release);
+        self.hand_over_calls(connection).await;
+        self.is_up.store(false, Ordering::Release);
+        SystemClock.boot() - start
+    }
+
+    /// Hands calls to the connection until it is lost, or until the link is closed and all calls are done.
+    async fn hand_over_calls(&mut self, connection: Connection) {
+        let connection = Arc::new(connection);
+        let beside = self.on_connect.run_beside(self.client.clone(), connection.inner.clone());
+        let mut beside = pin!(beside);
+        let mut is_beside_over = false;
+        let mut stopped = self.stopped.clone();
+        let mut is_closing = *stopped.borrow_and_update();
+        loop {
+            if is_closing {
+                self.queue.close();
+            }
+            tokio::select! {
+                () = connection.lost() => return,
+                () = &mut beside, if !is_beside_over => is_beside_over = true,
+                _ = stopped.wait_for(|stopped| *stopped), if !is_closing => is_closing = true,
+                call = next(&mut self.queue, &self.in_flight) => match call {
+                    Some((call, permit)) => {
+                        let (connection, within) = (connection.clone(), self.options.answer_within);
+                        tokio::spawn(async move {
+                            connection.answer(call, within).await;
+                            drop(permit);
+                        });
+                    }
+                    None => return self.finish().await,
+                },
+            }
+        }
+    }
+
+    /// Waits until every call on the connection is answered, but no longer than an answer may take.
+    async fn finish(&self) {
+        let all = u32::try_from(IN_FLIGHT_MAX).unwrap_or(u32::MAX);
+        drop(timeout(self.options.answer_within, self.in_flight.acquire_many(all)).await);
+    }
+
+    /// Refuses calls for the length of the pause, which doubles for the next time. None of them was sent.
+    async fn refuse_for(
+        &mut self,
+        pause: &mut Duration,
+        why: &(impl Clone + std::error::Error + Send + Sync + 'static),
+    ) {
+        let mut over = pin!(sleep(*pause));
+        *pause = (*pause * 2).min(self.options.pause_max);
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                () = &mut over => return,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                call = self.queue.recv() => match call {
+                    Some(call) => refuse(call, why.clone()),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// A connection that is ready for calls. Unless calls wait for it, they are refused meanwhile.
+    async fn connect(&mut self) -> Result<Connection, OpenError> {
+        let last = self.last_address.clone();
+        let making = Connection::make(&self.client, &self.on_connect, last.as_deref());
+        let mut making = pin!(timeout(CONNECT_WAIT, making));
+        let waits = self.options.waits_for_connection;
+        let made = loop {
+            tokio::select! {
+                made = &mut making => break made,
+                Some(call) = self.queue.recv(), if !waits => refuse(call, Lost),
+            }
+        };
+        let connection = made.unwrap_or(Err(OpenError::Silent { within: CONNECT_WAIT }))?;
+        // The next connection has the server close this one, if its address is known.
+        self.last_address = connection.address.clone().or_else(|| last.clone());
+        Ok(connection)
+    }
+}
+
+/// The next call, once there is room for it on the connection.
+async fn next(
+    queue: &mut mpsc::Receiver<Call>,
+    in_flight: &Arc<Semaphore>,
+) -> Option<(Call, OwnedSemaphorePermit)> {
+    let permit = in_flight.clone().acquire_owned().await.ok()?;
+    let call = queue.recv().await?;
+    Some((call, permit))
+}
+
+fn refuse(call: Call, why: impl std::error::Error + Send + Sync + 'static) {
+    // A caller who no longer listens has dropped the call.
+    drop(call.reply.send(Err(CallError::NotSent(Box::new(why)))));
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("there is no connection to Redis: {0}")]
+struct NotConnected(Arc<OpenError>);
+
+/// How long a new connection may take until it is ready.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
+/// How many calls may be on the connection.
+const IN_FLIGHT_MAX: usize = 1024;
