@@ -40,7 +40,6 @@ mod record_value;
 mod reply;
 mod scan_position;
 mod scripts;
-mod server_check;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

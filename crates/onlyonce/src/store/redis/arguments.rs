@@ -1,6 +1,6 @@
 //! The keys and arguments of each script, in the order that the script in `lua/` names.
 
-use super::keys::{Keys, hex};
+use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN, hex};
 use super::record_value;
 use super::scan_position::{Listing, Position};
 use super::scripts::{Script, ScriptCall};
@@ -42,17 +42,18 @@ impl Keys {
         id: OperationId,
         own: impl IntoIterator<Item = Vec<u8>>,
     ) -> ScriptCall {
-        let keys = vec![self.none(), self.record(id), self.running(), self.unknown()];
-        let mut args = vec![text(hex(id)), text(self.channel())];
+        let [none, running, unknown] = [NONE, RUNNING, UNKNOWN].map(|name| self.named(name));
+        let keys = vec![none, self.record(id), running, unknown];
+        let mut args = vec![text(hex(id)), text(self.named(CHANNEL))];
         args.extend(own);
         ScriptCall { script, keys, args }
     }
 
     pub(super) fn scan(&self, states: StateSet, from: Position, limit: usize) -> ScriptCall {
-        let set = match from.listing {
-            Listing::Running => Some(self.running()),
-            Listing::Unknown => Some(self.unknown()),
-            Listing::AllKeys => None,
+        let keys = match from.listing {
+            Listing::Running => vec![self.named(NONE), self.named(RUNNING)],
+            Listing::Unknown => vec![self.named(NONE), self.named(UNKNOWN)],
+            Listing::AllKeys => vec![self.named(NONE)],
         };
         let args = vec![
             text(self.prefix()),
@@ -62,7 +63,6 @@ impl Keys {
             text(from.number),
             text(from.place),
         ];
-        let keys = std::iter::once(self.none()).chain(set).collect();
         ScriptCall { script: Script::Scan, keys, args }
     }
 
@@ -72,11 +72,9 @@ impl Keys {
         from: Option<&str>,
         to: Option<&str>,
     ) -> ScriptCall {
-        let given = |value: Option<&str>| {
-            [text(u8::from(value.is_some())), text(value.unwrap_or_default())]
-        };
-        let ([has_from, from], [has_to, to]) = (given(from), given(to));
-        let keys = vec![self.none(), self.check_values()];
+        let [has_from, has_to] = [from, to].map(|given| text(u8::from(given.is_some())));
+        let [from, to] = [from, to].map(|given| text(given.unwrap_or_default()));
+        let keys = vec![self.named(NONE), self.named(CHECK_VALUES)];
         let args = vec![text(name), has_from, from, has_to, to];
         ScriptCall { script: Script::CheckValue, keys, args }
     }

@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
-    /// Of the scripts, in the order of [`Script::ALL`].
+    /// Of the scripts, in the order of [`Script::TEXTS`].
     digests: Vec<String>,
     /// The address by which the server knows this connection; `None` if it does not tell.
     pub(super) address: Option<String>,
@@ -122,8 +122,8 @@ async fn own_address(mut connection: MultiplexedConnection) -> Result<Option<Str
 
 async fn load_scripts(mut connection: MultiplexedConnection) -> Result<Vec<String>, RedisError> {
     let mut load = ::redis::pipe();
-    for script in Script::ALL {
-        load.cmd("SCRIPT").arg("LOAD").arg(script.text());
+    for text in Script::TEXTS {
+        load.cmd("SCRIPT").arg("LOAD").arg(*text);
     }
     load.query_async(&mut connection).await
 }

@@ -17,7 +17,7 @@ pub struct Promise {
     settings: Option<Settings>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Settings {
     appendonly: String,
     appendfsync: String,
@@ -52,14 +52,17 @@ impl Promise {
 }
 
 impl Settings {
-    async fn read(connection: MultiplexedConnection) -> Result<Self, RedisError> {
-        Ok(Self {
-            appendonly: setting(&connection, "appendonly").await?,
-            appendfsync: setting(&connection, "appendfsync").await?,
-            maxmemory: setting(&connection, "maxmemory").await?,
-            maxmemory_policy: setting(&connection, "maxmemory-policy").await?,
-            save: setting(&connection, "save").await?,
-        })
+    async fn read(mut connection: MultiplexedConnection) -> Result<Self, RedisError> {
+        let mut read = ::redis::pipe();
+        for name in ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "save"] {
+            read.cmd("CONFIG").arg("GET").arg(name);
+        }
+        let pairs: Vec<Vec<String>> = read.query_async(&mut connection).await?;
+        let mut values = pairs.into_iter().map(|pair| pair.into_iter().nth(1).unwrap_or_default());
+        let mut next = || values.next().unwrap_or_default();
+        let (appendonly, appendfsync) = (next(), next());
+        let (maxmemory, maxmemory_policy, save) = (next(), next(), next());
+        Ok(Self { appendonly, appendfsync, maxmemory, maxmemory_policy, save })
     }
 
     /// What a crash forgets.
@@ -106,13 +109,6 @@ impl fmt::Display for Promise {
             ),
         }
     }
-}
-
-async fn setting(connection: &MultiplexedConnection, name: &str) -> Result<String, RedisError> {
-    let mut connection = connection.clone();
-    let pair: Vec<String> =
-        ::redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await?;
-    Ok(pair.into_iter().nth(1).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -23,45 +23,21 @@ impl Keys {
     }
 
     pub(super) fn record(&self, id: OperationId) -> String {
-        self.name(&hex(id))
-    }
-
-    /// The sorted set of the running records, by the end of their lease.
-    pub(super) fn running(&self) -> String {
-        self.name("running")
-    }
-
-    /// The sorted set of the unknown records, by the moment since when they are unknown.
-    pub(super) fn unknown(&self) -> String {
-        self.name("unknown")
-    }
-
-    /// The hash of the check values.
-    pub(super) fn check_values(&self) -> String {
-        self.name("check")
-    }
-
-    /// A key that never exists.
-    pub(super) fn none(&self) -> String {
-        self.name("none")
-    }
-
-    /// The channel on which the ids of changed records are published.
-    pub(super) fn channel(&self) -> String {
-        self.name("changed")
+        self.named(&hex(id))
     }
 
     /// A completed entry of the filter. No prefix has a `/`, so that it is no record of another store.
     pub(crate) fn filter_entry(&self, id: OperationId) -> String {
-        self.name(&format!("filter/{}", hex(id)))
+        self.named(&format!("filter/{}", hex(id)))
     }
 
     /// Keys that every database of the builds before the first release has: they divided it into slots.
     pub(super) fn of_older_format(&self) -> [String; 3] {
-        ["beat", "clock", "check"].map(|name| self.name(&format!("{{0}}:{name}")))
+        ["beat", "clock", "check"].map(|name| self.named(&format!("{{0}}:{name}")))
     }
 
-    fn name(&self, name: &str) -> String {
+    /// One of the names below.
+    pub(super) fn named(&self, name: &str) -> String {
         format!("{}:{name}", self.prefix)
     }
 }
@@ -77,6 +53,16 @@ pub(super) fn from_hex(text: &[u8]) -> Option<OperationId> {
     Some(OperationId::from_bytes(number.to_be_bytes()))
 }
 
+/// The sorted set of the running records, by the end of their lease.
+pub(super) const RUNNING: &str = "running";
+/// The sorted set of the unknown records, by the moment since when they are unknown.
+pub(super) const UNKNOWN: &str = "unknown";
+/// The hash of the check values.
+pub(super) const CHECK_VALUES: &str = "check";
+/// The channel on which the ids of changed records are published.
+pub(super) const CHANNEL: &str = "changed";
+/// A key that never exists.
+pub(super) const NONE: &str = "none";
 const PREFIX_BYTES_MAX: usize = 64;
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::error::OpenError;
-use super::link_thread::LinkThread;
+use super::link_thread::{IN_FLIGHT_MAX, LinkThread};
 use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
 use crate::store::BoxError;
@@ -91,7 +91,7 @@ pub(crate) enum CallError {
 }
 
 impl Link {
-    /// Starts the thread. The receiver is told whether the first connection was made.
+    /// Starts the thread. The receiver is told when the first connection was made, or failed and calls wait for it.
     pub(crate) fn start(
         client: Client,
         options: LinkOptions,
@@ -102,7 +102,16 @@ impl Link {
         let (end, ended) = watch::channel(());
         let (opened, open) = oneshot::channel();
         let is_up = Arc::new(AtomicBool::new(false));
-        let thread = LinkThread::new(client, options, on_connect, queue, stopped, is_up.clone());
+        let thread = LinkThread {
+            client,
+            options,
+            on_connect,
+            queue,
+            stopped,
+            is_up: is_up.clone(),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            last_address: None,
+        };
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {

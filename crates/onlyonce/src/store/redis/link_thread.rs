@@ -15,42 +15,27 @@ use super::link::{Call, CallError, LinkOptions, OnConnect};
 use crate::clock::{Clock, SystemClock};
 
 pub(super) struct LinkThread<O> {
-    client: Client,
-    options: LinkOptions,
-    on_connect: O,
-    queue: mpsc::Receiver<Call>,
-    stopped: watch::Receiver<bool>,
-    is_up: Arc<AtomicBool>,
+    pub(super) client: Client,
+    pub(super) options: LinkOptions,
+    pub(super) on_connect: O,
+    pub(super) queue: mpsc::Receiver<Call>,
+    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) is_up: Arc<AtomicBool>,
     /// One permit for each call that may be on the connection.
-    in_flight: Arc<Semaphore>,
+    pub(super) in_flight: Arc<Semaphore>,
     /// The address by which the server knows our last connection.
-    last_address: Option<String>,
+    pub(super) last_address: Option<String>,
 }
 
 impl<O: OnConnect> LinkThread<O> {
-    pub(super) fn new(
-        client: Client,
-        options: LinkOptions,
-        on_connect: O,
-        queue: mpsc::Receiver<Call>,
-        stopped: watch::Receiver<bool>,
-        is_up: Arc<AtomicBool>,
-    ) -> Self {
-        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-        Self { client, options, on_connect, queue, stopped, is_up, in_flight, last_address: None }
-    }
-
     pub(super) async fn run(mut self, opened: oneshot::Sender<Result<(), OpenError>>) {
-        let first = match self.connect().await {
-            Err(error) if self.options.waits_for_connection => {
-                return drop(opened.send(Err(error)));
+        match self.connect().await {
+            Err(error) if self.options.waits_for_connection => drop(opened.send(Err(error))),
+            first => {
+                drop(opened.send(Ok(())));
+                self.serve(first.map_err(Arc::new)).await;
             }
-            first => first,
-        };
-        if first.is_ok() {
-            drop(opened.send(Ok(())));
         }
-        self.serve(first.map_err(Arc::new)).await;
     }
 
     /// Uses the connection until it is lost, then the next one, until the link is closed.
@@ -184,4 +169,4 @@ struct NotConnected(Arc<OpenError>);
 /// How long a new connection may take until it is ready.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// How many calls may be on the connection.
-const IN_FLIGHT_MAX: usize = 1024;
+pub(super) const IN_FLIGHT_MAX: usize = 1024;

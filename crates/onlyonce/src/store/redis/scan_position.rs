@@ -28,24 +28,18 @@ impl Position {
     /// Where the scan for records in `states` starts.
     pub(super) fn first(states: StateSet) -> Self {
         let has = |kind| states.contains(kind);
-        let listing = if has(StateKind::Released) || has(StateKind::Completed) {
-            Listing::AllKeys
-        } else if has(StateKind::Running) {
-            Listing::Running
-        } else {
-            Listing::Unknown
+        let listing = match has(StateKind::Released) || has(StateKind::Completed) {
+            true => Listing::AllKeys,
+            false if has(StateKind::Running) => Listing::Running,
+            false => Listing::Unknown,
         };
-        Self::start_of(listing)
+        Self { listing, number: 0, place: 0 }
     }
 
-    /// Where it goes on after everything in this listing.
+    /// Where the scan goes on after everything in this listing.
     pub(super) fn after_listing(self, states: StateSet) -> Option<Self> {
         let is_next = self.listing == Listing::Running && states.contains(StateKind::Unknown);
-        is_next.then_some(Self::start_of(Listing::Unknown))
-    }
-
-    const fn start_of(listing: Listing) -> Self {
-        Self { listing, number: 0, place: 0 }
+        is_next.then_some(Self { listing: Listing::Unknown, number: 0, place: 0 })
     }
 
     pub(super) fn cursor(self) -> Cursor {

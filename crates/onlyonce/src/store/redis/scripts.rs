@@ -2,50 +2,29 @@
 
 use ::redis::Cmd;
 
-/// A script of the store, or of the filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Script {
-    Load,
-    Claim,
-    Swap,
-    Renew,
-    Scan,
-    CheckValue,
-    FilterKeep,
-    FilterForget,
-    FilterFind,
+macro_rules! scripts {
+    ($($name:ident: $($part:literal)+;)+) => {
+        /// A script of the store, or of the filter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Script { $($name,)+ }
+
+        impl Script {
+            /// In the order of the scripts, which is that of their digests in a connection.
+            pub(super) const TEXTS: &[&str] = &[$(concat!($(include_str!($part)),+),)+];
+        }
+    };
 }
 
-impl Script {
-    /// In the order of their declaration, which is the index of their digests in a connection.
-    pub(super) const ALL: [Self; 9] = [
-        Self::Load,
-        Self::Claim,
-        Self::Swap,
-        Self::Renew,
-        Self::Scan,
-        Self::CheckValue,
-        Self::FilterKeep,
-        Self::FilterForget,
-        Self::FilterFind,
-    ];
-
-    pub(super) fn text(self) -> &'static str {
-        macro_rules! script {
-            ($($part:literal)*) => { concat!($(include_str!($part)),*) };
-        }
-        match self {
-            Self::Load => script!("lua/common.lua" "lua/record.lua" "lua/load.lua"),
-            Self::Claim => script!("lua/common.lua" "lua/record.lua" "lua/claim.lua"),
-            Self::Swap => script!("lua/common.lua" "lua/record.lua" "lua/swap.lua"),
-            Self::Renew => script!("lua/common.lua" "lua/record.lua" "lua/renew.lua"),
-            Self::Scan => script!("lua/common.lua" "lua/scan.lua"),
-            Self::CheckValue => script!("lua/common.lua" "lua/check.lua"),
-            Self::FilterKeep => include_str!("../layered/keep.lua"),
-            Self::FilterForget => include_str!("../layered/forget.lua"),
-            Self::FilterFind => include_str!("../layered/find.lua"),
-        }
-    }
+scripts! {
+    Load: "lua/common.lua" "lua/record.lua" "lua/load.lua";
+    Claim: "lua/common.lua" "lua/record.lua" "lua/claim.lua";
+    Swap: "lua/common.lua" "lua/record.lua" "lua/swap.lua";
+    Renew: "lua/common.lua" "lua/record.lua" "lua/renew.lua";
+    Scan: "lua/common.lua" "lua/scan.lua";
+    CheckValue: "lua/common.lua" "lua/check.lua";
+    FilterKeep: "../layered/keep.lua";
+    FilterForget: "../layered/forget.lua";
+    FilterFind: "../layered/find.lua";
 }
 
 /// A call of a script, with its keys and arguments.
@@ -64,15 +43,12 @@ impl ScriptCall {
 
     /// With the text of the script, for a server that has forgotten it.
     pub(super) fn by_text(&self) -> Cmd {
-        self.command("EVAL", self.script.text())
+        self.command("EVAL", Script::TEXTS[self.script as usize])
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = ::redis::cmd(name);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys);
-        for arg in &self.args {
-            command.arg(arg.as_slice());
-        }
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
         command
     }
 }
