@@ -11,11 +11,11 @@
 //! 5. Connections are made on a thread of the store's own. A connection that is silent for [`ANSWER_WAIT`] is given up,
 //!    and the server closes it before another is used.
 //!
-//! [`promise`](RedisStore::promise) says in one line what a crash of this very Redis would forget. Even the
-//! best configuration does not survive a failover to a replica, which may lack answered writes; `WAIT`
-//! narrows that and does not close it, so that it is not used. `FLUSHALL` forgets everything. Nor does a node's trusted
-//! time protect keys here: a Redis whose clock is set forward deletes them early. Where that
-//! is not good enough, put Redis in front of a database: [`layered`](super::layered).
+//! [`promise`](RedisStore::promise) says in one line what a crash of this very Redis would forget. Even the best
+//! configuration does not survive a failover to a replica, which may lack answered writes; `WAIT` narrows that and does
+//! not close it, so that it is not used. `FLUSHALL` forgets everything. A Redis whose clock is set forward forgets keys
+//! early: the trusted time of a node does not protect them here. Where that is not good enough, put Redis in front of a
+//! database: [`layered`](super::layered).
 //!
 //! ```no_run
 //! use onlyonce::store::redis::RedisStore;
@@ -51,7 +51,7 @@ pub use self::durability::Promise;
 pub use self::error::OpenError;
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
-use self::reply::{Listed, Reply};
+use self::reply::Reply;
 use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
 use super::wake::Wakers;
@@ -64,13 +64,14 @@ use crate::record::Token;
 use crate::scope::OperationId;
 
 /// Records in a Redis. A clone is the same store; the last one that is dropped closes it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RedisStore {
     link: Arc<Link>,
     shared: Arc<Shared>,
 }
 
 /// What the store and the thread of its link share.
+#[derive(Debug)]
 struct Shared {
     keys: Keys,
     wakers: Wakers,
@@ -158,14 +159,6 @@ impl RedisStore {
     }
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("RedisStore");
-        shown.field("prefix", &self.shared.keys.prefix());
-        shown.field("is_up", &self.link.is_up()).finish_non_exhaustive()
-    }
-}
-
 impl Store for RedisStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
         let reply = self.call(self.shared.keys.claim(&draft)).await?;
@@ -214,10 +207,10 @@ impl Maintain for RedisStore {
         };
         loop {
             let answer = self.link.call(self.shared.keys.scan(states, from, limit)).await?;
-            let Listed { now, records, next } = Listed::read(answer, from)?;
+            let (page, next) = reply::page(answer, from)?;
             match next.or_else(|| from.after_listing(states)) {
-                Some(next) if records.is_empty() => from = next,
-                next => return Ok(Page { records, next: next.map(Position::cursor), now }),
+                Some(next) if page.records.is_empty() => from = next,
+                next => return Ok(Page { next: next.map(Position::cursor), ..page }),
             }
         }
     }
@@ -238,11 +231,8 @@ impl Maintain for RedisStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            body_bytes_max: record_value::BODY_BYTES_MAX,
-            embedded: false,
-            expires_by_itself: true,
-        }
+        let body_bytes_max = record_value::BODY_BYTES_MAX;
+        Limits { body_bytes_max, embedded: false, expires_by_itself: true }
     }
 }
 

@@ -15,14 +15,9 @@ impl Keys {
     }
 
     pub(super) fn claim(&self, draft: &Draft) -> ScriptCall {
-        let own = [
-            draft.token.as_bytes().to_vec(),
-            text(bounded(draft.not_after.as_ms())),
-            text(bounded(draft.lease.as_ms())),
-            draft.ttl_ms.to_le_bytes().to_vec(),
-            1_u32.to_le_bytes().to_vec(),
-            record_value::details(draft),
-        ];
+        let [not_after, lease, ttl] = draft_parts(draft);
+        let (token, attempt) = (draft.token.as_bytes().to_vec(), 1_u32.to_le_bytes().to_vec());
+        let own = [token, not_after, lease, ttl, attempt, record_value::details(draft)];
         self.about_record(Script::Claim, draft.id, own)
     }
 
@@ -104,7 +99,7 @@ fn next_parts(to: &Next) -> [Vec<u8>; 5] {
         }
         _ => Vec::new(),
     };
-    let checksum = record_value::checksum(&outcome).to_vec();
+    let checksum = record_value::checksum(&outcome).to_le_bytes().to_vec();
     let token = token.map_or_else(Vec::new, |token| token.as_bytes().to_vec());
     [name.into(), moment(at), token, outcome, checksum]
 }
@@ -114,14 +109,16 @@ fn attempt_parts(to: &Next) -> Vec<Vec<u8>> {
     let Next::Running(attempt) = to else {
         return Vec::new();
     };
-    vec![
-        text(bounded(attempt.draft.not_after.as_ms())),
-        text(bounded(attempt.draft.lease.as_ms())),
-        moment(attempt.first_claimed_at),
-        attempt.draft.ttl_ms.to_le_bytes().to_vec(),
-        attempt.attempt.to_le_bytes().to_vec(),
-        record_value::details_of(attempt),
-    ]
+    let [not_after, lease, ttl] = draft_parts(&attempt.draft);
+    let (first, number) =
+        (moment(attempt.first_claimed_at), attempt.attempt.to_le_bytes().to_vec());
+    vec![not_after, lease, first, ttl, number, record_value::details_of(attempt)]
+}
+
+/// Its last moment, its lease and its time to live.
+fn draft_parts(draft: &Draft) -> [Vec<u8>; 3] {
+    let (not_after, lease) = (bounded(draft.not_after.as_ms()), bounded(draft.lease.as_ms()));
+    [text(not_after), text(lease), draft.ttl_ms.to_le_bytes().to_vec()]
 }
 
 fn moment(at: Option<StoreTime>) -> Vec<u8> {

@@ -7,10 +7,11 @@ use ::redis::{AsyncConnectionConfig, Client, RedisError, ServerErrorKind, Value}
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::error::OpenError;
-use super::link::{Call, CallError, OnConnect};
+use super::error::{OpenError, if_allowed};
+use super::link::{Call, OnConnect};
 use super::scripts::{Script, ScriptCall};
 use crate::clock::{Clock, SystemClock};
+use crate::store::{Fault, StoreError};
 
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
@@ -30,14 +31,17 @@ impl Connection {
     ) -> Result<Self, OpenError> {
         let no_timeouts =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let inner = client.get_multiplexed_async_connection_with_config(&no_timeouts).await;
-        let inner = inner.map_err(OpenError::Unreachable)?;
+        let mut inner = client.get_multiplexed_async_connection_with_config(&no_timeouts).await?;
         if let Some(address) = last_address {
             close_other(inner.clone(), address).await?;
         }
         on_connect.check(inner.clone()).await?;
         let address = own_address(inner.clone()).await?;
-        let digests = load_scripts(inner.clone()).await.map_err(OpenError::Unreachable)?;
+        let mut load = ::redis::pipe();
+        for text in Script::TEXTS {
+            load.cmd("SCRIPT").arg("LOAD").arg(*text);
+        }
+        let digests = load.query_async(&mut inner).await?;
         Ok(Self { inner, digests, address, lost: watch::Sender::new(false) })
     }
 
@@ -52,14 +56,14 @@ impl Connection {
     pub(super) async fn answer(&self, call: Call, within: Duration) {
         let waited = SystemClock.boot().saturating_sub(call.asked_at);
         if *self.lost.borrow() || waited >= within {
-            return drop(call.reply.send(Err(CallError::NotSent(Lost.into()))));
+            return drop(call.reply.send(Err(not_sent(Lost))));
         }
         let answer = tokio::select! {
             answer = timeout(within - waited, self.send(&call.script)) => match answer {
-                Ok(answer) => answer.map_err(|error| self.call_error(error)),
+                Ok(answer) => answer.map_err(|error| self.fault(error)),
                 Err(elapsed) => Err(self.give_up(elapsed)),
             },
-            () = self.lost() => Err(CallError::Unanswered(Lost.into())),
+            () = self.lost() => Err(unanswered(Lost)),
         };
         // A caller who no longer listens has dropped the call; by contract it may have been done.
         drop(call.reply.send(answer));
@@ -78,23 +82,31 @@ impl Connection {
 
     /// An error with a code was answered by the server: the scripts raise none after they have written the record.
     /// Any other error is one of the network.
-    fn call_error(&self, error: RedisError) -> CallError {
+    fn fault(&self, error: RedisError) -> Fault {
         match error.code() {
-            Some(BUSY) => CallError::Busy,
+            Some(BUSY) => Fault::NotDone(StoreError::Busy),
             Some(code) => {
                 if code == READONLY || error.to_string().contains(READONLY) {
                     self.lost.send_replace(true);
                 }
-                CallError::Refused(error.into())
+                Fault::NotDone(StoreError::Unavailable(error.into()))
             }
             None => self.give_up(error),
         }
     }
 
-    fn give_up(&self, why: impl std::error::Error + Send + Sync + 'static) -> CallError {
+    fn give_up(&self, why: impl std::error::Error + Send + Sync + 'static) -> Fault {
         self.lost.send_replace(true);
-        CallError::Unanswered(why.into())
+        unanswered(why)
     }
+}
+
+fn unanswered(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
+    Fault::Unsure(StoreError::Unavailable(Box::new(why)))
+}
+
+pub(super) fn not_sent(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
+    Fault::NotDone(StoreError::Unavailable(Box::new(why)))
 }
 
 /// A server that forbids it, or that has no such connection any more, is used all the same.
@@ -104,28 +116,13 @@ async fn close_other(
 ) -> Result<(), OpenError> {
     let mut kill = ::redis::cmd("CLIENT");
     kill.arg("KILL").arg("ADDR").arg(address);
-    match kill.query_async::<Value>(&mut connection).await {
-        Err(error) if error.code().is_none() => Err(OpenError::Unreachable(error)),
-        _ => Ok(()),
-    }
+    if_allowed(kill.query_async::<Value>(&mut connection).await).map(drop)
 }
 
 async fn own_address(mut connection: MultiplexedConnection) -> Result<Option<String>, OpenError> {
-    match ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut connection).await {
-        Ok(text) => {
-            Ok(text.split(' ').find_map(|part| part.strip_prefix("addr=")).map(str::to_owned))
-        }
-        Err(error) if error.code().is_some() => Ok(None),
-        Err(error) => Err(OpenError::Unreachable(error)),
-    }
-}
-
-async fn load_scripts(mut connection: MultiplexedConnection) -> Result<Vec<String>, RedisError> {
-    let mut load = ::redis::pipe();
-    for text in Script::TEXTS {
-        load.cmd("SCRIPT").arg("LOAD").arg(*text);
-    }
-    load.query_async(&mut connection).await
+    let info = ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut connection).await;
+    let info = if_allowed(info)?.unwrap_or_default();
+    Ok(info.split(' ').find_map(|part| part.strip_prefix("addr=")).map(str::to_owned))
 }
 
 /// The connection was lost before there was an answer.

@@ -5,7 +5,7 @@ use std::fmt;
 use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
 
-use super::error::OpenError;
+use super::error::{OpenError, if_allowed};
 
 /// What a store in this Redis can promise. Its text is one line for a log or a page.
 ///
@@ -39,11 +39,7 @@ impl Promise {
 
     /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
     pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, OpenError> {
-        match Settings::read(connection).await {
-            Ok(settings) => Ok(Self { settings: Some(settings) }),
-            Err(error) if error.code().is_some() => Ok(Self { settings: None }),
-            Err(error) => Err(OpenError::Unreachable(error)),
-        }
+        Ok(Self { settings: if_allowed(Settings::read(connection).await)? })
     }
 
     pub(super) const fn unknown() -> Self {
@@ -95,18 +91,14 @@ impl fmt::Display for Promise {
             );
         };
         f.write_str(settings.after_crash())?;
+        let when = if settings.maxmemory == "0" {
+            "once maxmemory is set"
+        } else {
+            "when memory is short"
+        };
         match settings.maxmemory_policy.as_str() {
             "noeviction" => Ok(()),
-            policy if settings.maxmemory == "0" => {
-                write!(
-                    f,
-                    "; once maxmemory is set it evicts keys ({policy}), and those may run again"
-                )
-            }
-            policy => write!(
-                f,
-                "; it evicts keys when memory is short ({policy}), and those may run again"
-            ),
+            policy => write!(f, "; {when} it evicts keys ({policy}), and those may run again"),
         }
     }
 }

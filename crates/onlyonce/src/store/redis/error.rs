@@ -19,7 +19,7 @@ pub enum OpenError {
     #[error(
         "Redis cannot be reached, or refuses us: start it, or correct its address and password"
     )]
-    Unreachable(#[source] ::redis::RedisError),
+    Unreachable(#[from] ::redis::RedisError),
     /// It took too long. Look at its log, or at the network before it.
     #[error("Redis gave no answer within {within:?}")]
     Silent {
@@ -50,4 +50,14 @@ pub enum OpenError {
     /// The operating system gives no thread. The source says why.
     #[error("no thread for the connection to Redis")]
     Thread(#[source] std::io::Error),
+}
+
+/// The answer to a command that a server may forbid us; `None` if it does.
+pub(super) fn if_allowed<T>(
+    answer: Result<T, ::redis::RedisError>,
+) -> Result<Option<T>, OpenError> {
+    match answer {
+        Err(error) if error.code().is_some() => Ok(None),
+        answer => Ok(Some(answer?)),
+    }
 }

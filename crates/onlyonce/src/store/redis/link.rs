@@ -1,7 +1,7 @@
 //! A handle on the thread that talks to one Redis.
 //!
 //! 1. Calls wait in a bounded queue. They are sent without waiting for the answers of those before: a pipeline.
-//! 2. A call ends with an answer, or with a [`CallError`] that says whether it may have been done.
+//! 2. A call ends with an answer or a [`Fault`]: unsure if it was sent and not answered, else not done.
 //! 3. After silence or a network error the connection is given up with all calls on it, and a new one is made.
 //!    The server is first told to close the old one: a call that it had not read yet is never run. So a repeated
 //!    call comes after its first copy.
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::OpenError;
-use super::link_thread::{IN_FLIGHT_MAX, LinkThread};
+use super::link_thread::LinkThread;
 use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
-use crate::store::BoxError;
+use crate::store::{Fault, StoreError};
 
 /// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
@@ -67,27 +67,7 @@ pub(super) struct Call {
     pub(super) script: ScriptCall,
     /// By this node's boot clock.
     pub(super) asked_at: Duration,
-    pub(super) reply: oneshot::Sender<Result<Value, CallError>>,
-}
-
-/// Why a call has no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    /// Not done: the queue is full, or the server is busy with a long script.
-    #[error("the store is busy")]
-    Busy,
-    /// Not done: the link was closed before the call was sent.
-    #[error("the link is closed")]
-    Closed,
-    /// Not done: the call was never sent.
-    #[error("the call was not sent")]
-    NotSent(#[source] BoxError),
-    /// Not done: the server answered with an error.
-    #[error("Redis refused the call")]
-    Refused(#[source] BoxError),
-    /// The call was sent and not answered: it may have been done.
-    #[error("Redis gave no answer")]
-    Unanswered(#[source] BoxError),
+    pub(super) reply: oneshot::Sender<Result<Value, Fault>>,
 }
 
 impl Link {
@@ -109,7 +89,6 @@ impl Link {
             queue,
             stopped,
             is_up: is_up.clone(),
-            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             last_address: None,
         };
         let run = move || {
@@ -131,15 +110,15 @@ impl Link {
     }
 
     /// Runs a script, and returns its answer.
-    pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, Fault> {
         let (reply, answer) = oneshot::channel();
         let asked_at = SystemClock.boot();
         self.calls.try_send(Call { script, asked_at, reply }).map_err(|refusal| match refusal {
-            mpsc::error::TrySendError::Full(_) => CallError::Busy,
-            mpsc::error::TrySendError::Closed(_) => CallError::Closed,
+            mpsc::error::TrySendError::Full(_) => Fault::NotDone(StoreError::Busy),
+            mpsc::error::TrySendError::Closed(_) => Fault::NotDone(StoreError::Closed),
         })?;
         // The thread answers every call that it took, unless it panicked.
-        answer.await.unwrap_or_else(|gone| Err(CallError::Unanswered(gone.into())))
+        answer.await.unwrap_or_else(|gone| Err(Fault::Unsure(StoreError::Unavailable(gone.into()))))
     }
 
     /// Finishes the calls that wait, takes no more, and ends the thread.

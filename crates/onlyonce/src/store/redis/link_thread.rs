@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::Client;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connection, Lost};
+use super::connection::{Connection, Lost, not_sent};
 use super::error::OpenError;
-use super::link::{Call, CallError, LinkOptions, OnConnect};
+use super::link::{Call, LinkOptions, OnConnect};
 use crate::clock::{Clock, SystemClock};
+use crate::store::{Fault, StoreError};
 
 pub(super) struct LinkThread<O> {
     pub(super) client: Client,
@@ -21,8 +23,6 @@ pub(super) struct LinkThread<O> {
     pub(super) queue: mpsc::Receiver<Call>,
     pub(super) stopped: watch::Receiver<bool>,
     pub(super) is_up: Arc<AtomicBool>,
-    /// One permit for each call that may be on the connection.
-    pub(super) in_flight: Arc<Semaphore>,
     /// The address by which the server knows our last connection.
     pub(super) last_address: Option<String>,
 }
@@ -57,7 +57,7 @@ impl<O: OnConnect> LinkThread<O> {
         }
         self.queue.close();
         while let Ok(call) = self.queue.try_recv() {
-            drop(call.reply.send(Err(CallError::Closed)));
+            drop(call.reply.send(Err(Fault::NotDone(StoreError::Closed))));
         }
     }
 
@@ -77,33 +77,27 @@ impl<O: OnConnect> LinkThread<O> {
         let mut beside = pin!(beside);
         let mut is_beside_over = false;
         let mut stopped = self.stopped.clone();
-        let mut is_closing = *stopped.borrow_and_update();
+        let mut calls = JoinSet::new();
         loop {
+            let is_closing = *stopped.borrow_and_update();
             if is_closing {
                 self.queue.close();
             }
             tokio::select! {
-                () = connection.lost() => return,
+                () = connection.lost() => return calls.detach_all(),
                 () = &mut beside, if !is_beside_over => is_beside_over = true,
-                _ = stopped.wait_for(|stopped| *stopped), if !is_closing => is_closing = true,
-                call = next(&mut self.queue, &self.in_flight) => match call {
-                    Some((call, permit)) => {
+                _ = stopped.changed(), if !is_closing => {}
+                Some(_) = calls.join_next() => {}
+                call = self.queue.recv(), if calls.len() < IN_FLIGHT_MAX => match call {
+                    Some(call) => {
                         let (connection, within) = (connection.clone(), self.options.answer_within);
-                        tokio::spawn(async move {
-                            connection.answer(call, within).await;
-                            drop(permit);
-                        });
+                        calls.spawn(async move { connection.answer(call, within).await });
                     }
-                    None => return self.finish().await,
+                    // Each of them ends in bounded time.
+                    None => return drop(calls.join_all().await),
                 },
             }
         }
-    }
-
-    /// Waits until every call on the connection is answered, but no longer than an answer may take.
-    async fn finish(&self) {
-        let all = u32::try_from(IN_FLIGHT_MAX).unwrap_or(u32::MAX);
-        drop(timeout(self.options.answer_within, self.in_flight.acquire_many(all)).await);
     }
 
     /// Refuses calls for the length of the pause, which doubles for the next time. None of them was sent.
@@ -146,19 +140,9 @@ impl<O: OnConnect> LinkThread<O> {
     }
 }
 
-/// The next call, once there is room for it on the connection.
-async fn next(
-    queue: &mut mpsc::Receiver<Call>,
-    in_flight: &Arc<Semaphore>,
-) -> Option<(Call, OwnedSemaphorePermit)> {
-    let permit = in_flight.clone().acquire_owned().await.ok()?;
-    let call = queue.recv().await?;
-    Some((call, permit))
-}
-
 fn refuse(call: Call, why: impl std::error::Error + Send + Sync + 'static) {
     // A caller who no longer listens has dropped the call.
-    drop(call.reply.send(Err(CallError::NotSent(Box::new(why)))));
+    drop(call.reply.send(Err(not_sent(why))));
 }
 
 /// Why there is no connection.
@@ -169,4 +153,4 @@ struct NotConnected(Arc<OpenError>);
 /// How long a new connection may take until it is ready.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// How many calls may be on the connection.
-pub(super) const IN_FLIGHT_MAX: usize = 1024;
+const IN_FLIGHT_MAX: usize = 1024;

@@ -46,8 +46,7 @@ impl Shared {
 
 /// Refuses a server that the store cannot work with.
 async fn check_server(mut connection: MultiplexedConnection) -> Result<(), OpenError> {
-    let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await;
-    let info = info.map_err(OpenError::Unreachable)?;
+    let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await?;
     let field = |name: &str| info.get::<String>(name).unwrap_or_default();
     if field("cluster_enabled") == "1" {
         return Err(OpenError::Cluster);
@@ -66,10 +65,9 @@ async fn refuse_older_format(
 ) -> Result<(), OpenError> {
     let mut exists = ::redis::cmd("EXISTS");
     exists.arg(&keys.of_older_format());
-    match exists.query_async::<u64>(&mut connection).await {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(OpenError::OlderFormat { prefix: keys.prefix().to_owned() }),
-        Err(error) => Err(OpenError::Unreachable(error)),
+    match exists.query_async::<u64>(&mut connection).await? {
+        0 => Ok(()),
+        1.. => Err(OpenError::OlderFormat { prefix: keys.prefix().to_owned() }),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use sha1::{Digest, Sha1};
 
 use super::keys::hex;
@@ -14,37 +14,16 @@ use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
 use crate::record::{Kept, Record, Response, SettledBy, State, Token};
 use crate::scope::OperationId;
-use crate::store::{Attempt, Draft};
+use crate::store::{Attempt, Draft, cas};
 
-/// The details of a first attempt.
+/// The details of a first attempt. The head says the rest, and its times.
 pub(super) fn details(draft: &Draft) -> Vec<u8> {
-    codec::encode(&drafted(draft))
+    codec::encode(&cas::first_attempt(draft, StoreTime::from_ms(0)))
 }
 
 /// The details of a later attempt.
 pub(super) fn details_of(attempt: &Attempt) -> Vec<u8> {
-    let taken_from = attempt.taken_from;
-    codec::encode(&Record { taken_from, attempt: attempt.attempt, ..drafted(&attempt.draft) })
-}
-
-/// The record, without what the head says.
-fn drafted(draft: &Draft) -> Record {
-    Record {
-        token: draft.token,
-        count: 0,
-        attempt: 1,
-        state: State::Running { lease_until: StoreTime::from_ms(0) },
-        taken_from: None,
-        key: draft.key.clone(),
-        fingerprint: draft.fingerprint,
-        principal: draft.principal,
-        route: draft.route.clone(),
-        target: draft.target.clone(),
-        first_claimed_at: StoreTime::from_ms(0),
-        lease_ms: draft.lease.as_ms(),
-        quiet_ms: draft.quiet_ms,
-        ttl_ms: draft.ttl_ms,
-    }
+    codec::encode(&cas::later_attempt(attempt, StoreTime::from_ms(0)))
 }
 
 /// Who settled the record, the head of the response, and its body.
@@ -60,8 +39,8 @@ pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
 }
 
 /// The checksum of an outcome; zero where there is none.
-pub(super) fn checksum(outcome: &[u8]) -> [u8; 4] {
-    if outcome.is_empty() { [0; 4] } else { crc32c::crc32c(outcome).to_le_bytes() }
+pub(super) fn checksum(outcome: &[u8]) -> u32 {
+    if outcome.is_empty() { 0 } else { crc32c::crc32c(outcome) }
 }
 
 /// The record of `id` that is stored as `value`.
@@ -72,22 +51,28 @@ pub(super) fn decode(id: OperationId, value: &[u8]) -> Result<Record, CodecError
         0 => return Err(damaged("format")),
         found => return Err(CodecError::NewerFormat { found }),
     }
-    let (details, outcome) = rest.split_at_checked(number(head, 54)).ok_or(damaged("length"))?;
-    if outcome.len() != number(head, 58) || head[66..] != sum(id, &head[..66], details) {
+    let mut fields = &head[1..];
+    let (tag, token, count) = (fields.get_u8(), fields.get_u128(), fields.get_u64_le());
+    let (at, first_claimed_at) = (fields.get_i64_le(), fields.get_i64_le());
+    let (ttl_ms, attempt) = (fields.get_i64_le(), fields.get_u32_le());
+    let (details_bytes, outcome_bytes) =
+        (fields.get_u32_le() as usize, fields.get_u32_le() as usize);
+    let crc = fields.get_u32_le();
+    let (details, outcome) = rest.split_at_checked(details_bytes).ok_or(damaged("length"))?;
+    if outcome.len() != outcome_bytes || *fields != sum(id, &head[..SUM_AT], details) {
         return Err(damaged("sum"));
     }
-    if head[62..66] != checksum(outcome) {
+    if crc != checksum(outcome) {
         return Err(damaged("outcome"));
     }
-    let drafted = codec::decode(details)?;
     Ok(Record {
-        token: Token::from_bytes(array(head, 2)),
-        count: u64::from_le_bytes(array(head, 18)),
-        attempt: u32::from_le_bytes(array(head, 50)),
-        state: state(head[1], moment(head, 26), outcome)?,
-        first_claimed_at: moment(head, 34),
-        ttl_ms: i64::from_le_bytes(array(head, 42)),
-        ..drafted
+        token: Token::from_bytes(token.to_be_bytes()),
+        count,
+        attempt,
+        state: state(tag, StoreTime::from_ms(at), outcome)?,
+        first_claimed_at: StoreTime::from_ms(first_claimed_at),
+        ttl_ms,
+        ..codec::decode(details)?
     })
 }
 
@@ -101,12 +86,14 @@ fn state(tag: u8, at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
     }
 }
 
-fn completed(expires_at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
-    let (start, rest) = outcome.split_at_checked(5).ok_or(damaged("outcome"))?;
-    let (head, body) = rest.split_at_checked(number(start, 1)).ok_or(damaged("outcome"))?;
-    let response = codec::decode_head(head, Bytes::copy_from_slice(body))?;
-    let settled_by = codec::settled_by(start[0])?;
-    Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
+fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecError> {
+    if outcome.len() < 5 {
+        return Err(damaged("outcome"));
+    }
+    let (settled_by, head_bytes) = (outcome.get_u8(), outcome.get_u32_le() as usize);
+    let (head, body) = outcome.split_at_checked(head_bytes).ok_or(damaged("outcome"))?;
+    let response = Arc::new(codec::decode_head(head, Bytes::copy_from_slice(body))?);
+    Ok(State::Completed { expires_at, settled_by: codec::settled_by(settled_by)?, response })
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.
@@ -120,19 +107,6 @@ fn sum(id: OperationId, head: &[u8], details: &[u8]) -> [u8; 8] {
     sum
 }
 
-fn moment(head: &[u8], at: usize) -> StoreTime {
-    StoreTime::from_ms(i64::from_le_bytes(array(head, at)))
-}
-
-fn number(head: &[u8], at: usize) -> usize {
-    u32::from_le_bytes(array(head, at)) as usize
-}
-
-fn array<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
-    let part = head[at..at + N].try_into();
-    part.expect("the parts of a head have their lengths")
-}
-
 const fn damaged(what: &'static str) -> CodecError {
     CodecError::Damaged { what }
 }
@@ -140,5 +114,6 @@ const fn damaged(what: &'static str) -> CodecError {
 /// The format that the scripts write.
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 74;
+const SUM_AT: usize = HEAD_BYTES - 8;
 /// Far below the 512 MiB that Redis takes for one value: a script copies it several times.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -49,18 +49,15 @@ impl Position {
 
     /// `None` if this store did not make the cursor.
     pub(super) fn from_cursor(cursor: Cursor) -> Option<Self> {
-        let listing = match cursor.0 >> LISTING_AT {
-            0 => Listing::Running,
-            1 => Listing::Unknown,
-            2 => Listing::AllKeys,
-            _ => return None,
-        };
+        let listing = *LISTINGS.get((cursor.0 >> LISTING_AT) as usize)?;
         let number = (cursor.0 >> PLACE_BITS) & ((1 << NUMBER_BITS) - 1);
         let place = cursor.0 & ((1 << PLACE_BITS) - 1);
         Some(Self { listing, number: number as u64, place: place as u64 })
     }
 }
 
+/// In the order of their declaration: a cursor has the index.
+const LISTINGS: [Listing; 3] = [Listing::Running, Listing::Unknown, Listing::AllKeys];
 /// One more than the bits of a place: the place after the last one fits too.
 const PLACE_BITS: u32 = 53;
 const NUMBER_BITS: u32 = 60;

@@ -6,7 +6,7 @@ local ABSENT, FOUND, UNREADABLE, DONE, DELETED = 0, 1, 2, 3, 4
 local current = redis.pcall('GET', KEYS[2])
 
 local function answer(kind, a, b)
-  return { now, kind, a, b }
+  return { now, kind, a or '', b or '' }
 end
 
 local function seen()

@@ -1,7 +1,7 @@
 -- A page of records. KEYS: none, then the sorted set to list, or nothing: then all keys of the store are listed.
 -- ARGV: prefix, states as bits, limit, bytes_max; then where the last page ended: a number (the score in the set, or
 -- the cursor of SCAN), and the first place at that number which is not listed yet.
--- Answers: now, '1' if there is more, the number and the place where to go on, then id and value in turn.
+-- Answers: now, 1 if there is more, the number and the place where to go on, and a list of id and value in turn.
 local prefix, states, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local number, place = tonumber(ARGV[5]), tonumber(ARGV[6])
 -- So many ids are asked for at a time, and so many times when the answers have nothing that is wanted.
@@ -78,6 +78,4 @@ end
 
 local has_more
 if KEYS[2] then has_more = list_set(KEYS[2]) else has_more = list_keys() end
-local answer = { now, has_more and 1 or 0, number, place }
-for _, part in ipairs(found) do answer[#answer + 1] = part end
-return answer
+return { now, has_more and 1 or 0, number, place, found }
