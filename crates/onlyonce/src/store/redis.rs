@@ -82,13 +82,13 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     prefix: String,
-    queue_max: usize,
+    calls_max: u32,
 }
 
 impl RedisOptions {
-    /// The prefix `oo`, and a queue of 8,192.
+    /// The prefix `oo`, and at most 8,192 calls under way.
     pub fn new() -> Self {
-        Self { prefix: "oo".to_owned(), queue_max: QUEUE_MAX }
+        Self { prefix: "oo".to_owned(), calls_max: CALLS_MAX }
     }
 
     /// What every key in Redis begins with: 1 to 64 letters, digits and `_ - . :`. Stores with
@@ -99,11 +99,11 @@ impl RedisOptions {
         self
     }
 
-    /// How many calls may wait to be sent; more are refused as busy. A longer queue means longer waits,
-    /// and more memory for the answers in it.
+    /// How many calls may be under way; more are refused as busy. More of them mean longer waits, and more memory
+    /// for their answers.
     #[must_use]
-    pub fn with_queue_max(mut self, queue_max: usize) -> Self {
-        self.queue_max = queue_max.max(1);
+    pub fn with_calls_max(mut self, calls_max: u32) -> Self {
+        self.calls_max = calls_max.max(1);
         self
     }
 }
@@ -129,10 +129,10 @@ impl RedisStore {
     /// As [`RedisStore::open`].
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self, OpenError> {
         let client = Client::open(url).map_err(OpenError::Address)?;
-        let (keys, wakers) = (Keys::new(&options.prefix)?, Wakers::default());
-        let promise = Mutex::new(Promise::unknown());
-        let shared = Arc::new(Shared { keys, wakers, promise });
-        let link_options = LinkOptions { queue_max: options.queue_max, ..LINK_OPTIONS };
+        let keys = Keys::new(&options.prefix)?;
+        let shared =
+            Arc::new(Shared { keys, wakers: Wakers::default(), promise: Mutex::default() });
+        let link_options = LinkOptions { calls_max: options.calls_max, ..LINK_OPTIONS };
         let (link, open) = Link::start(client, link_options, shared.clone())?;
         open.await.unwrap_or(Err(OpenError::Silent { within: ANSWER_WAIT }))?;
         Ok(Self { link: Arc::new(link), shared })
@@ -175,7 +175,7 @@ impl Store for RedisStore {
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
         if body_bytes(&to) > record_value::BODY_BYTES_MAX {
-            return Err(Fault::NotDone(StoreError::Refused("its body is too large".into())));
+            return Err(refused("its body is too large"));
         }
         let swap = self.call(self.shared.keys.swap(id, guard, &to)).await?.swap(id, guard)?;
         if let Swap::Done(_) = swap {
@@ -201,10 +201,8 @@ impl Maintain for RedisStore {
     /// if Redis makes its table of keys smaller meanwhile, a record may be left out or listed twice.
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let (states, limit) = (query.states, query.limit.clamp(1, PAGE_ROWS_MAX));
-        let mut from = match query.after {
-            None => Position::first(states),
-            Some(cursor) => Position::from_cursor(cursor).ok_or_else(foreign_cursor)?,
-        };
+        let after = query.after.map_or(Some(Position::first(states)), Position::from_cursor);
+        let mut from = after.ok_or_else(|| refused("this store did not make the cursor"))?;
         loop {
             let answer = self.link.call(self.shared.keys.scan(states, from, limit)).await?;
             let (page, next) = reply::page(answer, from)?;
@@ -243,20 +241,20 @@ fn body_bytes(to: &Next) -> usize {
     }
 }
 
-fn foreign_cursor() -> Fault {
-    Fault::NotDone(StoreError::Refused("this store did not make the cursor".into()))
+fn refused(why: &'static str) -> Fault {
+    Fault::NotDone(StoreError::Refused(why.into()))
 }
 
 /// How long a call may be without an answer before its connection is given up.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(3);
 const LINK_OPTIONS: LinkOptions = LinkOptions {
-    queue_max: QUEUE_MAX,
+    calls_max: CALLS_MAX,
     answer_within: ANSWER_WAIT,
     waits_for_connection: true,
     pause_min: Duration::from_millis(20),
     pause_max: Duration::from_secs(1),
 };
-/// Calls that wait to be sent; more are refused.
-const QUEUE_MAX: usize = 8192;
+/// Calls that may be under way; more are refused.
+const CALLS_MAX: u32 = 8192;
 /// Records in one page: Redis does nothing else while its script collects them.
 const PAGE_ROWS_MAX: usize = 1000;

@@ -153,7 +153,7 @@ const FORGOTTEN_FOR: Duration = Duration::from_secs(3);
 /// An entry lives no longer than this in Redis. Then the next read of the record writes it anew.
 const ENTRY_MS_MAX: i64 = 30 * 86_400_000;
 const LINK_OPTIONS: LinkOptions = LinkOptions {
-    queue_max: 1024,
+    calls_max: 1024,
     answer_within: FILTER_WAIT,
     waits_for_connection: false,
     pause_min: Duration::from_secs(1),

@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::error::{OpenError, if_allowed};
-use super::link::{Call, OnConnect};
+use super::link::OnConnect;
 use super::scripts::{Script, ScriptCall};
-use crate::clock::{Clock, SystemClock};
 use crate::store::{Fault, StoreError};
 
+#[derive(Debug)]
 pub(super) struct Connection {
     pub(super) inner: MultiplexedConnection,
     /// Of the scripts, in the order of [`Script::TEXTS`].
@@ -52,29 +52,27 @@ impl Connection {
         drop(lost.wait_for(|lost| *lost).await);
     }
 
-    /// Answers the call. If Redis does not answer in time, the connection is lost with all calls on it.
-    pub(super) async fn answer(&self, call: Call, within: Duration) {
-        let waited = SystemClock.boot().saturating_sub(call.asked_at);
-        if *self.lost.borrow() || waited >= within {
-            return drop(call.reply.send(Err(not_sent(Lost))));
+    /// Runs the script. If Redis does not answer in time, the connection is lost with all calls on it.
+    pub(super) async fn answer(&self, call: &ScriptCall, within: Duration) -> Result<Value, Fault> {
+        if *self.lost.borrow() || within.is_zero() {
+            return Err(not_sent(Lost));
         }
-        let answer = tokio::select! {
-            answer = timeout(within - waited, self.send(&call.script)) => match answer {
+        tokio::select! {
+            answer = timeout(within, self.send(call)) => match answer {
                 Ok(answer) => answer.map_err(|error| self.fault(error)),
                 Err(elapsed) => Err(self.give_up(elapsed)),
             },
             () = self.lost() => Err(unanswered(Lost)),
-        };
-        // A caller who no longer listens has dropped the call; by contract it may have been done.
-        drop(call.reply.send(answer));
+        }
     }
 
     async fn send(&self, call: &ScriptCall) -> Result<Value, RedisError> {
         let mut connection = self.inner.clone();
-        let digest = &self.digests[call.script as usize];
-        match call.by_digest(digest).query_async(&mut connection).await {
+        let script = call.script as usize;
+        let by_digest = call.command("EVALSHA", &self.digests[script]);
+        match by_digest.query_async(&mut connection).await {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                call.by_text().query_async(&mut connection).await
+                call.command("EVAL", Script::TEXTS[script]).query_async(&mut connection).await
             }
             answer => answer,
         }
@@ -101,7 +99,7 @@ impl Connection {
     }
 }
 
-fn unanswered(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
+pub(super) fn unanswered(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::Unsure(StoreError::Unavailable(Box::new(why)))
 }
 
@@ -126,7 +124,7 @@ async fn own_address(mut connection: MultiplexedConnection) -> Result<Option<Str
 }
 
 /// The connection was lost before there was an answer.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("the connection to Redis was lost")]
 pub(super) struct Lost;
 

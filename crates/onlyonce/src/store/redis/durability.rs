@@ -11,7 +11,7 @@ use super::error::{OpenError, if_allowed};
 ///
 /// The best of them is less than a database promises: a failover to a replica may lose answered writes, because
 /// Redis answers before its replicas have them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// `None` if the server does not let us read them.
     settings: Option<Settings>,
@@ -40,10 +40,6 @@ impl Promise {
     /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
     pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, OpenError> {
         Ok(Self { settings: if_allowed(Settings::read(connection).await)? })
-    }
-
-    pub(super) const fn unknown() -> Self {
-        Self { settings: None }
     }
 }
 
@@ -91,14 +87,13 @@ impl fmt::Display for Promise {
             );
         };
         f.write_str(settings.after_crash())?;
-        let when = if settings.maxmemory == "0" {
-            "once maxmemory is set"
-        } else {
-            "when memory is short"
+        let evicts = match settings.maxmemory.as_str() {
+            "0" => "once maxmemory is set it evicts keys",
+            _ => "it evicts keys when memory is short",
         };
         match settings.maxmemory_policy.as_str() {
             "noeviction" => Ok(()),
-            policy => write!(f, "; {when} it evicts keys ({policy}), and those may run again"),
+            policy => write!(f, "; {evicts} ({policy}), and those may run again"),
         }
     }
 }
@@ -126,6 +121,6 @@ mod tests {
             assert!(!promise(worse.clone()).is_durable(), "{worse:?}");
             assert!(promise(worse).to_string().contains("may run again"));
         }
-        assert!(!Promise::unknown().is_durable());
+        assert!(!Promise::default().is_durable());
     }
 }

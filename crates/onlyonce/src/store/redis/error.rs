@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use ::redis::RedisError;
+
 /// Why a store in Redis could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The address does not read. Write `redis://[user:password@]host[:port][/database]`.
     #[error("this is not an address of a Redis: write redis://host:port")]
-    Address(#[source] ::redis::RedisError),
+    Address(#[source] RedisError),
     /// The prefix does not read. Use letters, digits and `_ - . :`.
     #[error("the prefix {prefix:?} is not 1 to 64 letters, digits and _ - . :")]
     Prefix {
@@ -19,7 +21,7 @@ pub enum OpenError {
     #[error(
         "Redis cannot be reached, or refuses us: start it, or correct its address and password"
     )]
-    Unreachable(#[from] ::redis::RedisError),
+    Unreachable(#[from] RedisError),
     /// It took too long. Look at its log, or at the network before it.
     #[error("Redis gave no answer within {within:?}")]
     Silent {
@@ -53,9 +55,7 @@ pub enum OpenError {
 }
 
 /// The answer to a command that a server may forbid us; `None` if it does.
-pub(super) fn if_allowed<T>(
-    answer: Result<T, ::redis::RedisError>,
-) -> Result<Option<T>, OpenError> {
+pub(super) fn if_allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, OpenError> {
     match answer {
         Err(error) if error.code().is_some() => Ok(None),
         answer => Ok(Some(answer?)),

@@ -1,20 +1,23 @@
 //! A handle on the thread that talks to one Redis.
 //!
-//! 1. Calls wait in a bounded queue. They are sent without waiting for the answers of those before: a pipeline.
+//! 1. Each call is a task on that thread. Calls are sent without waiting for the answers of those before: a pipeline.
+//!    How many may be under way is bounded.
 //! 2. A call ends with an answer or a [`Fault`]: unsure if it was sent and not answered, else not done.
 //! 3. After silence or a network error the connection is given up with all calls on it, and a new one is made.
 //!    The server is first told to close the old one: a call that it had not read yet is never run. So a repeated
 //!    call comes after its first copy.
-//! 4. While there is no connection, calls fail at once.
+//! 4. While Redis cannot be reached, calls fail at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
+use super::connection::{Connection, Lost, not_sent, unanswered};
 use super::error::OpenError;
 use super::link_thread::LinkThread;
 use super::scripts::ScriptCall;
@@ -24,17 +27,19 @@ use crate::store::{Fault, StoreError};
 /// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
-    calls: mpsc::Sender<Call>,
-    is_up: Arc<AtomicBool>,
+    thread: Handle,
+    options: LinkOptions,
+    current: watch::Receiver<Current>,
+    /// One permit for each call that may be under way.
+    room: Arc<Semaphore>,
     stop: watch::Sender<bool>,
-    ended: watch::Receiver<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkOptions {
-    /// Calls that may wait; more are refused.
-    pub(crate) queue_max: usize,
-    /// How long a call may be without an answer, its wait in the queue included.
+    /// Calls that may be under way; more are refused.
+    pub(crate) calls_max: u32,
+    /// How long a call may take, its wait for a connection included.
     pub(crate) answer_within: Duration,
     /// Whether the first connection must succeed, and calls wait while a lost connection is replaced. Otherwise they
     /// are refused meanwhile.
@@ -61,71 +66,64 @@ pub(crate) trait OnConnect: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// A call under way.
+/// Where a call goes now.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) script: ScriptCall,
-    /// By this node's boot clock.
-    pub(super) asked_at: Duration,
-    pub(super) reply: oneshot::Sender<Result<Value, Fault>>,
+pub(super) enum Current {
+    Connecting,
+    Up(Arc<Connection>),
+    Down(Arc<OpenError>),
+    Closed,
 }
 
 impl Link {
-    /// Starts the thread. The receiver is told when the first connection was made, or failed and calls wait for it.
+    /// Starts the thread. The receiver is told when the first connection was made; or why not, if it must succeed.
     pub(crate) fn start(
         client: Client,
         options: LinkOptions,
         on_connect: impl OnConnect,
     ) -> Result<(Self, oneshot::Receiver<Result<(), OpenError>>), OpenError> {
-        let (calls, queue) = mpsc::channel(options.queue_max);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(OpenError::Thread)?;
+        let (connected, current) = watch::channel(Current::Connecting);
         let (stop, stopped) = watch::channel(false);
-        let (end, ended) = watch::channel(());
         let (opened, open) = oneshot::channel();
-        let is_up = Arc::new(AtomicBool::new(false));
-        let thread = LinkThread {
-            client,
-            options,
-            on_connect,
-            queue,
-            stopped,
-            is_up: is_up.clone(),
-            last_address: None,
-        };
-        let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(thread.run(opened)),
-                Err(error) => drop(opened.send(Err(OpenError::Thread(error)))),
-            }
-            drop(end);
-        };
+        let room = Arc::new(Semaphore::new(options.calls_max as usize));
+        let link = Self { thread: runtime.handle().clone(), options, current, room, stop };
+        let room = link.room.clone();
+        let thread = LinkThread { client, options, on_connect, connected, room, stopped };
+        let run = move || runtime.block_on(thread.run(opened));
         let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
         started.map_err(OpenError::Thread)?;
-        Ok((Self { calls, is_up, stop, ended }, open))
+        Ok((link, open))
     }
 
     /// Whether there is a connection.
     pub(crate) fn is_up(&self) -> bool {
-        self.is_up.load(Ordering::Acquire)
+        matches!(*self.current.borrow(), Current::Up(_))
     }
 
     /// Runs a script, and returns its answer.
     pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, Fault> {
-        let (reply, answer) = oneshot::channel();
-        let asked_at = SystemClock.boot();
-        self.calls.try_send(Call { script, asked_at, reply }).map_err(|refusal| match refusal {
-            mpsc::error::TrySendError::Full(_) => Fault::NotDone(StoreError::Busy),
-            mpsc::error::TrySendError::Closed(_) => Fault::NotDone(StoreError::Closed),
-        })?;
-        // The thread answers every call that it took, unless it panicked.
-        answer.await.unwrap_or_else(|gone| Err(Fault::Unsure(StoreError::Unavailable(gone.into()))))
+        if *self.stop.borrow() {
+            return Err(Fault::NotDone(StoreError::Closed));
+        }
+        let permit = self.room.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| Fault::NotDone(StoreError::Busy))?;
+        let answer = answer(self.current.clone(), self.options, script);
+        let call = self.thread.spawn(async move {
+            let answer = answer.await;
+            drop(permit);
+            answer
+        });
+        // An error means that the thread has ended meanwhile.
+        call.await.unwrap_or_else(|gone| Err(unanswered(gone)))
     }
 
-    /// Finishes the calls that wait, takes no more, and ends the thread.
+    /// Finishes the calls under way, takes no more, and ends the thread.
     pub(crate) async fn close(&self) {
         self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        while ended.changed().await.is_ok() {}
+        let mut current = self.current.clone();
+        while current.changed().await.is_ok() {}
     }
 }
 
@@ -134,3 +132,29 @@ impl Drop for Link {
         self.stop.send_replace(true);
     }
 }
+
+async fn answer(
+    mut current: watch::Receiver<Current>,
+    options: LinkOptions,
+    script: ScriptCall,
+) -> Result<Value, Fault> {
+    let start = SystemClock.boot();
+    let waits = |current: &Current| matches!(current, Current::Connecting);
+    let settled = current.wait_for(|current| !(options.waits_for_connection && waits(current)));
+    let connection = match timeout(options.answer_within, settled).await {
+        Ok(Ok(current)) => match &*current {
+            Current::Up(connection) => connection.clone(),
+            Current::Down(error) => return Err(not_sent(NotConnected(error.clone()))),
+            Current::Closed => return Err(Fault::NotDone(StoreError::Closed)),
+            Current::Connecting => return Err(not_sent(Lost)),
+        },
+        _ => return Err(not_sent(Lost)),
+    };
+    let waited = SystemClock.boot().saturating_sub(start);
+    connection.answer(&script, options.answer_within.saturating_sub(waited)).await
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no connection to Redis: {0}")]
+struct NotConnected(Arc<OpenError>);

@@ -12,15 +12,12 @@ use crate::store::wake::Wakers;
 
 /// Listens for ever. With each new subscription all waiters are woken: messages may have been missed before it.
 pub(super) async fn listen(client: Client, channel: String, wakers: Wakers) {
-    let mut pause = PAUSE_MIN;
     loop {
         if let Ok(Ok(subscription)) = timeout(SUBSCRIBE_WAIT, subscribe(&client, &channel)).await {
-            pause = PAUSE_MIN;
             wakers.wake_all();
             receive(subscription, &wakers).await;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        sleep(SUBSCRIBE_PAUSE).await;
     }
 }
 
@@ -36,7 +33,7 @@ async fn receive(subscription: PubSub, wakers: &Wakers) {
     loop {
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) => wake(message.get_payload_bytes(), wakers),
+                Some(message) => drop(from_hex(message.get_payload_bytes()).map(|id| wakers.wake(id))),
                 None => return,
             },
             () = sleep(PING_EVERY) => {
@@ -49,15 +46,8 @@ async fn receive(subscription: PubSub, wakers: &Wakers) {
     }
 }
 
-fn wake(payload: &[u8], wakers: &Wakers) {
-    if let Some(id) = from_hex(payload) {
-        wakers.wake(id);
-    }
-}
-
 /// How long a subscription, or the answer to a ping, may take.
 const SUBSCRIBE_WAIT: Duration = Duration::from_secs(1);
 /// After so long without a message a ping is sent.
 const PING_EVERY: Duration = Duration::from_secs(2);
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(200);

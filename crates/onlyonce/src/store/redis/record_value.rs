@@ -97,14 +97,10 @@ fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecEr
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.
-fn sum(id: OperationId, head: &[u8], details: &[u8]) -> [u8; 8] {
+fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
     let digest = Sha1::new().chain_update(hex(id)).chain_update(head).chain_update(details);
     let digest = digest.finalize();
-    let mut sum = [0; 8];
-    for (place, half) in sum.iter_mut().zip(digest.iter().flat_map(|byte| [byte >> 4, byte & 15])) {
-        *place = b"0123456789abcdef"[usize::from(half)];
-    }
-    sum
+    digest[..4].iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
 const fn damaged(what: &'static str) -> CodecError {

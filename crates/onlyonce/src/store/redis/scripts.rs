@@ -36,17 +36,8 @@ pub(crate) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// By the digest of the script, which the server must know.
-    pub(super) fn by_digest(&self, digest: &str) -> Cmd {
-        self.command("EVALSHA", digest)
-    }
-
-    /// With the text of the script, for a server that has forgotten it.
-    pub(super) fn by_text(&self) -> Cmd {
-        self.command("EVAL", Script::TEXTS[self.script as usize])
-    }
-
-    fn command(&self, name: &str, script: &str) -> Cmd {
+    /// `EVALSHA` with the digest of the script, or `EVAL` with its text for a server that has forgotten the script.
+    pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = ::redis::cmd(name);
         command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
         command
