@@ -152,11 +152,6 @@ impl RedisStore {
     async fn call(&self, script: ScriptCall) -> Result<Reply, Fault> {
         Reply::read(self.link.call(script).await?)
     }
-
-    async fn renew_one(&self, id: OperationId, token: Token, lease: Lease) -> Beat {
-        let reply = self.call(self.shared.keys.renew(id, token, lease)).await;
-        reply.map_or(Beat::Unsure, |reply| reply.beat())
-    }
 }
 
 impl Store for RedisStore {
@@ -174,7 +169,9 @@ impl Store for RedisStore {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
-        if body_bytes(&to) > record_value::BODY_BYTES_MAX {
+        if let Next::Completed { response, .. } = &to
+            && response.body_bytes() > record_value::BODY_BYTES_MAX
+        {
             return Err(refused("its body is too large"));
         }
         let swap = self.call(self.shared.keys.swap(id, guard, &to)).await?.swap(id, guard)?;
@@ -185,7 +182,10 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        Ok(join_all(held.iter().map(|(id, token)| self.renew_one(*id, *token, lease))).await)
+        let calls =
+            held.iter().map(|(id, token)| self.call(self.shared.keys.renew(*id, *token, lease)));
+        let replies = join_all(calls).await.into_iter();
+        Ok(replies.map(|reply| reply.map_or(Beat::Unsure, |reply| reply.beat())).collect())
     }
 }
 
@@ -231,13 +231,6 @@ impl Maintain for RedisStore {
     fn limits(&self) -> Limits {
         let body_bytes_max = record_value::BODY_BYTES_MAX;
         Limits { body_bytes_max, embedded: false, expires_by_itself: true }
-    }
-}
-
-fn body_bytes(to: &Next) -> usize {
-    match to {
-        Next::Completed { response, .. } => response.body_bytes(),
-        _ => 0,
     }
 }
 

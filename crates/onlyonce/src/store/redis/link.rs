@@ -8,6 +8,7 @@
 //!    call comes after its first copy.
 //! 4. While Redis cannot be reached, calls fail at once.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::store::{Fault, StoreError};
 /// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
-    thread: Handle,
+    runtime: Handle,
     options: LinkOptions,
     current: watch::Receiver<Current>,
     /// One permit for each call that may be under way.
@@ -44,9 +45,8 @@ pub(crate) struct LinkOptions {
     /// Whether the first connection must succeed, and calls wait while a lost connection is replaced. Otherwise they
     /// are refused meanwhile.
     pub(crate) waits_for_connection: bool,
-    /// The pause before the next attempt to connect. It doubles with each failure.
+    /// The pause before the next attempt to connect. It doubles with each failure, up to `pause_max`.
     pub(crate) pause_min: Duration,
-    /// The longest pause.
     pub(crate) pause_max: Duration,
 }
 
@@ -82,19 +82,26 @@ impl Link {
         options: LinkOptions,
         on_connect: impl OnConnect,
     ) -> Result<(Self, oneshot::Receiver<Result<(), OpenError>>), OpenError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(OpenError::Thread)?;
         let (connected, current) = watch::channel(Current::Connecting);
         let (stop, stopped) = watch::channel(false);
         let (opened, open) = oneshot::channel();
+        let (ready, handle) = std::sync::mpsc::channel();
         let room = Arc::new(Semaphore::new(options.calls_max as usize));
-        let link = Self { thread: runtime.handle().clone(), options, current, room, stop };
-        let room = link.room.clone();
-        let thread = LinkThread { client, options, on_connect, connected, room, stopped };
-        let run = move || runtime.block_on(thread.run(opened));
+        let thread =
+            LinkThread { client, options, on_connect, connected, room: room.clone(), stopped };
+        // The runtime is made and dropped on its thread: an async caller must not drop one.
+        let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                drop(ready.send(Ok(runtime.handle().clone())));
+                runtime.block_on(thread.run(opened));
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        };
         let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
         started.map_err(OpenError::Thread)?;
-        Ok((link, open))
+        let runtime = handle.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)));
+        let runtime = runtime.map_err(OpenError::Thread)?;
+        Ok((Self { runtime, options, current, room, stop }, open))
     }
 
     /// Whether there is a connection.
@@ -110,7 +117,7 @@ impl Link {
         let permit = self.room.clone().try_acquire_owned();
         let permit = permit.map_err(|_| Fault::NotDone(StoreError::Busy))?;
         let answer = answer(self.current.clone(), self.options, script);
-        let call = self.thread.spawn(async move {
+        let call = self.runtime.spawn(async move {
             let answer = answer.await;
             drop(permit);
             answer
@@ -139,9 +146,9 @@ async fn answer(
     script: ScriptCall,
 ) -> Result<Value, Fault> {
     let start = SystemClock.boot();
-    let waits = |current: &Current| matches!(current, Current::Connecting);
-    let settled = current.wait_for(|current| !(options.waits_for_connection && waits(current)));
-    let connection = match timeout(options.answer_within, settled).await {
+    let waits = options.waits_for_connection;
+    let ready = current.wait_for(|current| !(waits && matches!(current, Current::Connecting)));
+    let connection = match timeout(options.answer_within, ready).await {
         Ok(Ok(current)) => match &*current {
             Current::Up(connection) => connection.clone(),
             Current::Down(error) => return Err(not_sent(NotConnected(error.clone()))),
