@@ -201,7 +201,8 @@ impl Maintain for RedisStore {
     /// if Redis makes its table of keys smaller meanwhile, a record may be left out or listed twice.
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let (states, limit) = (query.states, query.limit.clamp(1, PAGE_ROWS_MAX));
-        let after = query.after.map_or(Some(Position::first(states)), Position::from_cursor);
+        let after =
+            query.after.map_or_else(|| Some(Position::first(states)), Position::from_cursor);
         let mut from = after.ok_or_else(|| refused("this store did not make the cursor"))?;
         loop {
             let answer = self.link.call(self.shared.keys.scan(states, from, limit)).await?;
