@@ -26,8 +26,6 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-pub(crate) mod time;
 #[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod wake;
 
@@ -287,6 +285,9 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Whether it lives in this process alone.
     pub embedded: bool,
+    /// Whether the store deletes what has expired by itself, by its own clock; then `sweep` deletes nothing. A
+    /// running or unknown record is never deleted so.
+    pub expires_by_itself: bool,
 }
 
 /// A call that gave no answer.

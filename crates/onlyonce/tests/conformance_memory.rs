@@ -33,7 +33,7 @@ async fn memory_passes_all_that_needs_no_disk() {
     println!("{report}, in {:?}", SystemClock.boot() - start);
     report.assert_passed();
     let skipped: Vec<_> = report.skipped().collect();
-    assert_eq!(skipped.len(), 10, "{skipped:?}");
+    assert_eq!(skipped.len(), 9, "{skipped:?}");
     assert!(skipped.iter().all(|name| needs_a_disk(name)), "{skipped:?}");
 }
 

@@ -104,15 +104,13 @@ wrong_stores! {
     load_hides_expired: LoadHidesExpired fails
         an_expired_record_is_there_until_it_is_swept and
         a_claim_of_an_expired_record_returns_it,
-        a_sweep_deletes_no_more_than_its_limit,
-        nothing_is_swept_while_the_clock_is_held;
+        a_sweep_goes_by_the_moment_it_is_given,
+        a_sweep_deletes_no_more_than_its_limit;
     owner_needs_no_token: OwnerNeedsNoToken fails
         a_settle_by_another_token_is_stale and
         a_release_by_another_token_is_stale,
         an_unknown_mark_by_another_token_is_stale,
         a_return_by_another_token_is_stale,
-        every_answer_says_that_the_clock_is_held,
-        a_clock_that_is_trusted_again_is_not_held,
         a_settle_or_a_take_wins_and_not_both,
         a_late_settle_after_a_takeover_is_stale,
         a_late_release_after_a_takeover_is_stale,
@@ -257,6 +255,7 @@ wrong_stores! {
         a_body_that_is_not_kept_keeps_its_reason;
     sweep_ignores_the_state: SweepIgnoresTheState fails
         a_sweep_spares_running_and_unknown_records and
+        a_record_that_was_taken_does_not_expire_with_what_it_was,
         a_taken_record_survives_the_sweep_that_races_it,
         a_claim_that_races_a_sweep_sees_a_record;
     sweep_checks_then_deletes: SweepChecksThenDeletes fails
@@ -265,7 +264,8 @@ wrong_stores! {
         a_sweep_deletes_no_more_than_its_limit and
         a_sweep_says_whether_more_had_expired;
     sweep_ignores_expiry: SweepIgnoresExpiry fails
-        a_sweep_spares_what_has_not_expired;
+        a_sweep_spares_what_has_not_expired and
+        a_sweep_goes_by_the_moment_it_is_given;
     sweep_spares_released: SweepSparesReleased fails
         a_sweep_deletes_what_has_expired;
     sweep_never_says_more: SweepNeverSaysMore fails

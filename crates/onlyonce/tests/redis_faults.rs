@@ -1,6 +1,8 @@
 //! What the stores with Redis do when Redis is restarted, demoted, flushed, full, hung, or tampered with.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
+#[path = "redis_faults/clock.rs"]
+mod clock;
 #[path = "redis_faults/filter.rs"]
 mod filter;
 #[path = "redis_faults/lab.rs"]

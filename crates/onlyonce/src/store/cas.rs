@@ -125,7 +125,8 @@ fn is_outcome(record: &Record, to: &Next) -> bool {
     }
 }
 
-fn deletion(guard: &Guard) -> Revision {
+/// The revision that names the deletion of a record: there is no record left that could have one.
+pub(crate) fn deletion(guard: &Guard) -> Revision {
     match guard {
         Guard::Owner { token, .. } => Revision { token: *token, count: u64::MAX },
         Guard::Unchanged(revision) => Revision { count: u64::MAX, ..*revision },
@@ -160,8 +161,8 @@ fn next_revision(record: &Record, to: &Next) -> Revision {
     }
 }
 
-/// The record that `draft` makes at `now`.
-pub fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
+/// The record that a first attempt makes at `now`.
+pub(crate) fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
     Record {
         token: draft.token,
         count: 1,
@@ -180,7 +181,8 @@ pub fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
     }
 }
 
-fn later_attempt(attempt: &Attempt, now: StoreTime) -> Record {
+/// The record that a later attempt makes at `now`.
+pub(crate) fn later_attempt(attempt: &Attempt, now: StoreTime) -> Record {
     Record {
         attempt: attempt.attempt,
         taken_from: attempt.taken_from,

@@ -1,29 +1,29 @@
 //! Redis in front of the store that decides: a filter that answers replays.
 //!
-//! 1. The store behind, the *authority*, says what is so. Everything is written there, and only its answer
-//!    ever lets an operation run.
-//! 2. A record that it has completed is copied to Redis within a second. Until it expires, by the
-//!    authority's clock, a copy may answer a retry of the same request: a completed record does not change.
-//! 3. An older copy never replaces a newer one. A copy is signed, with the deployment's secret where
-//!    there is one, and what does not verify is not believed.
+//! 1. The store behind Redis is the *authority*. Everything is written there, and only its answer ever lets an
+//!    operation run.
+//! 2. A record that the authority has completed is copied to Redis within a second. Until it expires, by the
+//!    authority's clock, the copy may answer a retry of the same request: a completed record does not change.
+//! 3. An older copy never replaces a newer one. Copies are signed, with the deployment's secret where
+//!    there is one. A copy whose signature is wrong is not used.
 //! 4. A call of Redis takes at most [`FILTER_WAIT`]. After one that took longer, or failed, there are none
 //!    for a second and more, until a new connection has told its time. Redis lost, flushed, stale or hung
 //!    changes how long an answer takes, and no answer.
-//! 5. The authority's time is estimated from its last answer and this node's boot clock. Before it was
-//!    heard, after a minute of silence, and while its clock is held, the authority is asked.
+//! 5. The authority's time is estimated from its last answer and this node's boot clock. Before its first answer, and
+//!    after a minute without one, the authority is asked.
 //!
-//! Only `claim` and `load` look in Redis. A record that was completed and is then changed, which no rule of
-//! the engine does before it expires, is first forgotten in Redis; where that is not confirmed, this
-//! node does not believe its copy any more.
+//! Only `claim` and `load` look in Redis. When a completed record is changed, which no rule of the engine does before
+//! it expires, its copy is deleted from Redis; where Redis does not confirm that, this node does not use the copy
+//! any more.
 //!
-//! What it gains is the authority's load, where nodes are many and replays are hot; an answer from the
-//! cache of [`Once`](crate::Once) is faster still. What it costs is a call of Redis for each fresh key.
+//! The filter takes load off the authority where nodes are many and the same keys come back to other nodes. An answer
+//! from the cache of [`Once`](crate::Once) is faster still. The cost is a call of Redis for each fresh key.
 
-mod distrust;
+mod authority_time;
 mod entry;
 mod filter;
-mod heard;
-mod lanes;
+mod filter_writes;
+mod stale_entries;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,13 +31,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::distrust::Distrust;
+use self::authority_time::AuthorityTime;
 use self::entry::{Found, Seal, completed_at};
 pub use self::filter::FILTER_WAIT;
 use self::filter::{Filter, count};
-use self::heard::Heard;
-use self::lanes::{Job, Lanes};
-use super::redis::{Names, OpenError};
+use self::filter_writes::{FilterWrites, Job};
+use self::stale_entries::StaleEntries;
+use super::redis::{Keys, OpenError};
 use super::{
     Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap,
     Swept, Watch,
@@ -48,16 +48,16 @@ use crate::scope::OperationId;
 
 /// A store with Redis in front of it. A clone is the same.
 pub struct Layered<S> {
-    /// Dropped first: its thread has the authority too.
-    lanes: Arc<Lanes>,
+    /// Declared first, so that it is dropped first: its thread uses the authority too.
+    writes: Arc<FilterWrites>,
     inner: Arc<Inner<S>>,
 }
 
 struct Inner<S> {
     authority: S,
     filter: Filter,
-    heard: Heard,
-    distrust: Arc<Distrust>,
+    authority_time: AuthorityTime,
+    stale: Arc<StaleEntries>,
     clock: Arc<dyn Clock>,
 }
 
@@ -124,7 +124,7 @@ pub struct FilterCounts {
     pub unanswered: u64,
     /// Entries that were written.
     pub kept: u64,
-    /// Entries that were not, because the queue was full or it was too late.
+    /// Entries that were not written, because the queue was full or it was too late.
     pub dropped: u64,
 }
 
@@ -135,10 +135,10 @@ impl<S: Watch + Maintain> Layered<S> {
     /// If the address or the prefix does not read, or there is no thread to be had.
     pub fn new(authority: S, url: &str, options: LayeredOptions) -> Result<Self, OpenError> {
         let LayeredOptions { prefix, secret, clock } = options;
-        let filter = Filter::open(url, Names::new(&prefix)?, Seal::new(&secret))?;
-        let (heard, distrust) = (Heard::default(), Arc::default());
-        let inner = Arc::new(Inner { authority, filter, heard, distrust, clock });
-        Ok(Self { lanes: Arc::new(Lanes::start(&inner)?), inner })
+        let filter = Filter::open(url, Keys::new(&prefix)?, Seal::new(&secret))?;
+        let (authority_time, stale) = (AuthorityTime::default(), Arc::default());
+        let inner = Arc::new(Inner { authority, filter, authority_time, stale, clock });
+        Ok(Self { writes: Arc::new(FilterWrites::start(&inner)?), inner })
     }
 
     /// The store that decides.
@@ -164,33 +164,33 @@ impl<S: Watch + Maintain> Layered<S> {
         }
     }
 
-    /// What Redis has to say about `id`: a completed record that has not expired and that `suits`.
+    /// The copy that Redis has of `id`, if it has not expired and `suits`.
     async fn replayed(
         &self,
         id: OperationId,
         suits: impl Fn(&Record, StoreTime) -> bool + Send,
     ) -> Option<Seen> {
         let inner = &self.inner;
-        inner.heard.now(inner.clock.boot())?;
+        inner.authority_time.now(inner.clock.boot())?;
         let found = inner.filter.find(id).await;
         if found == Some(Found::Unreadable) {
             let (done, _) = oneshot::channel();
-            self.lanes.send(Job::Changed(id, done));
+            self.writes.send(Job::Changed(id, done));
         }
         let Some(Found::Entry(record, expires_at)) = found else {
             return None;
         };
-        // Redis took its time: what counts is the time now.
-        let now = inner.heard.now(inner.clock.boot())?;
+        // The call of Redis took some time: the copy must be alive after it.
+        let now = inner.authority_time.now(inner.clock.boot())?;
         let is_alive = expires_at > now.latest && suits(&record, expires_at);
-        if !is_alive || !inner.distrust.is_trusted(id, completed_at(&record)?) {
+        if !is_alive || !inner.stale.may_use(id, completed_at(&record)?) {
             return None;
         }
         count(&inner.filter.counters.hits);
         Some(Seen { record: Some(*record), mine: false, now: now.earliest })
     }
 
-    /// What the authority said when it was asked at `read_at`; a completed record of it goes to Redis too.
+    /// Passes on what the authority answered when it was asked at `read_at`, and copies a completed record to Redis.
     fn repaired(&self, id: OperationId, seen: Seen, read_at: Duration) -> Seen {
         count(&self.inner.filter.counters.misses);
         if let Some(record) = seen.record.as_ref().filter(|record| completed_at(record).is_some())
@@ -201,17 +201,17 @@ impl<S: Watch + Maintain> Layered<S> {
         seen
     }
 
-    /// Something to keep, if there is room for it.
+    /// Queues a copy, if there is room for it.
     fn offer(&self, job: Job) {
-        if !self.lanes.send(job) {
+        if !self.writes.send(job) {
             count(&self.inner.filter.counters.dropped);
         }
     }
 
-    /// Has Redis forget what it knows of a record that was changed.
+    /// Deletes the copy of a record that was changed; whether Redis has confirmed it.
     async fn forget(&self, id: OperationId) -> bool {
         let (done, forgotten) = oneshot::channel();
-        self.lanes.send(Job::Changed(id, done)) && forgotten.await.unwrap_or(false)
+        self.writes.send(Job::Changed(id, done)) && forgotten.await.unwrap_or(false)
     }
 }
 
@@ -219,14 +219,14 @@ impl<S: Store> Inner<S> {
     async fn load_authority(&self, id: OperationId) -> Result<Seen, Fault> {
         let asked_at = self.clock.boot();
         let seen = self.authority.load(id).await?;
-        self.heard.hear(seen.now, asked_at, self.clock.boot());
+        self.authority_time.observe(seen.now, asked_at, self.clock.boot());
         Ok(seen)
     }
 }
 
 impl<S> Clone for Layered<S> {
     fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone(), inner: self.inner.clone() }
+        Self { writes: self.writes.clone(), inner: self.inner.clone() }
     }
 }
 
@@ -239,8 +239,8 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Layered<S> {
 }
 
 impl<S: Watch + Maintain> Store for Layered<S> {
-    /// An earlier copy of the draft may be on its way to the authority. It cannot insert any more if the
-    /// completed record outlives its `not_after`; otherwise the authority is asked.
+    /// An earlier copy of the draft may be on its way to the authority. While there is a record it inserts nothing:
+    /// so Redis may answer only if the completed record outlives the draft's `not_after`.
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
         let suits = |record: &Record, expires_at: StoreTime| {
             expires_at > draft.not_after && record.fingerprint.matches(&draft.fingerprint)
@@ -250,7 +250,7 @@ impl<S: Watch + Maintain> Store for Layered<S> {
         }
         let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
         let seen = self.inner.authority.claim(draft).await?;
-        self.inner.heard.hear(seen.now, asked_at, self.inner.clock.boot());
+        self.inner.authority_time.observe(seen.now, asked_at, self.inner.clock.boot());
         Ok(self.repaired(id, seen, read_at))
     }
 
@@ -272,24 +272,24 @@ impl<S: Watch + Maintain> Store for Layered<S> {
     ) -> Result<Swap, Fault> {
         let is_settle = matches!(to, Next::Completed { .. });
         let boot = self.inner.clock.boot();
-        let distrusted = may_change_completed(&guard).then(|| {
-            let now = self.inner.heard.now(boot).map(|now| now.latest);
-            self.inner.distrust.begin(id, now)
+        let mark = may_change_completed(&guard).then(|| {
+            let now = self.inner.authority_time.now(boot).map(|now| now.latest);
+            self.inner.stale.mark(id, now)
         });
         let swap = self.inner.authority.swap(id, guard, to, notes).await?;
         match &swap {
             Swap::Stale(seen) => {
-                self.inner.heard.hear(seen.now, boot, self.inner.clock.boot());
+                self.inner.authority_time.observe(seen.now, boot, self.inner.clock.boot());
             }
             Swap::Done(_) if is_settle && self.inner.filter.is_up() => {
                 self.offer(Job::Settled(id));
             }
             Swap::Done(_) => {}
         }
-        if let Some(distrusted) = distrusted
+        if let Some(mark) = mark
             && self.forget(id).await
         {
-            distrusted.end();
+            mark.clear();
         }
         Ok(swap)
     }
@@ -309,7 +309,7 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let asked_at = self.inner.clock.boot();
         let page = self.inner.authority.scan(query).await?;
-        self.inner.heard.hear(page.now, asked_at, self.inner.clock.boot());
+        self.inner.authority_time.observe(page.now, asked_at, self.inner.clock.boot());
         Ok(page)
     }
 
@@ -331,7 +331,7 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
     }
 }
 
-/// An owner's write starts from a record that runs or is unknown or released: there is no copy of that.
+/// An owner's write starts from a running, unknown or released record, of which there is no copy.
 fn may_change_completed(guard: &Guard) -> bool {
     match guard {
         Guard::Owner { states, .. } => states.contains(StateKind::Completed),

@@ -231,7 +231,7 @@ impl Maintain for PostgresStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: call::BODY_BYTES_MAX, embedded: false }
+        Limits { body_bytes_max: call::BODY_BYTES_MAX, embedded: false, expires_by_itself: false }
     }
 }
 

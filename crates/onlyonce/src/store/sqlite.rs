@@ -271,7 +271,11 @@ impl Maintain for SqliteStore {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: job_error::BODY_BYTES_MAX, embedded: true }
+        Limits {
+            body_bytes_max: job_error::BODY_BYTES_MAX,
+            embedded: true,
+            expires_by_itself: false,
+        }
     }
 }
 

@@ -306,6 +306,6 @@ impl Maintain for Wrong {
     }
 
     fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true }
+        Limits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn raw(server: &Redis) -> redis::Connection {
 /// The name of a record of the default prefix.
 pub(crate) fn key(id: OperationId) -> String {
     let number = u128::from_be_bytes(*id.as_bytes());
-    format!("oo:{{{}}}:{number:032x}", number % 1024)
+    format!("oo:{number:032x}")
 }
 
 pub(crate) fn is_not_done<T>(answer: &Result<T, Fault>) -> bool {

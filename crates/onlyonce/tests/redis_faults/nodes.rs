@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use onlyonce::record::{StateKind, StateSet};
 use onlyonce::store::redis::{RedisOptions, RedisStore};
-use onlyonce::store::{Draft, Maintain, Store, Swept, Watch};
+use onlyonce::store::{Guard, Maintain, Next, Notes, Scan, Store, Watch};
 use servers::Redis;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -36,14 +37,22 @@ async fn stores_with_other_prefixes_do_not_see_each_other() {
         }
     };
     let (one, two) = (with("shop").await, with("shop:2").await);
-    let brief = Draft { ttl_ms: 1, ..draft(1) };
-    settled(&one, &brief, "one").await;
+    let first = settled(&one, &draft(1), "one").await;
     let kept = settled(&two, &draft(1), "two").await;
-    two.hold_clock(true).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(10)).await;
-    assert!(!one.load(id(1)).await.unwrap().clock_held);
-    assert_eq!(one.sweep(10).await.unwrap(), Swept { deleted: 1, more: false });
+    won(&two, &draft(2)).await;
+    assert_eq!(one.load(id(2)).await.unwrap().record, None);
+    assert_eq!((count(&one, &StateKind::ALL).await, count(&two, &StateKind::ALL).await), (1, 2));
+    let running = [StateKind::Running];
+    assert_eq!((count(&one, &running).await, count(&two, &running).await), (0, 1));
+    let guard = Guard::Unchanged(first.revision());
+    one.swap(id(1), guard, Next::Absent, Notes::default()).await.unwrap();
+    assert_eq!(one.load(id(1)).await.unwrap().record, None);
     assert_eq!(two.load(id(1)).await.unwrap().record, Some(kept));
+}
+
+async fn count(store: &RedisStore, states: &[StateKind]) -> usize {
+    let query = Scan { states: StateSet::of(states), after: None, limit: 100 };
+    store.scan(query).await.unwrap().records.len()
 }
 
 #[tokio::test]

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onlyonce::record::{State, StateKind};
-use onlyonce::store::redis::{OpenError, RedisStore};
-use onlyonce::store::{Fault, Guard, Maintain, Next, Notes, Store, StoreError, Swap};
+use onlyonce::clock::StoreTime;
+use onlyonce::record::{State, StateKind, StateSet, Token};
+use onlyonce::store::redis::{OpenError, RedisOptions, RedisStore};
+use onlyonce::store::{
+    Attempt, Draft, Fault, Guard, Maintain, Next, Notes, Scan, Store, StoreError, Swap,
+};
 use servers::Redis;
 use tokio::task::JoinSet;
 
@@ -119,9 +122,9 @@ async fn nothing_that_was_answered_is_lost_when_redis_is_killed() {
 }
 
 struct Lane {
-    settled: Vec<onlyonce::store::Draft>,
+    settled: Vec<Draft>,
     /// Claimed or settled without an answer, or not at all.
-    last: onlyonce::store::Draft,
+    last: Draft,
 }
 
 async fn settle_until_down(store: RedisStore, first: u32) -> Lane {
@@ -167,7 +170,6 @@ async fn without_memory_nothing_is_claimed_and_what_is_there_is_kept() {
     assert!(is_not_done(&settle), "{settle:?}");
     assert_eq!(store.load(kept.id).await.unwrap().record, Some(record));
     done(&store, &running, Next::Absent).await;
-    store.hold_clock(true).await.unwrap();
     set(&server, "maxmemory", "0");
     assert_eq!(store.load(id(3)).await.unwrap().record, None, "what was refused was not done");
     won(&store, &draft(3)).await;
@@ -250,14 +252,18 @@ async fn a_claim_whose_index_cannot_be_written_is_not_done() {
     let server = Redis::start(&[]);
     let store = open(&server).await;
     let draft = draft(1);
-    let record = key(draft.id);
-    let (slot, _) = record.rsplit_once(':').unwrap();
-    redis::cmd("SET").arg(format!("{slot}:running")).arg("text").exec(&mut raw(&server)).unwrap();
+    redis::cmd("SET").arg("oo:running").arg("text").exec(&mut raw(&server)).unwrap();
     let claim = store.claim(draft.clone()).await;
     assert!(is_not_done(&claim), "{claim:?}");
     assert_eq!(store.load(draft.id).await.unwrap().record, None);
-    redis::cmd("DEL").arg(format!("{slot}:running")).exec(&mut raw(&server)).unwrap();
+    redis::cmd("DEL").arg("oo:running").exec(&mut raw(&server)).unwrap();
     won(&store, &draft).await;
+    redis::cmd("DEL").arg("oo:running").exec(&mut raw(&server)).unwrap();
+    redis::cmd("SET").arg("oo:running").arg("text").exec(&mut raw(&server)).unwrap();
+    let before = store.load(draft.id).await.unwrap().record;
+    let settle = write(&store, &draft, completed("no")).await;
+    assert!(is_not_done(&settle), "{settle:?}");
+    assert_eq!(store.load(draft.id).await.unwrap().record, before);
 }
 
 /// A write against the revision that is there is a write, though the record is already in that state.
@@ -278,28 +284,120 @@ async fn a_write_that_changes_nothing_but_the_revision_changes_that() {
     assert_eq!(again, Swap::Done(revision), "a repeat of it is done already");
 }
 
+/// Running and unknown records never expire; completed and released ones do, unless their time to live is endless.
+// R111, R112, threat I6
 #[tokio::test]
-async fn nothing_has_a_time_to_live_of_its_own() {
+async fn only_records_that_have_ended_have_a_time_to_live() {
     let server = Redis::start(&[]);
     let store = open(&server).await;
-    for (number, to) in (1..).zip([
-        None,
-        Some(Next::Unknown { since: None }),
-        Some(Next::Released { expires_at: None }),
-        Some(completed("kept")),
-    ]) {
-        won(&store, &draft(number)).await;
-        let record = store.load(id(number)).await.unwrap().record.unwrap();
-        let owner = onlyonce::store::Draft { token: record.token, ..draft(number) };
-        if let Some(to) = to {
-            done(&store, &owner, to).await;
-        }
+    let ttl_of = |draft: &Draft| -> i64 {
+        redis::cmd("PTTL").arg(key(draft.id)).query(&mut raw(&server)).unwrap()
+    };
+    let a_day = 86_300_000..=86_400_000;
+    let (ended, endless) = (draft(1), Draft { ttl_ms: i64::MAX, ..draft(2) });
+    for owned in [&ended, &endless] {
+        won(&store, owned).await;
+        assert_eq!(ttl_of(owned), -1);
+        done(&store, owned, Next::Unknown { since: None }).await;
+        assert_eq!(ttl_of(owned), -1);
+        done(&store, owned, Next::Released { expires_at: None }).await;
+        assert_eq!(a_day.contains(&ttl_of(owned)), owned.id == ended.id);
+        done(&store, owned, completed("kept")).await;
+        assert_eq!(a_day.contains(&ttl_of(owned)), owned.id == ended.id);
     }
-    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut raw(&server)).unwrap();
-    assert!(names.len() > 8, "{names:?}");
-    for name in names {
-        let ttl: i64 = redis::cmd("PTTL").arg(&name).query(&mut raw(&server)).unwrap();
-        assert_eq!(ttl, -1, "{name}");
+    let taken = retaken(&store, &ended).await;
+    assert_eq!(ttl_of(&taken), -1, "the new attempt runs");
+    for name in ["oo:running", "oo:unknown"] {
+        let ttl: i64 = redis::cmd("PTTL").arg(name).query(&mut raw(&server)).unwrap();
+        assert!(ttl < 0, "{name}");
+    }
+    let far = StoreTime::from_ms(i64::MAX - 1);
+    done(&store, &taken, Next::Released { expires_at: Some(far) }).await;
+    assert_eq!(ttl_of(&taken), -1, "Redis would refuse a moment so late");
+}
+
+/// A new attempt of the record of `owned`.
+async fn retaken(store: &RedisStore, owned: &Draft) -> Draft {
+    let record = store.load(owned.id).await.unwrap().record.unwrap();
+    let draft = Draft { token: Token::random(), ..owned.clone() };
+    let attempt =
+        Attempt { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
+    let guard = Guard::Unchanged(record.revision());
+    let to = Next::Running(Box::new(attempt));
+    let swap = store.swap(owned.id, guard, to, Notes::default()).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    draft
+}
+
+/// The sorted sets list what is running and what is unknown, by the moments that an operator looks for.
+#[tokio::test]
+async fn the_sets_list_running_and_unknown_records_and_nothing_else() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let owned = draft(1);
+    let listed = |set: &str| -> Vec<(String, i64)> {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(set).arg(0).arg(-1).arg("WITHSCORES").query(&mut raw(&server)).unwrap()
+    };
+    let name = key(owned.id).split_off(3);
+    won(&store, &owned).await;
+    let State::Running { lease_until } = store.load(owned.id).await.unwrap().record.unwrap().state
+    else {
+        panic!("it runs");
+    };
+    assert_eq!(listed("oo:running"), [(name.clone(), lease_until.as_ms())]);
+    done(&store, &owned, Next::Unknown { since: Some(StoreTime::from_ms(5)) }).await;
+    assert_eq!((listed("oo:running"), listed("oo:unknown")), (vec![], vec![(name, 5)]));
+    done(&store, &owned, completed("kept")).await;
+    assert_eq!((listed("oo:running"), listed("oo:unknown")), (vec![], vec![]));
+}
+
+/// Thousands of them, claimed in few milliseconds: many share the end of their lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_scan_lists_each_record_once_and_drops_ids_without_a_record() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let claims = (0..3_000).map(|number| store.claim(draft(number)));
+    assert!(futures_util::future::join_all(claims).await.iter().all(Result::is_ok));
+    redis::cmd("DEL").arg(key(id(7))).exec(&mut raw(&server)).unwrap();
+    for (states, limit) in [(&[StateKind::Running][..], 37), (&StateKind::ALL, 500)] {
+        let mut found = Vec::new();
+        let mut after = None;
+        loop {
+            let query = Scan { states: StateSet::of(states), after, limit };
+            let page = store.scan(query).await.unwrap();
+            assert!(page.records.len() <= limit);
+            found.extend(page.records.into_iter().map(|(id, _)| id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        found.sort();
+        let mut expected: Vec<_> = (0..3_000).filter(|n| *n != 7).map(id).collect();
+        expected.sort();
+        assert_eq!(found.len(), expected.len());
+        assert!(found == expected, "each once");
+    }
+    let left: u32 = redis::cmd("ZCARD").arg("oo:running").query(&mut raw(&server)).unwrap();
+    assert_eq!(left, 2_999);
+}
+
+/// Its records have other names: they would be absent, and their operations would run again.
+#[tokio::test]
+async fn a_database_of_an_earlier_build_is_refused_with_a_sentence() {
+    for marker in ["oo:{0}:beat", "oo:{0}:clock", "oo:{0}:check"] {
+        let server = Redis::start(&[]);
+        redis::cmd("SET").arg(marker).arg("0 0 0").exec(&mut raw(&server)).unwrap();
+        let refused = RedisStore::open(&server.url()).await;
+        let Err(error @ OpenError::OlderFormat { .. }) = refused else {
+            panic!("{marker}: {refused:?}");
+        };
+        assert!(error.to_string().contains("the format of an earlier build"), "{error}");
+        let other = RedisOptions::new().with_prefix("other");
+        assert!(RedisStore::open_with(&server.url(), other).await.is_ok());
+        let names: Vec<String> = redis::cmd("KEYS").arg("oo:*").query(&mut raw(&server)).unwrap();
+        assert_eq!(names, [marker], "nothing in it was changed");
     }
 }
 
@@ -311,7 +409,8 @@ async fn a_closed_store_takes_nothing_more() {
     store.clone().close().await;
     let closed = store.load(id(1)).await;
     assert!(matches!(closed, Err(Fault::NotDone(StoreError::Closed))), "{closed:?}");
-    assert!(store.sweep(1).await.is_err());
+    let query = Scan { states: StateSet::of(&[StateKind::Running]), after: None, limit: 1 };
+    assert!(store.scan(query).await.is_err());
     assert!(open(&server).await.load(id(1)).await.unwrap().record.is_some());
 }
 

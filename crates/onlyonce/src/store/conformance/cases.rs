@@ -124,6 +124,7 @@ suite! {
         a_sweep_spares_what_has_not_expired: "Deletes records whose time to live is over",
         a_sweep_goes_by_the_moment_it_is_given: "at `until`, whatever the store's own clock says",
         a_sweep_spares_running_and_unknown_records: "Never a running or unknown one",
+        a_record_that_was_taken_does_not_expire_with_what_it_was: "Deletes records whose time to live is over",
         a_sweep_deletes_no_more_than_its_limit: "Deletes at most `limit` records",
         a_sweep_says_whether_more_had_expired: "Whether more were expired than the limit let it delete",
     }

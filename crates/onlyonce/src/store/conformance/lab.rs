@@ -89,6 +89,37 @@ impl<S: Maintain> Lab<S> {
     pub(super) async fn sweep(&self, limit: usize) -> Result<Swept, Stop> {
         Ok(self.store.sweep(self.now().await?, limit).await?)
     }
+
+    /// Skips the case where the store deletes what has expired by itself.
+    pub(super) fn keeps_expired(&self) -> Outcome {
+        match self.store.limits().expires_by_itself {
+            false => Ok(()),
+            true => Err(Stop::Skipped("the store deletes what has expired by itself")),
+        }
+    }
+
+    /// Puts the record of a [`brief`](writes::brief) draft, and lets its time to live pass. `None` if the store has
+    /// then deleted the record by itself; then it must have, and only because the record had expired.
+    pub(super) async fn expired(
+        &self,
+        draft: &Draft,
+        state: StateKind,
+    ) -> Result<Option<Record>, Stop> {
+        let expires = matches!(state, StateKind::Released | StateKind::Completed);
+        if !(expires && self.store.limits().expires_by_itself) {
+            let record = self.put(draft, state).await?;
+            self.pass(BRIEF).await;
+            return Ok(Some(record));
+        }
+        self.won(draft).await?;
+        let is_release = state == StateKind::Released;
+        let write = if is_release { Write::vouch(draft) } else { Write::settle(draft) };
+        let Swap::Done(_) = self.swap(&write).await? else {
+            return failed(format!("stale, though its guard holds: {write:?}"));
+        };
+        self.pass(BRIEF).await;
+        self.absent(draft.id).await.map(|()| None)
+    }
 }
 
 /// Reading and claiming.
@@ -140,13 +171,6 @@ impl<S: Store> Lab<S> {
             StateKind::Released => self.done(&Write::vouch(draft)).await,
             StateKind::Completed => self.done(&Write::settle(draft)).await,
         }
-    }
-
-    /// The same, with a time to live that is over.
-    pub(super) async fn expired(&self, draft: &Draft, state: StateKind) -> Result<Record, Stop> {
-        let record = self.put(draft, state).await?;
-        self.pass(BRIEF).await;
-        Ok(record)
     }
 }
 

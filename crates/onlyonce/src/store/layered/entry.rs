@@ -1,4 +1,4 @@
-//! A completed record as the filter keeps it: signed, so that only what a node wrote is ever replayed.
+//! An entry of the filter: a completed record, signed, so that only what a node of ours wrote is ever replayed.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -11,14 +11,14 @@ use crate::scope::OperationId;
 #[derive(Clone)]
 pub(super) struct Seal(Vec<u8>);
 
-/// What was found in the place of an entry.
+/// What was found under the key of an entry.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
     /// A completed record, and when it expires.
     Entry(Box<Record>, StoreTime),
-    /// One that is being forgotten, or of another version.
+    /// The mark of an entry that was deleted, or an entry of another version.
     NotOurs,
-    /// Not what any node wrote.
+    /// Damaged, or not written by a node with this secret.
     Unreadable,
 }
 

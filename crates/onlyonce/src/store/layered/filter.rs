@@ -1,4 +1,4 @@
-//! The filter's side: completed entries in Redis, each call of it short, and none while it does not answer.
+//! The entries in Redis: each call is short, and there are none for a while after Redis did not answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use super::entry::{Found, Seal, completed_at};
 use crate::clock::{Clock, Reading, StoreTime, SystemClock};
 use crate::record::{Record, State};
 use crate::scope::OperationId;
-use crate::store::redis::{Greet, Invocation, Link, Manners, Names, OpenError, Script};
+use crate::store::redis::{Keys, Link, LinkOptions, OnConnect, OpenError, Script, ScriptCall};
 
 pub(super) struct Filter {
     link: Link,
-    names: Names,
+    keys: Keys,
     seal: Seal,
-    /// What was last heard of Redis's own clock.
+    /// Redis's own clock, as it was last read.
     reading: Arc<Mutex<Option<Reading>>>,
     pub(super) counters: Counters,
 }
@@ -34,21 +34,21 @@ pub(super) struct Counters {
 }
 
 impl Filter {
-    /// It does not wait for Redis: without it everything works, only slower.
-    pub(super) fn open(url: &str, names: Names, seal: Seal) -> Result<Self, OpenError> {
+    /// Does not wait for Redis: without it everything works, only slower.
+    pub(super) fn open(url: &str, keys: Keys, seal: Seal) -> Result<Self, OpenError> {
         let client = Client::open(url).map_err(OpenError::Address)?;
         let reading = Arc::new(Mutex::new(None));
-        let (link, _) = Link::start(client, MANNERS, Greeting(reading.clone()))?;
-        Ok(Self { link, names, seal, reading, counters: Counters::default() })
+        let (link, _) = Link::start(client, LINK_OPTIONS, ReadTime(reading.clone()))?;
+        Ok(Self { link, keys, seal, reading, counters: Counters::default() })
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.link.is_up()
     }
 
-    /// What is kept for `id`; `None` if nothing is, or Redis did not say in time.
+    /// The entry of `id`; `None` if there is none, or Redis did not answer in time.
     pub(super) async fn find(&self, id: OperationId) -> Option<Found> {
-        match self.call(Script::Find, id, Vec::new()).await? {
+        match self.call(Script::FilterFind, id, Vec::new()).await? {
             Value::BulkString(entry) => {
                 let found = self.seal.open(id, &entry);
                 if found == Found::Unreadable {
@@ -60,7 +60,7 @@ impl Filter {
         }
     }
 
-    /// Keeps a record that was completed when it was read at `read_at`, of this node's boot clock.
+    /// Writes the entry of a completed record, which was read at `read_at` of this node's boot clock.
     pub(super) async fn keep(
         &self,
         id: OperationId,
@@ -71,7 +71,7 @@ impl Filter {
         let Some(args) = self.keep_args(id, record, read_at, now) else {
             return count(&self.counters.dropped);
         };
-        let Some(Value::Array(answer)) = self.call(Script::Keep, id, args).await else {
+        let Some(Value::Array(answer)) = self.call(Script::FilterKeep, id, args).await else {
             return;
         };
         if let [Value::Int(now), Value::Int(kept)] = answer[..] {
@@ -81,7 +81,7 @@ impl Filter {
         }
     }
 
-    /// `None` if it has been too long, or there is nothing to keep.
+    /// `None` if the record was read too long ago, or has no entry.
     fn keep_args(
         &self,
         id: OperationId,
@@ -105,19 +105,18 @@ impl Filter {
         Some(vec![text(deadline.as_ms()), text(completed_at.as_ms()), text(to_live), entry])
     }
 
-    /// Whether Redis has confirmed that there is no entry of `id`, and that none which was read before
-    /// will be written.
+    /// Whether Redis has confirmed that it has no entry of `id`, and takes none of a record that was read before.
     pub(super) async fn forget(&self, id: OperationId) -> bool {
         let ms = FORGOTTEN_FOR.as_millis().to_string().into_bytes();
-        self.call(Script::Forget, id, vec![ms]).await.is_some()
+        self.call(Script::FilterForget, id, vec![ms]).await.is_some()
     }
 
     async fn call(&self, script: Script, id: OperationId, args: Vec<Vec<u8>>) -> Option<Value> {
         if !self.link.is_up() {
             return None;
         }
-        let answer =
-            self.link.call(Invocation { script, keys: vec![self.names.entry(id)], args }).await;
+        let keys = vec![self.keys.filter_entry(id)];
+        let answer = self.link.call(ScriptCall { script, keys, args }).await;
         if answer.is_err() {
             count(&self.counters.unanswered);
         }
@@ -129,11 +128,11 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A new connection is a probe: it must tell its time before anyone uses it.
-struct Greeting(Arc<Mutex<Option<Reading>>>);
+/// Has each new connection tell Redis's time before it is used.
+struct ReadTime(Arc<Mutex<Option<Reading>>>);
 
-impl Greet for Greeting {
-    async fn greet(&self, mut connection: MultiplexedConnection) -> Result<(), OpenError> {
+impl OnConnect for ReadTime {
+    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), OpenError> {
         let time = ::redis::cmd("TIME").query_async::<(i64, i64)>(&mut connection).await;
         let (seconds, micros) = time.map_err(OpenError::Unreachable)?;
         let now = StoreTime::from_ms(seconds * 1000 + micros / 1000);
@@ -142,21 +141,21 @@ impl Greet for Greeting {
         Ok(())
     }
 
-    async fn beside(&self, _: Client, _: MultiplexedConnection) {}
+    async fn run_beside(&self, _: Client, _: MultiplexedConnection) {}
 }
 
-/// How long a call of the filter may take. After one that took longer there are none for a while.
+/// How long a call of Redis may take. After one that took longer there are none for a while.
 pub const FILTER_WAIT: Duration = Duration::from_millis(50);
 /// An entry is written within so long of the moment when its record was read, or never.
 pub(super) const KEEP_WITHIN: Duration = Duration::from_secs(1);
-/// For longer than that nobody may write an entry that was forgotten.
+/// For so long, which is longer, nobody may write an entry that was deleted.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(3);
-/// An entry that lives longer than this in Redis is written anew when it is read.
+/// An entry lives no longer than this in Redis. Then the next read of the record writes it anew.
 const ENTRY_MS_MAX: i64 = 30 * 86_400_000;
-const MANNERS: Manners = Manners {
-    queue_max: 1024,
+const LINK_OPTIONS: LinkOptions = LinkOptions {
+    calls_max: 1024,
     answer_within: FILTER_WAIT,
-    is_patient: false,
+    waits_for_connection: false,
     pause_min: Duration::from_secs(1),
     pause_max: Duration::from_secs(30),
 };

@@ -1,6 +1,6 @@
--- Keeps a completed entry unless there is a newer one, one that is being forgotten, or one of another version.
+-- Writes a completed entry, unless there is a newer one, the mark of a deleted one, or one of another version.
 -- KEYS: entry. ARGV: deadline in ms of this server's clock, completed_at, ms to live, entry.
--- An entry is 'oF', version, completed_at (8 bytes), token, mac, record. Version 0 is one that is forgotten.
+-- An entry is 'oF', version, completed_at (8 bytes), token, mac, record. Version 0 is the mark of a deleted one.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then return { now, 0 } end

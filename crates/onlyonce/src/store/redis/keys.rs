@@ -1,17 +1,15 @@
-//! The names of what the store keeps in Redis.
-//!
-//! Everything about one record has the same hash tag, its slot: Redis Cluster keeps it on one node.
+//! The names of the keys in Redis, all under one prefix.
 
 use super::error::OpenError;
 use crate::scope::OperationId;
 
-/// What every name begins with.
+/// Makes the names of one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct Keys {
     prefix: String,
 }
 
-impl Names {
+impl Keys {
     pub(crate) fn new(prefix: &str) -> Result<Self, OpenError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         if (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
@@ -24,77 +22,68 @@ impl Names {
         &self.prefix
     }
 
-    /// What the scripts about one record are given, in their order.
-    pub(super) fn of_record(&self, id: OperationId) -> Vec<Vec<u8>> {
-        let slot = slot(id);
-        let record = self.name(slot, &hex(id));
-        let mut keys = vec![record];
-        keys.extend(
-            ["clock", "running", "unknown", "ended", NONE].map(|name| self.name(slot, name)),
-        );
-        keys
+    pub(super) fn record(&self, id: OperationId) -> String {
+        self.named(&hex(id))
     }
 
-    /// What the scripts about a range of slots are given: a key that is never there.
-    pub(super) fn of_slots(&self, first: u16) -> Vec<Vec<u8>> {
-        vec![self.name(first, NONE)]
+    /// A completed entry of the filter. No prefix has a `/`, so that it is no record of another store.
+    pub(crate) fn filter_entry(&self, id: OperationId) -> String {
+        self.named(&format!("filter/{}", hex(id)))
     }
 
-    /// What the script about check values is given.
-    pub(super) fn of_check_values(&self) -> Vec<Vec<u8>> {
-        ["check", NONE].map(|name| self.name(0, name)).to_vec()
+    /// Keys that every database of the builds before the first release has: they divided it into slots.
+    pub(super) fn of_older_format(&self) -> [String; 3] {
+        ["beat", "clock", "check"].map(|name| self.named(&format!("{{0}}:{name}")))
     }
 
-    /// A completed entry of the filter.
-    pub(crate) fn entry(&self, id: OperationId) -> Vec<u8> {
-        self.name(slot(id), &format!("f:{}", hex(id)))
-    }
-
-    /// Where writes are told.
-    pub(super) fn channel(&self) -> String {
-        format!("{}:changed", self.prefix)
-    }
-
-    fn name(&self, slot: u16, name: &str) -> Vec<u8> {
-        format!("{}:{{{slot}}}:{name}", self.prefix).into_bytes()
+    /// One of the names below.
+    pub(super) fn named(&self, name: &str) -> String {
+        format!("{}:{name}", self.prefix)
     }
 }
 
-/// The id modulo [`SLOTS`].
-pub(super) fn slot(id: OperationId) -> u16 {
-    let bytes = id.as_bytes();
-    u16::from_be_bytes([bytes[14], bytes[15]]) % SLOTS
-}
-
-fn hex(id: OperationId) -> String {
+/// 32 digits: how an id is written in keys, in the sorted sets and in messages.
+pub(super) fn hex(id: OperationId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id.as_bytes()))
 }
 
-/// Into how many parts the ids are divided.
-pub(super) const SLOTS: u16 = 1024;
+pub(super) fn from_hex(text: &[u8]) -> Option<OperationId> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 32)?;
+    let number = u128::from_str_radix(text, 16).ok()?;
+    Some(OperationId::from_bytes(number.to_be_bytes()))
+}
+
+/// The sorted set of the running records, by the end of their lease.
+pub(super) const RUNNING: &str = "running";
+/// The sorted set of the unknown records, by the moment since when they are unknown.
+pub(super) const UNKNOWN: &str = "unknown";
+/// The hash of the check values.
+pub(super) const CHECK_VALUES: &str = "check";
+/// The channel on which the ids of changed records are published.
+pub(super) const CHANNEL: &str = "changed";
+/// A key that never exists.
+pub(super) const NONE: &str = "none";
 const PREFIX_BYTES_MAX: usize = 64;
-const NONE: &str = "none";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn all_names_of_a_record_have_the_tag_of_its_slot() {
-        let names = Names::new("oo").unwrap();
+    fn a_record_is_found_by_the_hex_digits_of_its_id() {
         let id =
             OperationId::from_bytes(0x0123_4567_89ab_cdef_0000_0000_0000_0c02_u128.to_be_bytes());
-        let keys = names.of_record(id);
-        assert_eq!(keys[0], b"oo:{2}:0123456789abcdef0000000000000c02");
-        assert_eq!(keys[2], b"oo:{2}:running");
-        assert!(keys.iter().all(|key| key.starts_with(b"oo:{2}:")));
+        let keys = Keys::new("oo").unwrap();
+        assert_eq!(keys.record(id), "oo:0123456789abcdef0000000000000c02");
+        assert_eq!(from_hex(hex(id).as_bytes()), Some(id));
+        assert_eq!(from_hex(b"0c02"), None);
     }
 
     #[test]
-    fn a_prefix_that_would_move_the_tag_is_refused() {
-        for prefix in ["", "a{b}", "a b", &"x".repeat(65)] {
-            assert!(Names::new(prefix).is_err(), "{prefix:?}");
+    fn a_prefix_that_could_meet_other_keys_is_refused() {
+        for prefix in ["", "a{b}", "a/b", "a b", "a*", &"x".repeat(65)] {
+            assert!(Keys::new(prefix).is_err(), "{prefix:?}");
         }
-        assert!(Names::new("shop-1:oo").is_ok());
+        assert!(Keys::new("shop-1:oo").is_ok());
     }
 }

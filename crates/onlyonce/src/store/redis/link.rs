@@ -1,142 +1,136 @@
-//! A connection to Redis that runs on a thread and a runtime of its own.
+//! A handle on the thread that talks to one Redis.
 //!
-//! 1. Calls wait in a bounded queue. What is in it is sent without waiting for answers: it is a pipeline.
-//! 2. A call ends with an answer, or with what is known of it: [`Trouble`].
-//! 3. After silence, or an error of the network, the connection is given up with all that is on it, and
-//!    another is made. The server is told to drop the old one first: what may still lie there unread is
-//!    never run, so that a repeated call is behind its first copy.
-//! 4. While there is no connection, calls fail at once.
+//! 1. Each call is a task on that thread. Calls are sent without waiting for the answers of those before: a pipeline.
+//!    How many may be under way is bounded.
+//! 2. A call ends with an answer or a [`Fault`]: unsure if it was sent and not answered, else not done.
+//! 3. After silence or a network error the connection is given up with all calls on it, and a new one is made.
+//!    The server is first told to close the old one: a call that it had not read yet is never run. So a repeated
+//!    call comes after its first copy.
+//! 4. While Redis cannot be reached, calls fail at once.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
+use super::connection::{Connection, Lost, not_sent, unanswered};
 use super::error::OpenError;
-use super::runner::Runner;
-use super::script::Invocation;
+use super::link_thread::LinkThread;
+use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
-use crate::store::BoxError;
+use crate::store::{Fault, StoreError};
 
-/// The handle of the thread, which ends when this is dropped.
+/// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
-    calls: mpsc::Sender<Call>,
-    is_up: Arc<AtomicBool>,
+    runtime: Handle,
+    options: LinkOptions,
+    current: watch::Receiver<Current>,
+    /// One permit for each call that may be under way.
+    room: Arc<Semaphore>,
     stop: watch::Sender<bool>,
-    ended: watch::Receiver<()>,
 }
 
-/// How a link behaves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
-    /// Calls that may wait.
-    pub(crate) queue_max: usize,
-    /// How long a call may be without an answer, its wait in the queue included.
+pub(crate) struct LinkOptions {
+    /// Calls that may be under way; more are refused.
+    pub(crate) calls_max: u32,
+    /// How long a call may take, its wait for a connection included.
     pub(crate) answer_within: Duration,
-    /// Whether calls wait while a connection is being made.
-    pub(crate) is_patient: bool,
-    /// The pause before a connection is made again; it doubles with each failure.
+    /// Whether the first connection must succeed, and calls wait while a lost connection is replaced. Otherwise they
+    /// are refused meanwhile.
+    pub(crate) waits_for_connection: bool,
+    /// The pause before the next attempt to connect. It doubles with each failure, up to `pause_max`.
     pub(crate) pause_min: Duration,
-    /// The longest pause.
     pub(crate) pause_max: Duration,
 }
 
-/// What is done with each new connection before it is used, and beside it.
-pub(crate) trait Greet: Send + Sync + 'static {
-    /// Refuses a server that is not what it should be.
-    fn greet(
+/// What is done with each new connection.
+pub(crate) trait OnConnect: Send + Sync + 'static {
+    /// Before its first call: refuses a server that cannot be used.
+    fn check(
         &self,
-        connection: ::redis::aio::MultiplexedConnection,
+        connection: MultiplexedConnection,
     ) -> impl Future<Output = Result<(), OpenError>> + Send;
 
-    /// Runs beside it, for as long as it is used.
-    fn beside(
+    /// Runs for as long as the connection is used.
+    fn run_beside(
         &self,
         client: Client,
-        connection: ::redis::aio::MultiplexedConnection,
+        connection: MultiplexedConnection,
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// A call under way.
+/// Where a call goes now.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) ask: Invocation,
-    /// By this node's boot clock.
-    pub(super) asked_at: Duration,
-    pub(super) reply: oneshot::Sender<Result<Value, Trouble>>,
-}
-
-/// Why a call has no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
-    /// The queue is full, or the server is busy with a script.
-    #[error("the store is busy")]
-    Full,
-    /// The link was closed before it was sent.
-    #[error("the link is closed")]
+pub(super) enum Current {
+    Connecting,
+    Up(Arc<Connection>),
+    Down(Arc<OpenError>),
     Closed,
-    /// It was never sent.
-    #[error("it was not sent")]
-    NotSent(#[source] BoxError),
-    /// The server answered with an error: the record was not written.
-    #[error("Redis refused it")]
-    Refused(#[source] BoxError),
-    /// It was sent, and nobody knows.
-    #[error("Redis gave no answer")]
-    Unanswered(#[source] BoxError),
 }
 
 impl Link {
-    /// Starts the thread; the receiver hears what became of the first connection.
+    /// Starts the thread. The receiver is told when the first connection was made; or why not, if it must succeed.
     pub(crate) fn start(
         client: Client,
-        manners: Manners,
-        greet: impl Greet,
+        options: LinkOptions,
+        on_connect: impl OnConnect,
     ) -> Result<(Self, oneshot::Receiver<Result<(), OpenError>>), OpenError> {
-        let (calls, queue) = mpsc::channel(manners.queue_max);
+        let (connected, current) = watch::channel(Current::Connecting);
         let (stop, stopped) = watch::channel(false);
-        let (end, ended) = watch::channel(());
         let (opened, open) = oneshot::channel();
-        let is_up = Arc::new(AtomicBool::new(false));
-        let runner = Runner::new(client, manners, greet, queue, stopped, is_up.clone());
-        let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(runner.run(opened)),
-                Err(error) => drop(opened.send(Err(OpenError::Thread(error)))),
+        let (ready, handle) = std::sync::mpsc::channel();
+        let room = Arc::new(Semaphore::new(options.calls_max as usize));
+        let thread =
+            LinkThread { client, options, on_connect, connected, room: room.clone(), stopped };
+        // The runtime is made and dropped on its thread: an async caller must not drop one.
+        let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                drop(ready.send(Ok(runtime.handle().clone())));
+                runtime.block_on(thread.run(opened));
             }
-            drop(end);
+            Err(error) => drop(ready.send(Err(error))),
         };
-        let thread = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
-        thread.map_err(OpenError::Thread)?;
-        Ok((Self { calls, is_up, stop, ended }, open))
+        let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
+        started.map_err(OpenError::Thread)?;
+        let runtime = handle.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)));
+        let runtime = runtime.map_err(OpenError::Thread)?;
+        Ok((Self { runtime, options, current, room, stop }, open))
     }
 
     /// Whether there is a connection.
     pub(crate) fn is_up(&self) -> bool {
-        self.is_up.load(Ordering::Acquire)
+        matches!(*self.current.borrow(), Current::Up(_))
     }
 
-    /// The answer of the script.
-    pub(crate) async fn call(&self, ask: Invocation) -> Result<Value, Trouble> {
-        let (reply, answer) = oneshot::channel();
-        let asked_at = SystemClock.boot();
-        self.calls.try_send(Call { ask, asked_at, reply }).map_err(|refusal| match refusal {
-            mpsc::error::TrySendError::Full(_) => Trouble::Full,
-            mpsc::error::TrySendError::Closed(_) => Trouble::Closed,
-        })?;
-        // The thread answers every call that it took; one that is gone died with it.
-        answer.await.unwrap_or_else(|gone| Err(Trouble::Unanswered(gone.into())))
+    /// Runs a script, and returns its answer.
+    pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, Fault> {
+        if *self.stop.borrow() {
+            return Err(Fault::NotDone(StoreError::Closed));
+        }
+        let permit = self.room.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| Fault::NotDone(StoreError::Busy))?;
+        let answer = answer(self.current.clone(), self.options, script);
+        let call = self.runtime.spawn(async move {
+            let answer = answer.await;
+            drop(permit);
+            answer
+        });
+        // An error means that the thread has ended meanwhile.
+        call.await.unwrap_or_else(|gone| Err(unanswered(gone)))
     }
 
-    /// Finishes what was asked, takes nothing more, and ends the thread.
+    /// Finishes the calls under way, takes no more, and ends the thread.
     pub(crate) async fn close(&self) {
         self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        while ended.changed().await.is_ok() {}
+        let mut current = self.current.clone();
+        while current.changed().await.is_ok() {}
     }
 }
 
@@ -145,3 +139,29 @@ impl Drop for Link {
         self.stop.send_replace(true);
     }
 }
+
+async fn answer(
+    mut current: watch::Receiver<Current>,
+    options: LinkOptions,
+    script: ScriptCall,
+) -> Result<Value, Fault> {
+    let start = SystemClock.boot();
+    let waits = options.waits_for_connection;
+    let ready = current.wait_for(|current| !(waits && matches!(current, Current::Connecting)));
+    let connection = match timeout(options.answer_within, ready).await {
+        Ok(Ok(current)) => match &*current {
+            Current::Up(connection) => connection.clone(),
+            Current::Down(error) => return Err(not_sent(NotConnected(error.clone()))),
+            Current::Closed => return Err(Fault::NotDone(StoreError::Closed)),
+            Current::Connecting => return Err(not_sent(Lost)),
+        },
+        _ => return Err(not_sent(Lost)),
+    };
+    let waited = SystemClock.boot().saturating_sub(start);
+    connection.answer(&script, options.answer_within.saturating_sub(waited)).await
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no connection to Redis: {0}")]
+struct NotConnected(Arc<OpenError>);

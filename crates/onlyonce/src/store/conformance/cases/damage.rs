@@ -38,7 +38,7 @@ pub(super) async fn damage_to_one_record_is_not_damage_to_another<F: Factory>(
     let lab = Lab::fresh(factory).await;
     lab.put(&draft(1), StateKind::Completed).await?;
     let whole = lab.put(&draft(2), StateKind::Completed).await?;
-    lab.put(&brief(3), StateKind::Completed).await?;
+    lab.expired(&brief(3), StateKind::Completed).await?;
     let lab = lab.damage(factory, draft(1).id).await?;
     lab.unchanged(draft(2).id, &whole).await?;
     lab.won(&draft(4)).await?;

@@ -115,9 +115,11 @@ pub(super) async fn a_taken_record_survives_the_sweep_that_races_it<F: Factory>(
     factory: &F,
 ) -> Outcome {
     let lab = Lab::fresh(factory).await;
+    lab.keeps_expired()?;
     for round in 0..factory.rounds() {
         let owner = brief(wrapped(round));
-        let left = lab.expired(&owner, StateKind::Completed).await?;
+        let left = lab.put(&owner, StateKind::Completed).await?;
+        lab.pass(BRIEF).await;
         let (one, two) = (lab.store.clone(), lab.store.clone());
         let (take, now) = (Write::take(&rival(&owner, 200), &left), lab.now().await?);
         let (_, taken) = duel(round, async move { one.sweep(now, 100).await }, async move {

@@ -1,67 +1,81 @@
--- ARGV 7: after (an id of the first slot, or ''), limit, states as bits, bytes_max.
--- Answers: now, held, epoch, is_full, the last id that was looked at, then id and value in turn.
-local after, limit, states, room = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local now, held, epoch, full, last = 0, 0, 0, 0, ''
+-- A page of records. KEYS: none, then the sorted set to list, or nothing: then all keys of the store are listed.
+-- ARGV: prefix, states as bits, limit, bytes_max; then where the last page ended: a number (the score in the set, or
+-- the cursor of SCAN), and the first place at that number which is not listed yet.
+-- Answers: now, 1 if there is more, the number and the place where to go on, and a list of id and value in turn.
+local prefix, states, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local number, place = tonumber(ARGV[5]), tonumber(ARGV[6])
+-- So many ids are asked for at a time, and so many times when the answers have nothing that is wanted.
+local BATCH, BATCHES_MAX = 100, 10
 local found = {}
 
--- As the sorted sets compare. Strings of Lua compare by the server's locale.
-local function less(a, b)
-  for i = 1, 16 do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then return x < y end
-  end
-  return false
+-- The place of an id among those that share a number: its first 52 bits, which a double holds. Ids are digests; two
+-- with the same place and the same number do not meet.
+local function place_of(id)
+  return tonumber(string.sub(id, 1, 13), 16)
+end
+
+local function is_full()
+  return #found >= 2 * limit or room <= 0
 end
 
 local function wants(state)
   return bit.band(states, bit.lshift(1, state - 1)) ~= 0
 end
 
-local function listed(slot, from)
-  local ids = {}
-  local min = '-'
-  if from ~= '' then min = '(' .. from end
-  for state, name in pairs({ [RUNNING] = 'running', [UNKNOWN] = 'unknown' }) do
-    if wants(state) then
-      local part = redis.call('ZRANGEBYLEX', key_of(slot, name), min, '+', 'LIMIT', 0, limit)
-      for _, id in ipairs(part) do ids[#ids + 1] = id end
-    end
+-- Adds the record of `id`, if it is wanted and can be read; whether there is anything.
+local function add(id)
+  local value = redis.pcall('GET', prefix .. ':' .. id)
+  local record = parse(id, value)
+  if record and wants(record.state) then
+    found[#found + 1] = id
+    found[#found + 1] = value
+    room = room - #value
   end
-  if wants(RELEASED) or wants(COMPLETED) then
-    for _, id in ipairs(redis.call('ZRANGE', key_of(slot, 'ended'), 0, -1)) do
-      if from == '' or less(from, id) then ids[#ids + 1] = id end
-    end
-  end
-  table.sort(ids, less)
-  return ids
+  return value
 end
 
-local function scan_slot(slot, from)
-  local before
-  for _, id in ipairs(listed(slot, from)) do
-    if limit <= 0 or room <= 0 then return true end
-    if id ~= before then
-      local value = redis.pcall('GET', key_of(slot, hex(id)))
-      local record = parse(id, value)
-      if record and wants(record.state) then
-        found[#found + 1], found[#found + 2] = id, value
-        limit, room = limit - 1, room - #value
+-- In the order of their scores. An id without a record (deleted by hand, or evicted) is removed.
+local function list_set(set)
+  local start, start_place, gone = string.format('%.0f', number), place, {}
+  local offset, has_more = 0, false
+  repeat
+    local part = redis.call('ZRANGEBYSCORE', set, start, '+inf', 'WITHSCORES', 'LIMIT', offset, BATCH)
+    for i = 1, #part, 2 do
+      local id, score = part[i], tonumber(part[i + 1])
+      has_more = is_full()
+      if has_more then break end
+      if score > tonumber(start) or place_of(id) >= start_place then
+        if not add(id) then gone[#gone + 1] = id end
+        number, place = score, place_of(id) + 1
       end
-      before, last = id, id
     end
-  end
-  return limit <= 0 or room <= 0
+    offset = offset + BATCH
+  until has_more or #part == 0
+  for _, id in ipairs(gone) do redis.call('ZREM', set, id) end
+  return has_more
 end
 
-for slot = first_slot, last_slot do
-  local clock = clock_of(slot)
-  now, held, epoch = math.max(now, clock.now), math.max(held, clock.held), clock.epoch
-  if full == 0 then
-    local from = ''
-    if slot == first_slot then from = after end
-    if scan_slot(slot, from) then full = 1 end
+-- In the order of SCAN, and of ids within a batch of it.
+local function list_keys()
+  local pattern = prefix .. ':' .. string.rep('[0-9a-f]', 32)
+  for _ = 1, BATCHES_MAX do
+    local part = redis.call('SCAN', string.format('%.0f', number), 'MATCH', pattern, 'COUNT', BATCH)
+    local ids = {}
+    for i, key in ipairs(part[2]) do ids[i] = string.sub(key, -32) end
+    table.sort(ids, function(a, b) return place_of(a) < place_of(b) end)
+    for _, id in ipairs(ids) do
+      if place_of(id) >= place then
+        if is_full() then return true end
+        add(id)
+        place = place_of(id) + 1
+      end
+    end
+    number, place = tonumber(part[1]), 0
+    if number == 0 then return false end
   end
+  return true
 end
-local answer = { now, held, epoch, full, last }
-for _, part in ipairs(found) do answer[#answer + 1] = part end
-return answer
+
+local has_more
+if KEYS[2] then has_more = list_set(KEYS[2]) else has_more = list_keys() end
+return { now, has_more and 1 or 0, number, place, found }

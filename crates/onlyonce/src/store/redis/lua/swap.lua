@@ -1,9 +1,9 @@
--- ARGV 6: guard ('owner' or 'unchanged'), its token, its states as bits, its count (8 bytes);
--- 10: next ('absent', 'running', 'unknown', 'released', 'completed'), its moment (8 bytes or ''),
--- its new token or ''; 13: outcome, crc; 15: not_after, lease_ms, first (8 bytes or ''), ttl, attempt, details.
-local guard, guard_token, states, guard_count = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
-local to, to_at, to_token = ARGV[10], ARGV[11], ARGV[12]
-local outcome, crc = ARGV[13], ARGV[14]
+-- ARGV 3: guard ('owner' or 'unchanged'), its token, its states as bits, its count (8 bytes);
+-- 7: next ('absent', 'running', 'unknown', 'released', 'completed'), its moment (8 bytes or ''),
+-- its new token or ''; 10: outcome, crc; 12: not_after, lease_ms, first (8 bytes or ''), ttl, attempt, details.
+local guard, guard_token, states, guard_count = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local to, to_at, to_token = ARGV[7], ARGV[8], ARGV[9]
+local outcome, crc = ARGV[10], ARGV[11]
 local STATES = { running = RUNNING, unknown = UNKNOWN, released = RELEASED, completed = COMPLETED }
 
 if not current then
@@ -20,7 +20,7 @@ local function holds()
 end
 
 local function in_time()
-  return to ~= 'running' or now <= tonumber(ARGV[15])
+  return to ~= 'running' or now <= tonumber(ARGV[12])
 end
 
 -- A write that names a revision under the same token made a later one.
@@ -31,7 +31,7 @@ end
 
 local function is_outcome()
   if record.state ~= STATES[to] then return false end
-  if to == 'running' then return record.attempt == ARGV[19] end
+  if to == 'running' then return record.attempt == ARGV[16] end
   if to == 'completed' then return record.crc == crc and outcome_of(record) == outcome end
   return to_at == '' or to_at == record.at
 end
@@ -46,23 +46,22 @@ local function done()
 end
 
 if record.token == token_after() and is_outcome() and not_before() then
-  tell()
+  notify()
   return done()
 end
 if not (holds() and in_time()) then return seen() end
 
 local old_state = record.state
 if to == 'absent' then
-  keep_clock(clock)
   unlist(old_state)
-  redis.call('DEL', KEYS[1])
-  tell()
+  redis.call('DEL', KEYS[2])
+  notify()
   return answer(DELETED)
 end
 if to == 'running' then
   record = {
-    token = to_token, count = 1, at = moment(now + tonumber(ARGV[16])), first = ARGV[17],
-    ttl = ARGV[18], attempt = ARGV[19], details = ARGV[20],
+    token = to_token, count = 1, at = moment(now + tonumber(ARGV[13])), first = ARGV[14],
+    ttl = ARGV[15], attempt = ARGV[16], details = ARGV[17],
   }
   if record.first == '' then record.first = moment(now) end
 else
@@ -74,5 +73,5 @@ else
 end
 record.state, record.crc = STATES[to], crc
 write(record, outcome, old_state)
-tell()
+notify()
 return done()

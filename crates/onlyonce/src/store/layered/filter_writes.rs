@@ -1,7 +1,7 @@
-//! What is written to the filter in the background: some lanes, each in order, each bounded.
+//! Writes to the filter, in the background: a few bounded queues, each worked off in order.
 //!
-//! All writes of one record go the same way. So a record that was read before another write of it cannot
-//! come to the filter after that write has had its entry forgotten, not within this process.
+//! All writes of one record go through the same queue. So this process cannot write a copy that was read before a
+//! change of the record after it has deleted the entry because of that change.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,18 +18,18 @@ use crate::scope::OperationId;
 use crate::store::Store;
 use crate::store::redis::OpenError;
 
-/// The way to the thread. Dropped, it ends the thread and waits for it.
-pub(super) struct Lanes {
-    lanes: Vec<mpsc::Sender<Job>>,
+/// The queues, and the thread that works them off. Dropped, it ends the thread and waits for it.
+pub(super) struct FilterWrites {
+    queues: Vec<mpsc::Sender<Job>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 pub(super) enum Job {
-    /// It was settled: read it and keep it.
+    /// The record was settled: read it from the authority, and copy it to Redis.
     Settled(OperationId),
-    /// The authority was asked for it when the system's boot clock said so: keep it.
+    /// The record was read, when the authority was asked at that time of the system's boot clock: copy it to Redis.
     Read(OperationId, Box<Record>, Duration),
-    /// It was changed: forget it, and say whether Redis has.
+    /// The record was changed: delete its entry, and tell whether Redis has confirmed that.
     Changed(OperationId, oneshot::Sender<bool>),
 }
 
@@ -41,43 +41,44 @@ impl Job {
     }
 }
 
-impl Lanes {
+impl FilterWrites {
     pub(super) fn start<S: Store>(inner: &Arc<Inner<S>>) -> Result<Self, OpenError> {
-        let (lanes, queues): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE_MAX)).unzip();
+        let (queues, jobs): (Vec<_>, Vec<_>) =
+            (0..QUEUES).map(|_| mpsc::channel(QUEUE_MAX)).unzip();
         let inner = inner.clone();
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.expect("a runtime that has no drivers can be made");
-            runtime.block_on(join_all(queues.into_iter().map(|queue| work(&inner, queue))));
+            runtime.block_on(join_all(jobs.into_iter().map(|jobs| work(&inner, jobs))));
         };
         let thread = std::thread::Builder::new().name("onlyonce-filter".to_owned()).spawn(run);
         let thread = Mutex::new(Some(thread.map_err(OpenError::Thread)?));
-        Ok(Self { lanes, thread })
+        Ok(Self { queues, thread })
     }
 
-    /// Whether there was room for it.
+    /// Whether there was room for the job.
     pub(super) fn send(&self, job: Job) -> bool {
-        let lane = usize::from(job.id().as_bytes()[0]) % LANES;
-        self.lanes[lane].try_send(job).is_ok()
+        let queue = usize::from(job.id().as_bytes()[0]) % QUEUES;
+        self.queues[queue].try_send(job).is_ok()
     }
 }
 
-impl Drop for Lanes {
+impl Drop for FilterWrites {
     fn drop(&mut self) {
-        self.lanes.clear();
+        self.queues.clear();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // One that panicked has ended too.
+        // An error means that the thread panicked: it has ended too.
         drop(thread.map(JoinHandle::join));
     }
 }
 
-async fn work<S: Store>(inner: &Inner<S>, mut queue: mpsc::Receiver<Job>) {
-    while let Some(job) = queue.recv().await {
+async fn work<S: Store>(inner: &Inner<S>, mut jobs: mpsc::Receiver<Job>) {
+    while let Some(job) = jobs.recv().await {
         match job {
             Job::Settled(id) => inner.keep_settled(id).await,
             Job::Read(id, record, read_at) => inner.keep(id, &record, read_at).await,
             Job::Changed(id, done) => {
-                // Who no longer waits for it has been told nothing, and keeps distrusting the entry.
+                // A caller who no longer waits leaves the entry marked as stale.
                 let _ = done.send(inner.filter.forget(id).await);
             }
         }
@@ -97,15 +98,15 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// What the authority's clock says is not known is not kept: nobody could say for how long.
+    /// Without the authority's time nothing is copied: nobody could say for how long the copy may live.
     async fn keep(&self, id: OperationId, record: &Record, read_at: Duration) {
-        match self.heard.now(self.clock.boot()) {
+        match self.authority_time.now(self.clock.boot()) {
             Some(now) => self.filter.keep(id, record, read_at, now.latest).await,
             None => count(&self.filter.counters.dropped),
         }
     }
 }
 
-const LANES: usize = 16;
-/// Writes that wait in one lane; more are dropped.
-const LANE_MAX: usize = 256;
+const QUEUES: usize = 16;
+/// Jobs that wait in one queue; more are dropped.
+const QUEUE_MAX: usize = 256;

@@ -1,0 +1,101 @@
+//! What the store does with each new connection: check the server, listen for changes, and read what it promises.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Client, InfoDict};
+use tokio::time::{sleep, timeout};
+
+use super::Shared;
+use super::durability::Promise;
+use super::error::OpenError;
+use super::keys::{CHANNEL, Keys};
+use super::link::OnConnect;
+use super::notify::listen;
+
+impl OnConnect for Arc<Shared> {
+    async fn check(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
+        check_server(connection.clone()).await?;
+        refuse_older_format(connection.clone(), &self.keys).await?;
+        self.read_promise(connection).await
+    }
+
+    async fn run_beside(&self, client: Client, connection: MultiplexedConnection) {
+        let listening = listen(client, self.keys.named(CHANNEL), self.wakers.clone());
+        tokio::join!(listening, self.read_promise_again(connection));
+    }
+}
+
+impl Shared {
+    async fn read_promise(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
+        let promise = Promise::read(connection).await?;
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+        Ok(())
+    }
+
+    /// The configuration of a server may be changed while it runs.
+    async fn read_promise_again(&self, connection: MultiplexedConnection) {
+        loop {
+            sleep(PROMISE_EVERY).await;
+            // A failure is tried again in the next round; the calls notice a server that is gone.
+            drop(timeout(PROMISE_WAIT, self.read_promise(connection.clone())).await);
+        }
+    }
+}
+
+/// Refuses a server that the store cannot work with.
+async fn check_server(mut connection: MultiplexedConnection) -> Result<(), OpenError> {
+    let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await?;
+    let field = |name: &str| info.get::<String>(name).unwrap_or_default();
+    if field("cluster_enabled") == "1" {
+        return Err(OpenError::Cluster);
+    }
+    if field("role") == "slave" {
+        return Err(OpenError::Replica);
+    }
+    let found = field("redis_version");
+    if is_too_old(&found) { Err(OpenError::TooOld { found }) } else { Ok(()) }
+}
+
+/// Its records have other names. To this build they would be absent, and their operations would run again.
+async fn refuse_older_format(
+    mut connection: MultiplexedConnection,
+    keys: &Keys,
+) -> Result<(), OpenError> {
+    let mut exists = ::redis::cmd("EXISTS");
+    exists.arg(&keys.of_older_format());
+    match exists.query_async::<u64>(&mut connection).await? {
+        0 => Ok(()),
+        1.. => Err(OpenError::OlderFormat { prefix: keys.prefix().to_owned() }),
+    }
+}
+
+/// Version 6.2 brought `CLIENT INFO`, which tells the address of a connection.
+fn is_too_old(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 2)
+}
+
+/// How often the configuration is read.
+const PROMISE_EVERY: Duration = Duration::from_secs(60);
+const PROMISE_WAIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_before_6_2_are_too_old() {
+        for (version, is_old) in [
+            ("6.0.16", true),
+            ("5.0", true),
+            ("", true),
+            ("6.2.0", false),
+            ("7.0.15", false),
+            ("10.1", false),
+        ] {
+            assert_eq!(is_too_old(version), is_old, "{version:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The value of a record in Redis: a head, which the scripts read and write, then details, then the outcome.
+//!
+//! `lua/common.lua` has the layout. The script takes the times from Redis's clock and makes the head. The details
+//! are the record as it was drafted, in the [versioned codec](codec). The outcome is who settled the record, and the
+//! response. A sum over the id, the head and the details shows damage to these, a checksum damage to the outcome.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use sha1::{Digest, Sha1};
+
+use super::keys::hex;
+use crate::clock::StoreTime;
+use crate::record::codec::{self, CodecError};
+use crate::record::{Kept, Record, Response, SettledBy, State, Token};
+use crate::scope::OperationId;
+use crate::store::{Attempt, Draft, cas};
+
+/// The details of a first attempt. The head says the rest, and its times.
+pub(super) fn details(draft: &Draft) -> Vec<u8> {
+    codec::encode(&cas::first_attempt(draft, StoreTime::from_ms(0)))
+}
+
+/// The details of a later attempt.
+pub(super) fn details_of(attempt: &Attempt) -> Vec<u8> {
+    codec::encode(&cas::later_attempt(attempt, StoreTime::from_ms(0)))
+}
+
+/// Who settled the record, the head of the response, and its body.
+pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
+    let head = codec::encode_head(response);
+    let mut outcome = vec![codec::settled_by_tag(settled_by)];
+    outcome.extend((head.len() as u32).to_le_bytes());
+    outcome.extend(head);
+    if let Kept::Bytes { body, .. } = &response.body {
+        outcome.extend_from_slice(body);
+    }
+    outcome
+}
+
+/// The checksum of an outcome; zero where there is none.
+pub(super) fn checksum(outcome: &[u8]) -> u32 {
+    if outcome.is_empty() { 0 } else { crc32c::crc32c(outcome) }
+}
+
+/// The record of `id` that is stored as `value`.
+pub(super) fn decode(id: OperationId, value: &[u8]) -> Result<Record, CodecError> {
+    let (head, rest) = value.split_at_checked(HEAD_BYTES).ok_or(damaged("length"))?;
+    match head[0] {
+        FORMAT => {}
+        0 => return Err(damaged("format")),
+        found => return Err(CodecError::NewerFormat { found }),
+    }
+    let mut fields = &head[1..];
+    let (tag, token, count) = (fields.get_u8(), fields.get_u128(), fields.get_u64_le());
+    let (at, first_claimed_at) = (fields.get_i64_le(), fields.get_i64_le());
+    let (ttl_ms, attempt) = (fields.get_i64_le(), fields.get_u32_le());
+    let (details_bytes, outcome_bytes) =
+        (fields.get_u32_le() as usize, fields.get_u32_le() as usize);
+    let crc = fields.get_u32_le();
+    let (details, outcome) = rest.split_at_checked(details_bytes).ok_or(damaged("length"))?;
+    if outcome.len() != outcome_bytes || *fields != sum(id, &head[..SUM_AT], details) {
+        return Err(damaged("sum"));
+    }
+    if crc != checksum(outcome) {
+        return Err(damaged("outcome"));
+    }
+    Ok(Record {
+        token: Token::from_bytes(token.to_be_bytes()),
+        count,
+        attempt,
+        state: state(tag, StoreTime::from_ms(at), outcome)?,
+        first_claimed_at: StoreTime::from_ms(first_claimed_at),
+        ttl_ms,
+        ..codec::decode(details)?
+    })
+}
+
+fn state(tag: u8, at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
+    match tag {
+        1 => Ok(State::Running { lease_until: at }),
+        2 => Ok(State::Unknown { since: at }),
+        3 => Ok(State::Released { expires_at: at }),
+        4 => completed(at, outcome),
+        _ => Err(damaged("state")),
+    }
+}
+
+fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecError> {
+    if outcome.len() < 5 {
+        return Err(damaged("outcome"));
+    }
+    let (settled_by, head_bytes) = (outcome.get_u8(), outcome.get_u32_le() as usize);
+    let (head, body) = outcome.split_at_checked(head_bytes).ok_or(damaged("outcome"))?;
+    let response = Arc::new(codec::decode_head(head, Bytes::copy_from_slice(body))?);
+    Ok(State::Completed { expires_at, settled_by: codec::settled_by(settled_by)?, response })
+}
+
+/// The first eight hex digits of the SHA-1, the only digest that scripts can make.
+fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
+    let digest = Sha1::new().chain_update(hex(id)).chain_update(head).chain_update(details);
+    let digest = digest.finalize();
+    digest[..4].iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+const fn damaged(what: &'static str) -> CodecError {
+    CodecError::Damaged { what }
+}
+
+/// The format that the scripts write.
+const FORMAT: u8 = 1;
+const HEAD_BYTES: usize = 74;
+const SUM_AT: usize = HEAD_BYTES - 8;
+/// Far below the 512 MiB that Redis takes for one value: a script copies it several times.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
