@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::Frame;
+use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{

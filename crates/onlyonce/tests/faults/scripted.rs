@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{
