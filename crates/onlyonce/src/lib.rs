@@ -118,7 +118,7 @@ mod pointer;
 
 #[cfg(feature = "tower")]
 pub use once::{
-    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceError, Operation,
-    Outcome, Question, Reconciler, Settings,
+    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceBuilder,
+    OnceError, Operation, Outcome, Question, Reconciler,
 };
 pub use policy::Policy;

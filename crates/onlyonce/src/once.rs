@@ -3,13 +3,13 @@
 mod any_store;
 mod cache;
 mod claim;
+mod claim_guard;
 mod counts;
 mod disown;
 mod flight;
-mod hold;
 mod id_check;
-mod keeper;
 mod limits;
+mod maintenance;
 mod outcome;
 mod perform;
 mod reconcile;
@@ -42,10 +42,10 @@ pub(crate) use self::reconcile::Asking;
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::cache::Cache;
 use self::claim::NoAnswer;
+use self::claim_guard::LiveClaims;
 use self::disown::Disowned;
 use self::flight::Flights;
-use self::hold::Holds;
-use self::keeper::Keeper;
+use self::maintenance::Maintenance;
 use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
@@ -70,21 +70,21 @@ use crate::store::{Maintain, Seen, Swap, Watch};
 #[derive(Clone, Debug)]
 pub struct Once {
     pub(crate) inner: Arc<Inner>,
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
 }
 
 impl Once {
-    /// An engine on `store` with the defaults of [`Settings`].
+    /// An engine on `store` with the defaults of [`OnceBuilder`].
     ///
     /// # Panics
     /// If the operating system gives no thread for the background work.
     pub fn new(store: impl Watch + Maintain) -> Self {
-        Self::settings(store).start()
+        Self::builder(store).build()
     }
 
     /// An engine on `store`, to be adjusted before it starts.
-    pub fn settings(store: impl Watch + Maintain) -> Settings {
-        Settings::new(store)
+    pub fn builder(store: impl Watch + Maintain) -> OnceBuilder {
+        OnceBuilder::new(store)
     }
 
     /// How often what happened so far, on all routes together.
@@ -114,7 +114,7 @@ impl Once {
 
     /// How many operations are under way.
     pub fn executing(&self) -> usize {
-        self.inner.holds.all().len()
+        self.inner.live_claims.all().len()
     }
 
     /// How many callers wait for the answer of another.
@@ -128,16 +128,16 @@ impl Once {
     pub async fn shutdown(self, within: Duration) -> Left {
         let now = Instant::now();
         let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
-        self.inner.holds.drain();
-        let drained = timeout_at(end, self.inner.holds.idle()).await;
+        self.inner.live_claims.drain();
+        let drained = timeout_at(end, self.inner.live_claims.idle()).await;
         let unknown = match drained {
             Ok(()) => 0,
             Err(_) => self.inner.abandon().await,
         };
         let disowned = self.inner.disowned.len();
         if drained.is_ok() {
-            // The keeper may be in the middle of a call that the store does not answer.
-            let _ = timeout_at(end, self.keeper.stop()).await;
+            // The background thread may be in the middle of a call that the store does not answer.
+            let _ = timeout_at(end, self.maintenance.stop()).await;
         }
         Left { unknown, disowned }
     }
@@ -153,27 +153,29 @@ pub struct Left {
     pub disowned: usize,
 }
 
-/// What an engine is made of, before it starts.
+/// An engine that has not started yet. Made by [`Once::builder`].
 #[derive(Debug)]
-pub struct Settings {
+pub struct OnceBuilder {
     store: AnyStore,
     limits: Limits,
     secret: Option<Secret>,
 }
 
-impl Settings {
+impl OnceBuilder {
     fn new(store: impl Watch + Maintain) -> Self {
         let store = AnyStore::new(store, Arc::new(SystemClock));
         Self { store, limits: Limits::default(), secret: None }
     }
 
     /// Counts leases on `clock`. Default: the system's. For tests.
+    #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.store = self.store.with_clock(Arc::new(clock));
         self
     }
 
     /// Bounds this process. Default: [`Limits::default`].
+    #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
@@ -182,6 +184,7 @@ impl Settings {
     /// hold the same key. The store has the key itself in clear. Default: none.
     ///
     /// A changed secret forgets every live key: [`id_changes`](Self::id_changes) tells before it starts.
+    #[must_use]
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { secret: Some(secret), ..self }
     }
@@ -190,10 +193,10 @@ impl Settings {
     ///
     /// # Panics
     /// If the operating system gives no thread.
-    pub fn start(self) -> Once {
+    pub fn build(self) -> Once {
         let inner = Arc::new(Inner::new(self));
-        let keeper = Arc::new(Keeper::start(inner.clone()));
-        Once { inner, keeper }
+        let maintenance = Arc::new(Maintenance::start(inner.clone()));
+        Once { inner, maintenance }
     }
 }
 
@@ -207,14 +210,14 @@ pub(crate) struct Inner {
     cache: Cache,
     claims: Flights<Result<Seen, NoAnswer>>,
     loads: Flights<Result<Seen, NoAnswer>>,
-    holds: Arc<Holds>,
+    live_claims: Arc<LiveClaims>,
     disowned: Arc<Disowned>,
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
     absences: Absences,
     /// What an unknown outcome is completed with when it was held for too long.
     given_up: Arc<Response>,
-    /// The shortest lease that is in use; the keeper wakes when it becomes shorter.
+    /// The shortest lease that is in use; the background thread wakes when it becomes shorter.
     lease_min: watch::Sender<Duration>,
     routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
 }
@@ -237,8 +240,8 @@ impl RouteState {
 }
 
 impl Inner {
-    fn new(settings: Settings) -> Self {
-        let Settings { store, limits, secret } = settings;
+    fn new(builder: OnceBuilder) -> Self {
+        let OnceBuilder { store, limits, secret } = builder;
         Self {
             clock: store.clock().clone(),
             store,
@@ -248,7 +251,7 @@ impl Inner {
             cache: Cache::new(limits.cache_bytes_max),
             claims: Flights::new(),
             loads: Flights::new(),
-            holds: Arc::default(),
+            live_claims: Arc::default(),
             disowned: Arc::new(Disowned::new(
                 limits.executing_max.saturating_mul(DISOWNED_PER_EXECUTING),
             )),
@@ -321,7 +324,7 @@ impl Inner {
     /// now, a reaper marks later.
     async fn abandon(&self) -> usize {
         // Seen together: a task that dies meanwhile moves from the one to the other.
-        let (held, orphans) = self.holds.all_and_orphans();
+        let (held, orphans) = self.live_claims.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
             let marked = self.store.swap(claimed.id, Write::mark_unknown(claimed.token));

@@ -72,7 +72,7 @@ async fn a_retry_gets_the_first_answer_byte_for_byte() {
 async fn a_retry_is_answered_by_the_store_where_there_is_no_cache() {
     let store = onlyonce::store::memory::MemoryStore::new();
     let limits = onlyonce::Limits::default().with_cache_bytes_max(0);
-    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let once = onlyonce::Once::builder(store).with_limits(limits).build();
     let guarded = Guarded::on(once, Policy::default(), created);
     let first = guarded.post(KEY, BODY).await;
     guarded.post(KEY, BODY).await.assert_replays(&first);
@@ -951,7 +951,7 @@ fn every_contradiction_of_a_policy_is_found() {
 async fn the_room_of_a_body_is_taken_until_its_work_is_done() {
     let limits = onlyonce::Limits::default().with_bodies_bytes_max(50);
     let store = onlyonce::store::memory::MemoryStore::new();
-    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let once = onlyonce::Once::builder(store).with_limits(limits).build();
     let (open, opened) = watch::channel(false);
     let guarded = Guarded::on(once, Policy::default(), move |n| {
         let mut opened = opened.clone();
@@ -1006,7 +1006,7 @@ async fn the_rest_of_a_large_answer_is_not_read_for_ever_for_a_client_that_left(
 async fn the_room_of_an_unkeyed_body_is_taken_until_it_is_sent_on() {
     let limits = onlyonce::Limits::default().with_bodies_bytes_max(50);
     let store = onlyonce::store::memory::MemoryStore::new();
-    let once = onlyonce::Once::settings(store).with_limits(limits).start();
+    let once = onlyonce::Once::builder(store).with_limits(limits).build();
     let (open, opened) = watch::channel(false);
     let (arrived, mut arrivals) = watch::channel(0);
     let sends_on = move |request: Request<Body>| {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::claim_guard::ClaimGuard;
 use super::disown::Place;
 use super::flight::Joined;
-use super::hold::Hold;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
@@ -17,7 +17,7 @@ use crate::store::{Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 /// A claim that is ours.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) hold: Hold,
+    pub(crate) guard: ClaimGuard,
     /// 1, 2, 3…
     pub(crate) attempt: u32,
 }
@@ -59,7 +59,7 @@ impl Inner {
             let asked = Asked { draft: &draft, recovery: ask.policy.recovery };
             match decide(&seen, asked) {
                 Decision::Execute { attempt, taken_from } => {
-                    return Ok(self.held(&draft, attempt, taken_from, claimed_at, place));
+                    return Ok(self.guarded(&draft, attempt, taken_from, claimed_at, place));
                 }
                 Decision::Take(write) => {
                     place.known();
@@ -134,7 +134,9 @@ impl Inner {
         let (attempt, taken_from) = (next.attempt, next.taken_from);
         let place = self.place(draft, taken_from)?;
         match self.swap_until_known(ask, write).await {
-            Ok(Swap::Done(_)) => Ok(Some(self.held(draft, attempt, taken_from, claimed_at, place))),
+            Ok(Swap::Done(_)) => {
+                Ok(Some(self.guarded(draft, attempt, taken_from, claimed_at, place)))
+            }
             // An earlier copy took it, and it lapsed before we knew: nothing was sent, so it is given back.
             Ok(Swap::Stale(seen)) if is_of(&seen, draft) => Err(Refusal::InProgress),
             Ok(Swap::Stale(_)) => {
@@ -204,7 +206,7 @@ impl Inner {
         }
     }
 
-    fn held(
+    fn guarded(
         &self,
         draft: &Draft,
         attempt: u32,
@@ -212,9 +214,10 @@ impl Inner {
         claimed_at: Duration,
         place: Place,
     ) -> Claim {
-        let hold = self.holds.hold(draft.id, draft.token, draft.lease, taken_from, claimed_at);
+        let guard =
+            self.live_claims.guard(draft.id, draft.token, draft.lease, taken_from, claimed_at);
         place.known();
-        Claim { hold, attempt }
+        Claim { guard, attempt }
     }
 
     /// A place on the list of the disowned, before anything is sent.

@@ -83,7 +83,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.disowned.push(entry);
-            // Whoever drops it may be a task that dies: nobody else would tell the keeper.
+            // Whoever drops it may be a task that dies: nobody else would tell the background thread.
             self.disowned.left.notify_one();
         }
     }

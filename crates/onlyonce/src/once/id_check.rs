@@ -3,7 +3,7 @@
 //! The store keeps a small text for each thing that ids are made from. A node with another text would find no
 //! record of a key that was used before, and a retry of it would run again.
 
-use super::Settings;
+use super::OnceBuilder;
 use crate::hex;
 use crate::scope::SCOPE_VERSION;
 use crate::store::Fault;
@@ -29,13 +29,13 @@ impl IdChange {
     pub const SCOPE_VERSION: &str = "scope version";
 }
 
-impl Settings {
+impl OnceBuilder {
     /// What gives keys other ids than they have in the store: the secret, the version of the encoding, and
     /// whatever else the caller names with a text each, such as the scope of its policy.
     ///
     /// Without a change it is empty, and the store keeps the texts that it did not know yet. With one the store
     /// keeps what it has: either do not start, or [accept](Self::accept_id_change) each of them, and every
-    /// live key is forgotten. `onlyonce serve` does not start; [`start`](Self::start) does not look.
+    /// live key is forgotten. `onlyonce serve` does not start; [`build`](Self::build) does not look.
     ///
     /// Of the secret the store keeps 64 bits of an HMAC. Who reads the store can try out guesses of the secret
     /// with it, as with any record: 32 random bytes cannot be guessed, a word can.
@@ -46,9 +46,9 @@ impl Settings {
     /// use onlyonce::{Once, scope::Secret, store::memory::MemoryStore};
     ///
     /// let store = MemoryStore::new();
-    /// let settings = |secret: &str| Once::settings(store.clone()).with_secret(Secret::new(secret));
-    /// assert!(settings("one").id_changes(&[]).await?.is_empty());
-    /// let changes = settings("two").id_changes(&[]).await?;
+    /// let builder = |secret: &str| Once::builder(store.clone()).with_secret(Secret::new(secret));
+    /// assert!(builder("one").id_changes(&[]).await?.is_empty());
+    /// let changes = builder("two").id_changes(&[]).await?;
     /// assert_eq!(changes[0].name, "secret");
     /// # Ok::<(), onlyonce::store::Fault>(())
     /// # })?; }

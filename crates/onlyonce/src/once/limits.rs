@@ -41,21 +41,25 @@ pub struct Limits {
 
 impl Limits {
     /// Operations under way.
+    #[must_use]
     pub fn with_executing_max(self, executing_max: usize) -> Self {
         Self { executing_max, ..self }
     }
 
     /// Request bodies held, in bytes.
+    #[must_use]
     pub fn with_bodies_bytes_max(self, bodies_bytes_max: usize) -> Self {
         Self { bodies_bytes_max, ..self }
     }
 
     /// Answers above 64 KiB that are being read and stored, in bytes.
+    #[must_use]
     pub fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
         Self { answers_bytes_max, ..self }
     }
 
     /// Callers that wait: in all, for one key, and from one principal.
+    #[must_use]
     pub fn with_waiters(self, in_all: usize, per_key: usize, per_principal: usize) -> Self {
         Self {
             waiters_max: in_all,
@@ -66,16 +70,19 @@ impl Limits {
     }
 
     /// Answers that the store did not take yet, in bytes.
+    #[must_use]
     pub fn with_unsettled_bytes_max(self, unsettled_bytes_max: usize) -> Self {
         Self { unsettled_bytes_max, ..self }
     }
 
     /// Completed answers kept in memory, in bytes; 0 turns the cache off.
+    #[must_use]
     pub fn with_cache_bytes_max(self, cache_bytes_max: u64) -> Self {
         Self { cache_bytes_max, ..self }
     }
 
     /// How often expired records are deleted, and how many at a time.
+    #[must_use]
     pub fn with_sweep(self, every: Duration, rows: usize) -> Self {
         Self { sweep_every: every, sweep_rows: rows, ..self }
     }

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::any_store::BoxFuture;
 use super::claim::Claim;
-use super::hold::{Hold, UnderWay};
+use super::claim_guard::{ClaimGuard, UnderWay};
 use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
@@ -63,7 +63,7 @@ impl Inner {
         if let Some(ended) = self.cached(&ask) {
             return ended;
         }
-        let Some(under_way) = self.holds.begin() else {
+        let Some(under_way) = self.live_claims.begin() else {
             return Ended::Refused(Refusal::Overloaded);
         };
         let (tell, told) = oneshot::channel();
@@ -106,7 +106,7 @@ struct Task<T> {
     tell: Option<oneshot::Sender<Ended<T>>>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
-    /// `None` once the outcome is in the store. A task that dies drops its hold before this.
+    /// `None` once the outcome is in the store. A task that dies drops its claim guard before this.
     under_way: Option<UnderWay>,
 }
 
@@ -119,27 +119,27 @@ impl<T: Send + 'static> Task<T> {
         let Some(_place) = self.once.room.operation() else {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
-        let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
+        let Claim { guard, attempt } = match self.once.claim(&self.ask).await {
             Ok(claim) => claim,
             Err(Refusal::StoreDown { is_unreachable: true, policy: StoreDown::Pass }) => {
                 return self.pass(work).await;
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),
         };
-        if !hold.may_send(self.once.clock.boot()) {
-            return self.unsent(hold).await;
+        if !guard.may_send(self.once.clock.boot()) {
+            return self.unsent(guard).await;
         }
         self.ask.counters.executed.one();
         let worked = work(attempt).await;
-        self.conclude(hold, worked).await;
+        self.conclude(guard, worked).await;
     }
 
     /// The claim lost its margin, or the process drains: nothing is sent.
-    async fn unsent(mut self, hold: Hold) {
+    async fn unsent(mut self, guard: ClaimGuard) {
         let once = self.once.clone();
-        let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
+        let write = Write::release(guard.claim().token, guard.claim().taken_from);
         {
-            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             // The key is free when the caller hears of it, but a dead store does not hold up the caller.
             let in_time = timeout(self.ask.policy.lease, &mut writing).await;
             self.tell(Ended::Refused(Refusal::Overloaded));
@@ -148,7 +148,7 @@ impl<T: Send + 'static> Task<T> {
             }
         }
         self.ask.counters.released.one();
-        hold.end();
+        guard.end();
     }
 
     /// `store_down = "pass"`: the work runs unguarded.
@@ -167,11 +167,11 @@ impl<T: Send + 'static> Task<T> {
     }
 
     /// Writes the outcome, then answers: the response is durable before its last byte leaves.
-    async fn conclude(mut self, hold: Hold, worked: Worked<T>) {
+    async fn conclude(mut self, guard: ClaimGuard, worked: Worked<T>) {
         let once = self.once.clone();
         let Worked { verdict, fresh, after, room } = worked;
-        let write = self.outcome(&hold, &verdict);
-        let mut fresh = Some(told(&hold, &verdict, fresh));
+        let write = self.outcome(&guard, &verdict);
+        let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
         // The write alone holds the answer, so that one which is given up takes no room any more.
@@ -179,23 +179,23 @@ impl<T: Send + 'static> Task<T> {
         // Read before the write, so that a copy of the answer never outlives the record.
         self.settling_at = once.store.time().now();
         {
-            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             tokio::select! {
                 biased;
-                settled = &mut writing => self.answer(&hold, settled, fresh.take()),
+                settled = &mut writing => self.answer(&guard, settled, fresh.take()),
                 // The caller waits no longer; an answer that is not stored is not told.
                 () = sleep(self.ask.policy.lease) => {
                     let late = fresh.take().filter(|_| !is_kept);
                     self.tell(late.unwrap_or(Ended::Unsettled));
                     let settled = writing.await;
-                    self.answer(&hold, settled, None);
+                    self.answer(&guard, settled, None);
                 }
             }
         }
         if is_released {
             self.ask.counters.released.one();
         }
-        hold.end();
+        guard.end();
         drop(room);
         self.under_way = None;
         if let Some(after) = after {
@@ -204,8 +204,8 @@ impl<T: Send + 'static> Task<T> {
     }
 
     /// The write that the verdict and the route's recovery ask for.
-    fn outcome(&self, hold: &Hold, verdict: &Verdict) -> Write {
-        let (token, taken_from) = (hold.claimed().token, hold.claimed().taken_from);
+    fn outcome(&self, guard: &ClaimGuard, verdict: &Verdict) -> Write {
+        let (token, taken_from) = (guard.claim().token, guard.claim().taken_from);
         match verdict {
             Verdict::Store(response) => Write::settle(token, response.clone()),
             Verdict::NotExecuted | Verdict::NotSent => Write::release(token, taken_from),
@@ -219,7 +219,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<Ended<T>>) {
+    fn answer(&mut self, guard: &ClaimGuard, settled: Settled, fresh: Option<Ended<T>>) {
         match settled {
             Settled::Done(kept) => {
                 kept.into_iter().for_each(|response| self.remember(response));
@@ -228,19 +228,19 @@ impl<T: Send + 'static> Task<T> {
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
                 self.ask.counters.fenced.one();
-                self.tell(self.by_record(hold, &seen));
+                self.tell(self.by_record(guard, &seen));
             }
         }
     }
 
     /// A fenced owner answers from the record, never with its own body.
-    fn by_record(&self, hold: &Hold, seen: &Seen) -> Ended<T> {
+    fn by_record(&self, guard: &ClaimGuard, seen: &Seen) -> Ended<T> {
         let Some(record) = &seen.record else {
             return Ended::Unsettled;
         };
         match &record.state {
             State::Completed { response, .. } => Ended::Refused(Refusal::Replay(response.clone())),
-            State::Running { .. } if record.token != hold.claimed().token => {
+            State::Running { .. } if record.token != guard.claim().token => {
                 Ended::Refused(Refusal::InProgress)
             }
             State::Unknown { since } => Ended::Refused(Refusal::Unknown { since: *since }),
@@ -272,8 +272,8 @@ impl<T: Send + 'static> Task<T> {
 }
 
 /// What the caller hears of its own attempt. One that did nothing says nothing of the attempt that it was to repeat.
-fn told<T>(hold: &Hold, verdict: &Verdict, fresh: T) -> Ended<T> {
-    match (verdict, hold.claimed().taken_from) {
+fn told<T>(guard: &ClaimGuard, verdict: &Verdict, fresh: T) -> Ended<T> {
+    match (verdict, guard.claim().taken_from) {
         (Verdict::NotSent, Some(TakenFrom::Unknown { since })) => {
             Ended::Refused(Refusal::Unknown { since })
         }

@@ -131,7 +131,7 @@ impl Inner {
     }
 }
 
-/// Asks within the route's time. A panic is no answer: the keeper must outlive whomever it asks.
+/// Asks within the route's time. A panic is no answer: the background thread must outlive whomever it asks.
 pub(super) async fn find(
     reconciler: &dyn Reconciler,
     question: Question<'_>,

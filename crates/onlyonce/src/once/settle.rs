@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::hold::Claimed;
+use super::claim_guard::LiveClaim;
 use crate::engine::Write;
 use crate::record::{Kept, NotKept, Response};
 use crate::store::{Fault, Next, Seen, StoreError, Swap};
@@ -26,19 +26,19 @@ pub(crate) enum Settled {
 
 impl Inner {
     /// Repeats `write` until the store has answered. Never a release instead of an outcome.
-    pub(crate) async fn write_until_known(&self, claimed: &Claimed, mut write: Write) -> Settled {
+    pub(crate) async fn write_until_known(&self, claim: &LiveClaim, mut write: Write) -> Settled {
         let mut waiting: Option<Unsettled> = None;
         let mut pause = PAUSE_MIN;
         let mut gave_up = false;
         loop {
-            let fault = match self.store.swap(claimed.id, write.clone()).await {
+            let fault = match self.store.swap(claim.id, write.clone()).await {
                 Ok(Swap::Done(_)) if gave_up => return Settled::GaveUp,
                 Ok(Swap::Done(_)) => return Settled::Done(answer(&write).cloned()),
-                Ok(Swap::Stale(seen)) => return stale(claimed, seen),
+                Ok(Swap::Stale(seen)) => return stale(claim, seen),
                 Err(fault) => fault,
             };
             if let Fault::NotDone(StoreError::Refused(_)) = fault {
-                (write, gave_up) = weaker(claimed, write);
+                (write, gave_up) = weaker(claim, write);
             }
             // Only what holds an answer is ever given up for room.
             let bytes = body_bytes(&write);
@@ -48,7 +48,7 @@ impl Inner {
             tokio::select! {
                 () = given_up(waiting.as_ref()) => {
                     self.counters.unsettled.one();
-                    (write, gave_up) = (Write::mark_unknown(claimed.token), true);
+                    (write, gave_up) = (Write::mark_unknown(claim.token), true);
                 }
                 () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
             }
@@ -65,8 +65,8 @@ async fn given_up(waiting: Option<&Unsettled>) {
 }
 
 /// Fenced off, unless an earlier copy of this owner's settle is what stands there.
-fn stale(claimed: &Claimed, seen: Box<Seen>) -> Settled {
-    let ours = seen.record.as_ref().filter(|record| record.token == claimed.token);
+fn stale(claim: &LiveClaim, seen: Box<Seen>) -> Settled {
+    let ours = seen.record.as_ref().filter(|record| record.token == claim.token);
     match ours.and_then(|record| record.response().cloned()) {
         Some(response) => Settled::Done(Some(response)),
         None => Settled::Fenced(seen),
@@ -82,13 +82,13 @@ fn answer(write: &Write) -> Option<&Arc<Response>> {
 }
 
 /// A settle that is refused for its content is written once without its body, then as unknown.
-fn weaker(claimed: &Claimed, write: Write) -> (Write, bool) {
+fn weaker(claim: &LiveClaim, write: Write) -> (Write, bool) {
     match &write.next {
         Next::Completed { response, .. } if matches!(response.body, Kept::Bytes { .. }) => {
             let response = Arc::new(response.without_body(NotKept::Refused));
-            (Write::settle(claimed.token, response), false)
+            (Write::settle(claim.token, response), false)
         }
-        Next::Completed { .. } => (Write::mark_unknown(claimed.token), true),
+        Next::Completed { .. } => (Write::mark_unknown(claim.token), true),
         _ => (write, false),
     }
 }
