@@ -84,7 +84,8 @@
 //!
 //! | feature | what |
 //! |---|---|
-//! | `tower` (default) | [`Once`], the layer, [`Once::run`] |
+//! | `tower` (default) | the layer, [`Once::layer`] |
+//! | `run` | [`Once`] and [`Once::run`]; every store and `tower` turn it on |
 //! | `sqlite` | the embedded store: one file, one process |
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
@@ -97,6 +98,8 @@
 //! Without any of them this is the engine alone: values, decisions and the store contract, with no
 //! async runtime in its tree.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
@@ -105,7 +108,11 @@ pub mod fingerprint;
 #[cfg(feature = "tower")]
 pub mod http;
 pub mod key;
-#[cfg(feature = "tower")]
+#[cfg(feature = "run")]
+#[cfg_attr(
+    not(feature = "tower"),
+    expect(dead_code, reason = "the layer reads bodies, judges answers and asks reconcilers")
+)]
 mod once;
 pub mod policy;
 pub mod record;
@@ -115,10 +122,16 @@ pub mod store;
 mod body;
 mod hex;
 mod pointer;
+#[cfg(feature = "run")]
+#[cfg_attr(
+    not(feature = "tower"),
+    expect(dead_code, reason = "without the layer only an outcome that stays unknown is told")
+)]
+mod problem;
 
-#[cfg(feature = "tower")]
+#[cfg(feature = "run")]
 pub use once::{
-    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceBuilder,
-    OnceError, Operation, Outcome, Question, Reconciler,
+    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceBuilder, OnceError,
+    Operation, Outcome, Question, Reconciler,
 };
 pub use policy::Policy;

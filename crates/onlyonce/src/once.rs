@@ -35,7 +35,9 @@ pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, Operation};
 
 pub(crate) use self::counts::Counters;
-pub(crate) use self::limits::{BodyRoom, Room};
+#[cfg(feature = "tower")]
+pub(crate) use self::limits::BodyRoom;
+pub(crate) use self::limits::Room;
 pub(crate) use self::perform::{Verdict, Worked};
 pub(crate) use self::reconcile::Asking;
 
@@ -258,7 +260,7 @@ impl Inner {
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
             absences: Absences::default(),
-            given_up: Arc::new(crate::http::problem::given_up()),
+            given_up: Arc::new(crate::problem::given_up()),
             lease_min: watch::Sender::new(LEASE_DEFAULT),
             routes: Mutex::default(),
             limits,

@@ -24,6 +24,7 @@ use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Attempt, Inner, Once, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
+use crate::problem::{failed, timed_out};
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
 use crate::store::BoxError;
@@ -55,15 +56,15 @@ where
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
                     Ok(response) => capture(response, &policy, &once.room, called).await,
-                    Err(_) => no_answer(problem::failed(&policy)),
+                    Err(_) => no_answer(failed(&policy)),
                 }
             };
             // A panic and an error are the same to the caller: sent, and no whole answer.
             let answering = AssertUnwindSafe(answering).catch_unwind();
             match timeout(policy.upstream_timeout, answering).await {
                 Ok(Ok(worked)) => worked,
-                Ok(Err(_)) => no_answer(problem::failed(&policy)),
-                Err(_) => no_answer(problem::timed_out(&policy)),
+                Ok(Err(_)) => no_answer(failed(&policy)),
+                Err(_) => no_answer(timed_out(&policy)),
             }
         })
     }
@@ -115,10 +116,10 @@ where
     loop {
         match body.frame().await {
             None if is_short(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) => {
-                return no_answer(problem::failed(policy));
+                return no_answer(failed(policy));
             }
             None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
-            Some(Err(_)) => return no_answer(problem::failed(policy)),
+            Some(Err(_)) => return no_answer(failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
                 Err(frame) => trailers = frame.into_trailers().ok(),
                 Ok(data) => bytes.extend_from_slice(&data),

@@ -13,10 +13,10 @@ use tower_service::Service;
 
 use super::Body;
 use super::look_up::look_up;
-use super::problem::{self, Problem};
 use super::service::{Story, slips_by};
 use crate::once::{Counters, Once, Reconciler};
 use crate::policy::{Mode, Policy};
+use crate::problem::{self, Problem};
 use crate::record;
 use crate::scope::Principal;
 use crate::store::BoxError;

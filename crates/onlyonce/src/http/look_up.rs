@@ -5,12 +5,12 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
 use super::layer::Rules;
-use super::problem::Problem;
 use super::request;
 use super::{Body, OwnAnswer};
 use crate::key::{self, Key, KeyError, KeySource};
 use crate::once::Once;
 use crate::policy::Policy;
+use crate::problem::Problem;
 use crate::record::State;
 use crate::store::Seen;
 

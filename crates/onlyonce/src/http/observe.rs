@@ -12,11 +12,11 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::keeps;
-use super::problem::Problem;
 use super::request::{self, Begun, Whole, declared_bytes};
 use super::service::{Early, Story, key_of_body, key_of_head};
 use crate::once::{Ask, Verdict, Worked};
 use crate::policy::Keeps;
+use crate::problem::Problem;
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
 use crate::store::BoxError;

@@ -13,11 +13,11 @@ use tokio::time::timeout;
 use super::Body;
 use super::client_uri::Sent;
 use super::layer::Rules;
-use super::problem::Problem;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
 use crate::once::{BodyRoom, Once};
 use crate::policy::Policy;
+use crate::problem::Problem;
 use crate::scope::{OperationId, Principal, Scope, operation_id};
 use crate::store::BoxError;
 

@@ -17,8 +17,7 @@ use crate::record::{Record, Response, Revision, SettledBy, State};
 use crate::scope::OperationId;
 use crate::store::Seen;
 
-/// Knows whom to ask what became of an operation. Give it to
-/// [`OnceLayer::with_reconciler`](crate::http::OnceLayer::with_reconciler).
+/// Asks a service what became of an operation. A layer takes one with `OnceLayer::with_reconciler`.
 pub trait Reconciler: Send + Sync + 'static {
     /// Asks. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
     /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
@@ -38,7 +37,7 @@ pub struct Question<'a> {
     pub id: OperationId,
     /// The key of the operation.
     pub key: &'a str,
-    /// What [`OnceLayer::with_sent_as`](crate::http::OnceLayer::with_sent_as) said when the request was sent.
+    /// What `OnceLayer::with_sent_as` said when the request was sent.
     pub sent_as: &'a str,
     /// The `Host` that the request was sent with.
     pub host: &'a str,

@@ -244,7 +244,7 @@ fn ran(body: Kept) -> Response {
 }
 
 fn failed(policy: &Policy) -> Response {
-    crate::http::problem::failed(policy)
+    crate::problem::failed(policy)
 }
 
 /// What the caller is told; `now` is the store's time.
