@@ -269,24 +269,25 @@ impl Inner {
 
     /// Learns the times of a policy before its first request, and asks no more of the store than it
     /// takes.
-    pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
+    pub(crate) fn learn(&self, policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
         let store_max = self.store.limits().body_bytes_max;
-        policy.response_bytes_max = policy.response_bytes_max.min(store_max);
+        let body_bytes_max = policy.response_bytes_max().min(store_max);
+        let policy = policy.with_response_bytes_max(body_bytes_max);
         self.lease_min.send_if_modified(|shortest| {
-            let is_shorter = policy.lease < *shortest;
-            *shortest = policy.lease.min(*shortest);
+            let is_shorter = policy.lease() < *shortest;
+            *shortest = policy.lease().min(*shortest);
             is_shorter
         });
         let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let route = routes.entry(policy.route.clone()).or_insert_with(|| RouteState {
-            hold_max: policy.hold_max,
+        let route = routes.entry(policy.route().clone()).or_insert_with(|| RouteState {
+            hold_max: policy.hold_max(),
             counters: Arc::default(),
             observed: Arc::default(),
             reconcilers: Vec::new(),
         });
-        route.hold_max = route.hold_max.max(policy.hold_max);
-        let counters = match policy.mode {
+        route.hold_max = route.hold_max.max(policy.hold_max());
+        let counters = match policy.mode() {
             Mode::Enforce => &route.counters,
             Mode::Observe => &route.observed,
         };
@@ -298,7 +299,7 @@ impl Inner {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         // More than two say no more than two do.
         if let Some(route) =
-            routes.get_mut(&policy.route).filter(|route| route.reconcilers.len() < 2)
+            routes.get_mut(policy.route()).filter(|route| route.reconcilers.len() < 2)
         {
             route.reconcilers.push((policy.clone(), reconciler));
         }

@@ -52,7 +52,7 @@ impl Problem {
         let detail = format!(
             "This operation needs an idempotency key in {}. Create one key for each operation and send the \
              same key with every retry. This request was not executed.",
-            places(&policy.key_from)
+            places(policy.key_from())
         );
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
     }
@@ -66,7 +66,7 @@ impl Problem {
     pub(crate) fn key_invalid(error: &KeyError, policy: &Policy) -> Self {
         let detail = format!(
             "The idempotency key in {} cannot be used: {error}. This request was not executed.",
-            places(&policy.key_from)
+            places(policy.key_from())
         );
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
     }
@@ -85,7 +85,7 @@ impl Problem {
     pub(crate) fn request_too_large(policy: &Policy) -> Self {
         let detail = format!(
             "The request body is larger than the {} bytes that this route accepts. This request was not executed.",
-            policy.request_bytes_max
+            policy.request_bytes_max()
         );
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, &kind::REQUEST_TOO_LARGE, detail)
     }
@@ -278,7 +278,7 @@ impl Problem {
 
     /// As a route stores it.
     pub(crate) fn record(self, policy: &Policy) -> Response {
-        let problem = self.shaped(policy.errors);
+        let problem = self.shaped(policy.errors());
         let body = Kept::Bytes { body: problem.body(), trailers: None };
         Response { status: problem.status, headers: problem.headers(), body }
     }
@@ -303,8 +303,8 @@ pub(crate) fn failed(policy: &Policy) -> Response {
 }
 
 fn unknown(status: StatusCode, policy: &Policy) -> Response {
-    let problem = Problem::outcome_unknown(status, policy.recovery);
-    match policy.recovery {
+    let problem = Problem::outcome_unknown(status, policy.recovery());
+    match policy.recovery() {
         Recovery::Fail => closed(problem).record(policy),
         Recovery::Hold
         | Recovery::Redrive { .. }

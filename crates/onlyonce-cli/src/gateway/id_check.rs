@@ -67,7 +67,7 @@ fn warn(change: &IdChange) {
 
 /// The order of the parts means nothing, nor does a repeat.
 fn scope(route: &Route) -> String {
-    let mut names: Vec<_> = route.policy.scope.iter().map(ToString::to_string).collect();
+    let mut names: Vec<_> = route.policy.scope().iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
@@ -76,7 +76,7 @@ fn scope(route: &Route) -> String {
 /// How callers are told apart; where the scope does not ask for that, the rule means nothing.
 fn principal(route: &Route) -> String {
     match &route.principal {
-        _ if !route.policy.scope.contains(&ScopePart::Principal) => "not in the scope".to_owned(),
+        _ if !route.policy.scope().contains(&ScopePart::Principal) => "not in the scope".to_owned(),
         PrincipalRule::Auto => "auto".to_owned(),
         PrincipalRule::None => "none".to_owned(),
         PrincipalRule::Sources(sources) => {

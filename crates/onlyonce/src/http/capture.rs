@@ -61,7 +61,7 @@ where
             };
             // A panic and an error are the same to the caller: sent, and no whole answer.
             let answering = AssertUnwindSafe(answering).catch_unwind();
-            match timeout(policy.upstream_timeout, answering).await {
+            match timeout(policy.upstream_timeout(), answering).await {
                 Ok(Ok(worked)) => worked,
                 Ok(Err(_)) => no_answer(failed(&policy)),
                 Err(_) => no_answer(timed_out(&policy)),
@@ -125,12 +125,12 @@ where
                 Ok(data) => bytes.extend_from_slice(&data),
             },
         }
-        if bytes.len() > policy.response_bytes_max {
+        if bytes.len() > policy.response_bytes_max() {
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
         if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
             // The operation was executed, and must not become unknown at its timeout for want of our own room.
-            let wait = policy.upstream_timeout.saturating_sub(called.elapsed()) / 2;
+            let wait = policy.upstream_timeout().saturating_sub(called.elapsed()) / 2;
             match timeout(wait, room.answer(largest)).await {
                 Ok(room) => held = room,
                 Err(_) => return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy),
@@ -164,7 +164,7 @@ fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bo
 /// How large the part of an answer that is read before it is known to be whole, or too large, may become.
 fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
     let told = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    told.unwrap_or(usize::MAX).min(policy.response_bytes_max)
+    told.unwrap_or(usize::MAX).min(policy.response_bytes_max())
 }
 
 /// What the answer says of the record: its proof, its own word, or its status.
@@ -251,7 +251,7 @@ where
     let kept =
         record::Response { status: head.status, headers: HeaderMap::new(), body: Kept::No(why) };
     let (feed, fed) = mpsc::channel(FRAMES_MAX);
-    let idle = policy.upstream_timeout;
+    let idle = policy.upstream_timeout();
     let drains = why == NotKept::TooLarge;
     let after = Box::pin(pump(begun.freeze(), rest, feed, idle, drains));
     let fresh = Response::from_parts(head, Body::fed(fed));

@@ -38,18 +38,11 @@ impl Once {
     ///
     /// **Who asks.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
     /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
-    ///
-    /// # Panics
-    /// If [`Policy::check`] finds that the policy contradicts itself: call it first where the policy
-    /// comes from outside.
     pub fn layer<F, W>(&self, principal_of_caller: F, policy: Policy) -> OnceLayer
     where
         F: Fn(&Parts) -> W + Send + Sync + 'static,
         W: Into<Who>,
     {
-        if let Err(error) = policy.check() {
-            panic!("the policy is not valid: {error}");
-        }
         let (policy, counters) = self.inner.learn(policy);
         let failure = Arc::new(problem::failed(&policy));
         OnceLayer {
@@ -98,7 +91,7 @@ impl OnceLayer {
     /// give each a name with [`Policy::with_route`].
     pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
         let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
-        if self.rules.policy.mode == Mode::Enforce {
+        if self.rules.policy.mode() == Mode::Enforce {
             self.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
         }
         let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };

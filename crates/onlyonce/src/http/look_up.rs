@@ -31,10 +31,10 @@ async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body
 
 /// The key from where the operation itself has it, else from `Idempotency-Key`: a look-up has no body.
 fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
-    let own = key::find(&policy.key_from, head, None, None, &policy.key_rules)?;
+    let own = key::find(policy.key_from(), head, None, None, policy.key_rules())?;
     match own {
         Some(key) => Ok(Some(key)),
-        None => key::find(&[KeySource::default()], head, None, None, &policy.key_rules),
+        None => key::find(&[KeySource::default()], head, None, None, policy.key_rules()),
     }
 }
 

@@ -73,7 +73,7 @@ where
             }
         };
         match declared_bytes(head) {
-            Some(bytes) if bytes <= policy.request_bytes_max as u64 => Some(early),
+            Some(bytes) if bytes <= policy.request_bytes_max() as u64 => Some(early),
             Some(_) => {
                 counters.observed_refused.one();
                 None

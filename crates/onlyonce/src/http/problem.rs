@@ -36,9 +36,9 @@ pub(crate) fn refused(
 ) -> Response<Body> {
     let problem = match refusal {
         Refusal::Replay(response) => return headers::for_origin(origin, replay(response, policy)),
-        Refusal::Reused => Problem::key_reused(policy.mismatch),
+        Refusal::Reused => Problem::key_reused(policy.mismatch()),
         Refusal::InProgress => Problem::in_progress(),
-        Refusal::Unknown { .. } => Problem::held(policy.recovery),
+        Refusal::Unknown { .. } => Problem::held(policy.recovery()),
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
     };

@@ -102,7 +102,7 @@ impl Begun {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let bytes_max = rules.policy.request_bytes_max;
+        let bytes_max = rules.policy.request_bytes_max();
         if declared_bytes(head).is_some_and(|bytes| bytes > bytes_max as u64) {
             return Err(Stop::TooLarge(Bytes::new()));
         }
@@ -170,7 +170,7 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
 /// What the request is compared by, given the digest of its bytes.
 pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
-    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &sent, body))
+    Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body))
 }
 
 /// The digest of the request's bytes.
@@ -205,7 +205,7 @@ pub(super) fn id(
         path: &Sent::of(head).path,
         headers: &head.headers,
     };
-    operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
+    operation_id(once.inner.secret.as_ref(), policy.scope(), &scope, key)
 }
 
 /// How the request is sent, the `Host` that an inner service sees, and the path as sent, with spaces between.

@@ -50,10 +50,10 @@ where
     {
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
-        if !policy.methods.contains(&head.method) {
+        if !policy.methods().contains(&head.method) {
             return self.pass(head, body).await;
         }
-        if policy.mode == Mode::Observe {
+        if policy.mode() == Mode::Observe {
             return self.observe(head, body).await;
         }
         let early = match key_of_head(&policy, &head) {
@@ -88,7 +88,7 @@ where
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
-        let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
+        let ended = match (once.perform(ask.clone(), work).await, policy.in_flight()) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
                 once.wait(&ask, wait).await
             }
@@ -167,11 +167,11 @@ where
 pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
     let is_guarded = |name: &[u8]| {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
-        policy.methods.iter().any(is_method)
+        policy.methods().iter().any(is_method)
     };
     let overrides = METHOD_OVERRIDES.into_iter().flat_map(|name| head.headers.get_all(name));
     let mut names = overrides.map(|value| value.as_bytes().trim_ascii());
-    policy.mode == Mode::Enforce
+    policy.mode() == Mode::Enforce
         && (is_guarded(head.method.as_str().as_bytes()) || names.any(is_guarded))
         && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
 }
@@ -187,12 +187,12 @@ pub(super) enum Early {
 }
 
 pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
-    if policy.key_from.iter().any(KeySource::needs_body) {
+    if policy.key_from().iter().any(KeySource::needs_body) {
         return Ok(Early::InBody);
     }
-    match key::find(&policy.key_from, head, None, None, &policy.key_rules) {
+    match key::find(policy.key_from(), head, None, None, policy.key_rules()) {
         Ok(Some(key)) => Ok(Early::Key(key)),
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
+        Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(None) => Ok(Early::NoKey),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
     }
@@ -208,16 +208,16 @@ pub(super) fn key_of_body(
     if let Early::Key(key) = early {
         return Ok(Some(key));
     }
-    let is_asked = policy.key_from.contains(&KeySource::Fingerprint);
+    let is_asked = policy.key_from().contains(&KeySource::Fingerprint);
     let fingerprint = is_asked.then(|| request::fingerprint(policy, head, body, raw));
     match key::find(
-        &policy.key_from,
+        policy.key_from(),
         head,
         Some(&body.bytes),
         fingerprint.as_ref(),
-        &policy.key_rules,
+        policy.key_rules(),
     ) {
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
+        Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(key) => Ok(key),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
     }

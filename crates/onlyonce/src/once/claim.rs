@@ -56,7 +56,7 @@ impl Inner {
                 // The store has said what is there: nothing may run unguarded any more.
                 _ => self.no_answer(ask, NoAnswer::Unsure),
             })?;
-            let asked = Asked { draft: &draft, recovery: ask.policy.recovery };
+            let asked = Asked { draft: &draft, recovery: ask.policy.recovery() };
             match decide(&seen, asked) {
                 Decision::Execute { attempt, taken_from } => {
                     return Ok(self.guarded(&draft, attempt, taken_from, claimed_at, place));
@@ -230,7 +230,7 @@ impl Inner {
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
         Refusal::StoreDown {
             is_unreachable: no_answer == NoAnswer::Unavailable,
-            policy: ask.policy.store_down,
+            policy: ask.policy.store_down(),
         }
     }
 
@@ -243,11 +243,11 @@ impl Inner {
             key: ask.key.clone(),
             fingerprint: ask.fingerprint,
             principal: ask.principal,
-            route: Arc::clone(&policy.route),
+            route: Arc::clone(&policy.route()),
             target: ask.target.clone(),
-            lease: Lease::new(policy.lease),
-            quiet_ms: as_ms(policy.lease.saturating_add(policy.upstream_timeout)),
-            ttl_ms: as_ms(policy.ttl),
+            lease: Lease::new(policy.lease()),
+            quiet_ms: as_ms(policy.lease().saturating_add(policy.upstream_timeout())),
+            ttl_ms: as_ms(policy.ttl()),
             not_after: now.plus(CLAIM_NOT_AFTER),
         })
     }

@@ -79,7 +79,4 @@ pub enum OnceError {
     /// The payload or the value cannot be written or read as JSON. Check its type.
     #[error("a value does not convert")]
     Value(#[source] BoxError),
-    /// The policy contradicts itself. Correct it.
-    #[error("the policy is not valid")]
-    Policy(#[source] BoxError),
 }

@@ -141,7 +141,7 @@ impl<T: Send + 'static> Task<T> {
         {
             let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             // The key is free when the caller hears of it, but a dead store does not hold up the caller.
-            let in_time = timeout(self.ask.policy.lease, &mut writing).await;
+            let in_time = timeout(self.ask.policy.lease(), &mut writing).await;
             self.tell(Ended::Refused(Refusal::Overloaded));
             if in_time.is_err() {
                 writing.await;
@@ -184,7 +184,7 @@ impl<T: Send + 'static> Task<T> {
                 biased;
                 settled = &mut writing => self.answer(&guard, settled, fresh.take()),
                 // The caller waits no longer; an answer that is not stored is not told.
-                () = sleep(self.ask.policy.lease) => {
+                () = sleep(self.ask.policy.lease()) => {
                     let late = fresh.take().filter(|_| !is_kept);
                     self.tell(late.unwrap_or(Ended::Unsettled));
                     let settled = writing.await;
@@ -209,7 +209,7 @@ impl<T: Send + 'static> Task<T> {
         match verdict {
             Verdict::Store(response) => Write::settle(token, response.clone()),
             Verdict::NotExecuted | Verdict::NotSent => Write::release(token, taken_from),
-            Verdict::Unknown(response) => match self.ask.policy.recovery {
+            Verdict::Unknown(response) => match self.ask.policy.recovery() {
                 Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
                     Write::mark_unknown(token)
                 }
@@ -252,7 +252,7 @@ impl<T: Send + 'static> Task<T> {
     fn remember(&self, response: Arc<Response>) {
         let (once, ask) = (&self.once, &self.ask);
         if let Some(settling_at) = self.settling_at {
-            let expires_at = settling_at.plus(ask.policy.ttl);
+            let expires_at = settling_at.plus(ask.policy.ttl());
             once.cache.keep_response(
                 ask.id,
                 ask.fingerprint,

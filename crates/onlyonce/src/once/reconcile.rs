@@ -116,7 +116,7 @@ impl Inner {
         let State::Unknown { since } = record.state else {
             return None;
         };
-        let Recovery::Reconcile { absent, quiet } = policy.recovery else {
+        let Recovery::Reconcile { absent, quiet } = policy.recovery() else {
             return None;
         };
         match finding {
@@ -137,7 +137,7 @@ pub(super) async fn find(
     policy: &Policy,
 ) -> Finding {
     let asking = AssertUnwindSafe(async { reconciler.ask(question).await }).catch_unwind();
-    let finding = timeout(policy.upstream_timeout, asking).await;
+    let finding = timeout(policy.upstream_timeout(), asking).await;
     finding.map_or(Finding::Unclear, |found| found.unwrap_or(Finding::Unclear))
 }
 

@@ -56,11 +56,11 @@ impl Once {
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let ask = Arc::new(operation.ask(self)?);
+        let ask = Arc::new(operation.ask(self));
         let (id, policy) = (ask.id, ask.policy.clone());
         let work = move |number| bounded(work(Attempt { number, id }), policy);
         let ended = match self.inner.perform(ask.clone(), work).await {
-            Ended::Refused(Refusal::InProgress) => match ask.policy.in_flight {
+            Ended::Refused(Refusal::InProgress) => match ask.policy.in_flight() {
                 InFlight::Wait(wait) => self.inner.wait(&ask, wait).await,
                 InFlight::Reject => Ended::Refused(Refusal::InProgress),
             },
@@ -86,7 +86,7 @@ impl Operation {
     /// The operation of kind `namespace` that `principal` calls `key`, under [`Policy::default`].
     pub fn new(namespace: &str, principal: Principal, key: &str) -> Result<Self, KeyError> {
         let policy = Policy::default().with_route(namespace);
-        let key = Key::from_text(key, &policy.key_rules)?;
+        let key = Key::from_text(key, policy.key_rules())?;
         Ok(Self { namespace: namespace.into(), principal, key, payload: Bytes::new(), policy })
     }
 
@@ -106,8 +106,7 @@ impl Operation {
         Self { policy, ..self }
     }
 
-    fn ask(self, once: &Once) -> Result<Ask, OnceError> {
-        self.policy.check().map_err(|error| OnceError::Policy(error.into()))?;
+    fn ask(self, once: &Once) -> Ask {
         // Values have no observe mode: the work of a second caller is never run.
         let (policy, counters) = once.inner.learn(self.policy.with_mode(Mode::Enforce));
         let subject = Subject {
@@ -117,7 +116,7 @@ impl Operation {
             headers: &JSON,
             body: &self.payload,
         };
-        Ok(Ask {
+        Ask {
             id: operation_id_of(
                 once.inner.secret.as_ref(),
                 &self.namespace,
@@ -125,14 +124,14 @@ impl Operation {
                 &self.key,
             ),
             key: KeyText::new(self.key.as_str()),
-            fingerprint: Fingerprint::of(&policy.fingerprint, &subject),
+            fingerprint: Fingerprint::of(policy.fingerprint(), &subject),
             principal: self.principal,
             failure: Arc::new(failed(&policy)),
             policy,
             counters,
             asking: None,
             target: Arc::default(),
-        })
+        }
     }
 }
 
@@ -203,7 +202,7 @@ where
     T: Serialize,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    let caught = timeout(policy.upstream_timeout, AssertUnwindSafe(work).catch_unwind()).await;
+    let caught = timeout(policy.upstream_timeout(), AssertUnwindSafe(work).catch_unwind()).await;
     match caught {
         Ok(Ok(Ok(value))) => done(value, &policy),
         Ok(Ok(Err(Failure::NotDone(error)))) => not_done(error),
@@ -222,7 +221,7 @@ fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
             return Worked::new(verdict, Ran::Unwritable(error.into()));
         }
     };
-    let body = if json.len() > policy.response_bytes_max {
+    let body = if json.len() > policy.response_bytes_max() {
         Kept::No(NotKept::TooLarge)
     } else {
         Kept::Bytes { body: json.into(), trailers: None }
