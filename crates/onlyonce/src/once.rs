@@ -376,17 +376,25 @@ pub(crate) struct Ask {
     pub(crate) failure: Arc<Response>,
 }
 
-impl Ask {
-    /// Counts how the request ended.
-    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
-        let counter = match ended {
-            Ended::Fresh(_) => return,
-            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => &self.counters.unknown,
-            Ended::Refused(Refusal::Replay(_)) => &self.counters.replayed,
-            Ended::Refused(Refusal::Reused) => &self.counters.reused,
-            Ended::Refused(Refusal::InProgress) => &self.counters.in_progress,
-            Ended::Refused(Refusal::StoreDown { .. }) => &self.counters.store_down,
-            Ended::Refused(Refusal::Overloaded) => &self.counters.overloaded,
+impl Counters {
+    /// Counts how a request ended. An execution was counted when it began.
+    pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
+        match ended {
+            Ended::Fresh(_) => {}
+            Ended::Unsettled => self.unknown.one(),
+            Ended::Refused(refusal) => self.refused(refusal),
+        }
+    }
+
+    /// Counts a request that was not executed.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        let counter = match refusal {
+            Refusal::Replay(_) => &self.replayed,
+            Refusal::Reused => &self.reused,
+            Refusal::InProgress => &self.in_progress,
+            Refusal::Unknown { .. } => &self.unknown,
+            Refusal::StoreDown { .. } => &self.store_down,
+            Refusal::Overloaded => &self.overloaded,
         };
         counter.one();
     }

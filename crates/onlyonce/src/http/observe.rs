@@ -14,7 +14,7 @@ use super::Body;
 use super::capture::keeps;
 use super::request::{self, Begun, Whole, declared_bytes};
 use super::service::{Early, Story, key_of_body, key_of_head};
-use crate::once::{Ask, Verdict, Worked};
+use crate::once::{Ask, Ended, Verdict, Worked};
 use crate::policy::Keeps;
 use crate::problem::Problem;
 use crate::record::{self, Kept, NotKept};
@@ -119,8 +119,11 @@ where
             Worked::new(verdict, ())
         };
         tokio::spawn(async move {
-            let ended = once.perform(ask.clone(), work).await;
-            ask.count(&ended);
+            let ended = match once.cached_for(&ask) {
+                Some(refusal) => Ended::Refused(refusal),
+                None => once.perform(ask.clone(), work).await,
+            };
+            ask.counters.ended(&ended);
         });
     }
 }

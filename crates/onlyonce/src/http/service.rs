@@ -14,8 +14,8 @@ use super::problem;
 use super::request::{self, Whole};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Ended, Once, Refusal};
-use crate::policy::{InFlight, KeyNeed, Mode, Policy};
+use crate::once::{Ask, Asking, Ended, Once};
+use crate::policy::{KeyNeed, Mode, Policy};
 use crate::problem::Problem;
 use crate::record::KeyText;
 use crate::scope::{OperationId, Principal};
@@ -80,22 +80,16 @@ where
             return self.forward(head, body.into_body()).await;
         }
         let origin = head.headers.get(header::ORIGIN).cloned();
-        if let Some(replay) = self.once.inner.cached_for(id, &raw) {
-            self.rules.counters.replayed.one();
-            return Ok(problem::refused(&replay, &policy, key.as_str(), origin.as_ref()));
+        let fingerprint = || request::fingerprint(&policy, &head, &body, raw);
+        if let Some(refusal) = self.once.inner.cached(id, &raw, fingerprint) {
+            self.rules.counters.refused(&refusal);
+            return Ok(problem::refused(&refusal, &policy, key.as_str(), origin.as_ref()));
         }
-        let fingerprint = request::fingerprint(&policy, &head, &body, raw);
+        let fingerprint = fingerprint();
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
-        let ended = match (once.perform(ask.clone(), work).await, policy.in_flight()) {
-            (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
-                once.wait(&ask, wait).await
-            }
-            (ended, _) => ended,
-        };
-        ask.count(&ended);
-        Ok(match ended {
+        Ok(match once.answer(ask, work).await {
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => {
                 problem::refused(&refusal, &policy, key.as_str(), origin.as_ref())

@@ -13,8 +13,8 @@ use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
 use crate::engine::Write;
-use crate::fingerprint::Digest;
-use crate::policy::{Recovery, StoreDown};
+use crate::fingerprint::{Digest, Fingerprint};
+use crate::policy::{InFlight, Recovery, StoreDown};
 use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::Seen;
@@ -51,6 +51,24 @@ pub(crate) enum Verdict {
 }
 
 impl Inner {
+    /// [Performs](Self::perform) the operation. Where another request is at it and the policy says so, waits for the
+    /// end of that one. Counts how the request ended.
+    pub(crate) async fn answer<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(u32) -> F + Send + 'static,
+        F: Future<Output = Worked<T>> + Send + 'static,
+    {
+        let ended = match (self.perform(ask.clone(), work).await, ask.policy.in_flight()) {
+            (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
+                self.wait(&ask, wait).await
+            }
+            (ended, _) => ended,
+        };
+        ask.counters.ended(&ended);
+        ended
+    }
+
     /// Runs `work` at most once for the operation, or says what its caller gets instead.
     ///
     /// The work goes on in a task of its own: dropping this future changes nothing.
@@ -60,9 +78,6 @@ impl Inner {
         W: FnOnce(u32) -> F + Send + 'static,
         F: Future<Output = Worked<T>> + Send + 'static,
     {
-        if let Some(ended) = self.cached(&ask) {
-            return ended;
-        }
         let Some(under_way) = self.live_claims.begin() else {
             return Ended::Refused(Refusal::Overloaded);
         };
@@ -79,23 +94,25 @@ impl Inner {
         told.await.unwrap_or(Ended::Unsettled)
     }
 
-    /// The answer of a completed operation to a request of the same bytes, if this process has it at hand:
-    /// what the bytes mean need not be found out.
-    pub(crate) fn cached_for(&self, id: OperationId, raw: &Digest) -> Option<Refusal> {
-        let (fingerprint, response) =
-            self.cache.find(id, self.store.time().now()?, self.clock.boot())?;
-        fingerprint.raw.ct_eq(raw).to_bool().then_some(Refusal::Replay(response))
+    /// What a request gets for an operation whose completed record is in the cache.
+    ///
+    /// Requests with equal bytes are the same, so the fingerprint of this one, for which its body is parsed, is made
+    /// only where the bytes differ.
+    pub(crate) fn cached(
+        &self,
+        id: OperationId,
+        raw: &Digest,
+        fingerprint: impl FnOnce() -> Fingerprint,
+    ) -> Option<Refusal> {
+        let now = self.store.time().now()?;
+        let (first, response) = self.cache.find(id, now, self.clock.boot())?;
+        let is_same = first.raw.ct_eq(raw).to_bool() || first.matches(&fingerprint());
+        Some(if is_same { Refusal::Replay(response) } else { Refusal::Reused })
     }
 
-    /// The answer of a completed operation, if this process has it at hand.
-    pub(crate) fn cached<T>(&self, ask: &Ask) -> Option<Ended<T>> {
-        let (fingerprint, response) =
-            self.cache.find(ask.id, self.store.time().now()?, self.clock.boot())?;
-        Some(if fingerprint.matches(&ask.fingerprint) {
-            Ended::Refused(Refusal::Replay(response))
-        } else {
-            Ended::Refused(Refusal::Reused)
-        })
+    /// [`cached`](Self::cached), for a request whose fingerprint is known.
+    pub(crate) fn cached_for(&self, ask: &Ask) -> Option<Refusal> {
+        self.cached(ask.id, &ask.fingerprint.raw, || ask.fingerprint)
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
 use crate::key::{Key, KeyError};
-use crate::policy::{InFlight, Mode, Policy};
+use crate::policy::{Mode, Policy};
 use crate::record::{Kept, KeyText, NotKept, Response};
 use crate::scope::{OperationId, Principal, operation_id_of};
 use crate::store::BoxError;
@@ -59,14 +59,13 @@ impl Once {
         let ask = Arc::new(operation.ask(self));
         let (id, policy) = (ask.id, ask.policy.clone());
         let work = move |number| bounded(work(Attempt { number, id }), policy);
-        let ended = match self.inner.perform(ask.clone(), work).await {
-            Ended::Refused(Refusal::InProgress) => match ask.policy.in_flight() {
-                InFlight::Wait(wait) => self.inner.wait(&ask, wait).await,
-                InFlight::Reject => Ended::Refused(Refusal::InProgress),
-            },
-            ended => ended,
+        let ended = match self.inner.cached_for(&ask) {
+            Some(refusal) => {
+                ask.counters.refused(&refusal);
+                Ended::Refused(refusal)
+            }
+            None => self.inner.answer(ask, work).await,
         };
-        ask.count(&ended);
         let now = self.inner.store.time().now().unwrap_or_else(|| self.inner.clock.wall());
         outcome(ended, now)
     }

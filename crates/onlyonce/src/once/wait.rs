@@ -41,8 +41,8 @@ impl Inner {
 
     /// How the operation ended, if it has.
     async fn look<T>(&self, ask: &Ask) -> Option<Ended<T>> {
-        if let Some(ended) = self.cached(ask) {
-            return Some(ended);
+        if let Some(refusal) = self.cached_for(ask) {
+            return Some(Ended::Refused(refusal));
         }
         let load = || async { self.store.load(ask.id).await.map_err(|_| NoAnswer::NotDone) };
         let (Joined::Led(seen) | Joined::Followed(seen)) = self.loads.join(ask.id, load).await;
