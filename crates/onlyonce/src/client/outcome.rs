@@ -8,12 +8,12 @@ use super::answer::Answer;
 #[cfg(feature = "client-journal")]
 use super::journal::JournalError;
 use super::reading::{is_key_reused, needs_credentials};
-use super::transport::Failure;
+use super::transport::TransportError;
 use crate::key::Key;
 
 /// What became of an operation.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum SendOutcome {
     /// It was executed now, and this is its answer (2xx).
     Fresh(Answer),
     /// It was executed at an earlier attempt, and this is the answer of then (2xx).
@@ -29,7 +29,7 @@ pub enum Outcome {
     /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
     /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
     /// request with the same key) are not part of this outcome: see
-    /// [`advice_for_given_key`](Outcome::advice_for_given_key).
+    /// [`advice_for_given_key`](SendOutcome::advice_for_given_key).
     Rejected {
         /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
@@ -52,7 +52,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl SendOutcome {
     /// The answer, if there is one.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
@@ -279,7 +279,7 @@ pub enum SendError {
         last: Option<Box<Answer>>,
         /// The last failure, if there was no answer.
         #[source]
-        source: Option<Failure>,
+        source: Option<TransportError>,
     },
     /// The request itself is wrong, and was not sent. Fix it.
     #[error("the request cannot be sent: {0}")]

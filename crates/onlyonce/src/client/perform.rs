@@ -10,11 +10,11 @@ use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
 use super::event::Event;
 use super::operation::Operation;
-use super::outcome::{Doubt, Outcome, SendError, Stop};
+use super::outcome::{Doubt, SendError, SendOutcome, Stop};
 use super::reading::{self, Meaning};
 use super::redirect::{self, Redirect};
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
 use crate::key::Key;
@@ -30,7 +30,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// What an attempt brought.
-type Heard = Result<Answer, Failure>;
+type Heard = Result<Answer, TransportError>;
 
 impl Run<'_> {
     /// Sends the operation until there is an outcome, or until it is certain that there will be none.
@@ -39,14 +39,14 @@ impl Run<'_> {
         transport: &mut T,
         mut operation: Operation,
         mut course: Course,
-    ) -> Result<Outcome, SendError> {
+    ) -> Result<SendOutcome, SendError> {
         let mut sending = operation.clone();
         let deadline = self.deadline(&course);
         loop {
             let heard = match self.judged_anew(transport, &operation, &mut course).await {
                 Some(Stop::Window) => {
                     let end = gave_up(&course, Stop::Window);
-                    let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+                    let never = Err(TransportError::new(Reach::NotSent, "it was not sent again"));
                     return self.end(transport, operation, course, never, end).await;
                 }
                 Some(_) => Err(self.not_sent(&course)),
@@ -101,9 +101,9 @@ impl Run<'_> {
     }
 
     /// In the place of an attempt: the service may be back before the next one.
-    fn not_sent(&self, course: &Course) -> Failure {
+    fn not_sent(&self, course: &Course) -> TransportError {
         let failure =
-            Failure::new(Reach::NotSent, "the service does not say how long it keeps keys");
+            TransportError::new(Reach::NotSent, "the service does not say how long it keeps keys");
         let number = course.sends.saturating_add(1);
         self.retries.tell(&Event::Failed { number, failure: &failure });
         failure
@@ -137,7 +137,7 @@ impl Run<'_> {
         operation: &Operation,
         course: &Course,
         stop: Stop,
-    ) -> Result<Outcome, SendError> {
+    ) -> Result<SendOutcome, SendError> {
         let state = match stop {
             // It has just been asked, and did not answer; or what it has on record is another request.
             Stop::WindowUnknown | Stop::KeyReused => None,
@@ -149,12 +149,12 @@ impl Run<'_> {
             Some(State::Unknown) => End::Unknown(Doubt::HeldUnknown, stop),
             None => gave_up(course, stop),
         };
-        let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+        let never = Err(TransportError::new(Reach::NotSent, "it was not sent again"));
         concluded(end, never, operation, course).map(|outcome| looked_up(outcome, stop))
     }
 
     /// What could not be noted is not sent: a later process would not know of it.
-    async fn note(&self, sending: &Operation, course: &Course) -> Result<(), Failure> {
+    async fn note(&self, sending: &Operation, course: &Course) -> Result<(), TransportError> {
         let number = course.sends.saturating_add(1);
         // To read a result is no attempt.
         if sending.key.is_none() {
@@ -187,7 +187,7 @@ impl Run<'_> {
             biased;
             heard = transport.send(request, settings.answer_bytes_max) => heard,
             () = self.retries.environment.sleep(time) => {
-                Err(Failure::new(Reach::MaybeSent, "the attempt timed out"))
+                Err(TransportError::new(Reach::MaybeSent, "the attempt timed out"))
             }
         };
         self.retries.tell(&match &heard {
@@ -303,7 +303,7 @@ impl Run<'_> {
         course: Course,
         heard: Heard,
         end: End,
-    ) -> Result<Outcome, SendError> {
+    ) -> Result<SendOutcome, SendError> {
         // A redirect is itself what the server has on record, if no earlier attempt is in doubt.
         if let End::Unknown(doubt, stop) = end
             && self.asks
@@ -333,18 +333,18 @@ fn concluded(
     heard: Heard,
     operation: &Operation,
     course: &Course,
-) -> Result<Outcome, SendError> {
+) -> Result<SendOutcome, SendError> {
     let key = || operation.key.clone().unwrap_or_else(Key::random);
     match (end, heard) {
         (End::Success, Ok(answer)) => Ok(match course.is_replay || answer.is_replay() {
-            true => Outcome::Replayed(answer),
-            false => Outcome::Fresh(answer),
+            true => SendOutcome::Replayed(answer),
+            false => SendOutcome::Fresh(answer),
         }),
         (End::Done(status), heard) => Ok(on_record(status, heard, key())),
         (End::Rejected, Ok(answer)) => Ok(rejected(answer)),
         (End::Rejected, Err(failure)) => Err(SendError::Request(failure.source.to_string())),
         (End::Unknown(doubt, stop), heard) => {
-            Ok(Outcome::Unknown { key: key(), doubt, stop, last: heard.ok() })
+            Ok(SendOutcome::Unknown { key: key(), doubt, stop, last: heard.ok() })
         }
         (End::NotThrough(stop), heard) => {
             let (last, source) = match heard {
@@ -355,47 +355,47 @@ fn concluded(
         }
         (End::Success, Err(_)) => {
             let (doubt, stop) = (Doubt::NoAnswer, Stop::Closed);
-            Ok(Outcome::Unknown { key: key(), doubt, stop, last: None })
+            Ok(SendOutcome::Unknown { key: key(), doubt, stop, last: None })
         }
     }
 }
 
 /// An outcome that the server told when it was asked, after the attempts had ended for this reason. Where the
 /// key may soon be forgotten, or the answer is known to be none, the operation is not to be sent again.
-fn looked_up(outcome: Outcome, stop: Stop) -> Outcome {
+fn looked_up(outcome: SendOutcome, stop: Stop) -> SendOutcome {
     match outcome {
-        Outcome::Done { original_status, .. } => {
+        SendOutcome::Done { original_status, .. } => {
             let may_be_replayed = !matches!(stop, Stop::Window | Stop::Closed);
-            Outcome::Done { original_status, may_be_replayed }
+            SendOutcome::Done { original_status, may_be_replayed }
         }
         outcome => outcome,
     }
 }
 
 /// What it means that the server has this status on record and no longer the answer.
-fn on_record(status: StatusCode, heard: Heard, key: Key) -> Outcome {
+fn on_record(status: StatusCode, heard: Heard, key: Key) -> SendOutcome {
     let last = heard.ok();
     let doubt = match status {
         _ if status.is_success() || status == StatusCode::SEE_OTHER => {
-            return Outcome::Done { original_status: status, may_be_replayed: false };
+            return SendOutcome::Done { original_status: status, may_be_replayed: false };
         }
         _ if status.is_client_error() || reading::is_unsupported(status) => {
             let same = last.filter(|answer| answer.status == status);
             let answer = same.unwrap_or_else(|| Answer::new(status));
-            return Outcome::Rejected { answer, elsewhere: None };
+            return SendOutcome::Rejected { answer, elsewhere: None };
         }
         _ if status.is_redirection() => Doubt::Redirected,
         _ => Doubt::ServerError,
     };
-    Outcome::Unknown { key, doubt, stop: Stop::Closed, last }
+    SendOutcome::Unknown { key, doubt, stop: Stop::Closed, last }
 }
 
-fn rejected(answer: Answer) -> Outcome {
+fn rejected(answer: Answer) -> SendOutcome {
     let elsewhere = match answer.status.is_redirection() {
         true => answer.header(&http::header::LOCATION).map(str::to_owned),
         false => None,
     };
-    Outcome::Rejected { answer, elsewhere }
+    SendOutcome::Rejected { answer, elsewhere }
 }
 
 const REDIRECTS_MAX: u32 = 5;

@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::grpc;
 use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
-use super::transport::{Failure, Reach};
+use super::transport::{Reach, TransportError};
 use crate::clock::StoreTime;
 use crate::policy::is_relayed;
 
@@ -55,14 +55,14 @@ impl Again {
 }
 
 /// Reads an attempt. `now` is the wall clock, for dates in `Retry-After`.
-pub(crate) fn read(heard: &Result<Answer, Failure>, now: StoreTime) -> Meaning {
+pub(crate) fn read(heard: &Result<Answer, TransportError>, now: StoreTime) -> Meaning {
     match heard {
         Ok(answer) => of_answer(answer, now),
         Err(failure) => of_failure(failure),
     }
 }
 
-fn of_failure(failure: &Failure) -> Meaning {
+fn of_failure(failure: &TransportError) -> Meaning {
     let again =
         |doubt, is_unsent| Meaning::Again(Again { doubt, pause: Pause::Backoff, is_unsent });
     match failure.reach {

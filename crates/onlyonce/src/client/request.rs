@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Client;
 use super::operation::Operation;
-use super::outcome::{Outcome, SendError};
+use super::outcome::{SendError, SendOutcome};
 use super::transport::Transport;
 use crate::key::{Key, KeyRules};
 
@@ -102,7 +102,7 @@ impl<T: Transport + Clone> Request<T> {
     }
 
     /// Sends it, with the same key and the same bytes each time, until there is an outcome.
-    pub async fn send(self) -> Result<Outcome, SendError> {
+    pub async fn send(self) -> Result<SendOutcome, SendError> {
         match self.fault {
             Some(fault) => Err(SendError::Request(fault)),
             None => self.client.send(self.operation).await,

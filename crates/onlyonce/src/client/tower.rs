@@ -35,10 +35,10 @@ use super::answer::Answer;
 use super::decide::Course;
 use super::diary::Diary;
 use super::operation::Operation;
-use super::outcome::{Outcome, SendError};
+use super::outcome::{SendError, SendOutcome};
 use super::perform::Run;
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use super::wire::collected;
 use crate::key::{Key, KeyError, KeyRules};
 use crate::store::BoxError;
@@ -159,7 +159,7 @@ pub(crate) async fn perform<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     operation: Operation,
-) -> Result<Outcome, SendError> {
+) -> Result<SendOutcome, SendError> {
     let environment = &retries.environment;
     let ends_at = environment.boot().saturating_add(retries.settings.deadline);
     let course = Course::new(environment.wall(), ends_at);
@@ -198,10 +198,10 @@ pub struct Told {
 /// An operation that ended without an answer to show. What to do next is in its outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("the operation has no answer: {0:?}")]
-pub struct NoAnswer(pub Box<Result<Outcome, SendError>>);
+pub struct NoAnswer(pub Box<Result<SendOutcome, SendError>>);
 
 /// The answer to pass on, or why there is none.
-pub(crate) fn answered(end: Result<Outcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
+pub(crate) fn answered(end: Result<SendOutcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
     match end {
         Ok(outcome) => match outcome.answer().cloned() {
             Some(answer) => {
@@ -251,13 +251,13 @@ where
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         let ready = std::future::poll_fn(|cx| self.inner.poll_ready(cx)).await;
-        ready.map_err(|error| Failure::new(Reach::NotSent, error))?;
+        ready.map_err(|error| TransportError::new(Reach::NotSent, error))?;
         let request = request.map(&self.body);
         // Nothing is known of its errors: one may come after the first byte was sent.
         let response = self.inner.call(request).await;
-        let response = response.map_err(|error| Failure::new(Reach::MaybeSent, error))?;
+        let response = response.map_err(|error| TransportError::new(Reach::MaybeSent, error))?;
         let (head, body) = response.into_parts();
         collected(head, body, answer_bytes_max).await
     }

@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::operation::Operation;
 use super::redirect::{origin, with_path};
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 
 /// What the servers told, by origin.
 #[derive(Debug, Default)]
@@ -155,7 +155,7 @@ async fn ask<T: Transport>(
     let answer = match heard {
         Ok(answer) => answer,
         // Whatever is so large is not the document.
-        Err(Failure { reach: Reach::TooLarge(status), .. }) => Answer::new(status),
+        Err(TransportError { reach: Reach::TooLarge(status), .. }) => Answer::new(status),
         Err(_) => return None,
     };
     let is_silent = matches!(answer.status.as_u16(), 408 | 425 | 429 | 500..);

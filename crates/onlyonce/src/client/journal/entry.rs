@@ -9,7 +9,7 @@ use http::Uri;
 use super::row::{Row, name_of, note};
 use super::{Journal, JournalError};
 use crate::client::operation::Operation;
-use crate::client::outcome::{Outcome, SendError, Stop};
+use crate::client::outcome::{SendError, SendOutcome, Stop};
 use crate::clock::as_ms;
 use crate::key::Key;
 
@@ -82,7 +82,7 @@ impl Entry {
     /// the operation meanwhile, the entry stays, and stays in doubt.
     pub(in crate::client) async fn note_end(
         &self,
-        end: &Result<Outcome, SendError>,
+        end: &Result<SendOutcome, SendError>,
     ) -> Result<(), JournalError> {
         let key = self.key.as_str().to_owned();
         let attempts = self.attempts.load(Ordering::SeqCst);
@@ -128,11 +128,11 @@ enum End {
 }
 
 impl End {
-    fn of(end: &Result<Outcome, SendError>) -> Self {
+    fn of(end: &Result<SendOutcome, SendError>) -> Self {
         match end {
-            Ok(Outcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
-            Ok(Outcome::Unknown { .. }) => Self::InDoubt,
-            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
+            Ok(SendOutcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
+            Ok(SendOutcome::Unknown { .. }) => Self::InDoubt,
+            Ok(SendOutcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
             Ok(_) => Self::Settled,
             Err(SendError::NotThrough { .. }) => Self::NotExecuted,
             Err(_) => Self::RefusedHere,
