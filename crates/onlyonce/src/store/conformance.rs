@@ -37,6 +37,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+/// The guide for a store of one's own, whose code is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/own-store.md")]
+struct OwnStoreGuide;
+
 mod cases;
 mod check;
 mod clock;
