@@ -84,18 +84,18 @@ impl Once {
         Self::builder(store).build()
     }
 
-    /// An engine on `store`, to be adjusted before it starts.
+    /// A builder of an engine on `store`, to change its limits, its secret or its clock before it starts.
     pub fn builder(store: impl Watch + Maintain) -> OnceBuilder {
         OnceBuilder::new(store)
     }
 
-    /// How often what happened so far, on all routes together.
+    /// The counts of all routes together, since this engine started.
     pub fn counts(&self) -> Counts {
         let of_routes = self.counts_by_route().into_iter().map(|(_, counts)| counts);
         of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
     }
 
-    /// How often what happened so far on each route, by the name that its policy has.
+    /// The counts of each route, by the name in its policy, since this engine started.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
         let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = routes.iter().map(|(name, route)| (name.clone(), route.counts()));
@@ -124,9 +124,9 @@ impl Once {
         self.inner.waiters.len()
     }
 
-    /// Begins nothing new, waits at most `within` for what is under way, and marks the rest unknown:
-    /// never released, because it may have been executed. A store that does not answer delays this by
-    /// no more than one call of it.
+    /// Starts no operation any more, waits at most `within` for the operations under way, and marks the rest unknown:
+    /// never released, because they may have been executed. A store that does not answer delays this by at most the
+    /// timeout of one store call.
     pub async fn shutdown(self, within: Duration) -> Left {
         let now = Instant::now();
         let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
@@ -138,18 +138,18 @@ impl Once {
         };
         let disowned = self.inner.disowned.len();
         if drained.is_ok() {
-            // The background thread may be in the middle of a call that the store does not answer.
+            // The background thread may be waiting for a store that does not answer.
             let _ = timeout_at(end, self.maintenance.stop()).await;
         }
         Left { unknown, disowned }
     }
 }
 
-/// What a shutdown left behind.
+/// The operations and claims that a shutdown left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {
-    /// Operations that had not ended: their outcome is unknown. See what they did, then settle them.
+    /// Operations that had not ended: their outcome is unknown. Find out what they did, then settle them.
     pub unknown: usize,
     /// Claims that the store never confirmed. Nothing of them was executed; they lapse by themselves.
     pub disowned: usize,
@@ -169,23 +169,25 @@ impl OnceBuilder {
         Self { store, limits: Limits::default(), secret: None }
     }
 
-    /// Counts leases on `clock`. Default: the system's. For tests.
+    /// Counts leases on `clock`. Default: the system's clock. For tests: a clock that stands still renews no lease.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.store = self.store.with_clock(Arc::new(clock));
         self
     }
 
-    /// Bounds this process. Default: [`Limits::default`].
+    /// Bounds the memory and the work of this process. Default: [`Limits::default`]. A low bound refuses requests with
+    /// 503; a high one lets a burst use that much memory.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Keys the ids of operations: without the secret nobody can compute one, or tell that two deployments
-    /// hold the same key. The store has the key itself in clear. Default: none.
+    /// Makes the ids of operations from this secret too: without it nobody can compute an id, or tell that two
+    /// deployments hold the same key. The store has the key itself in clear. Default: none.
     ///
-    /// A changed secret forgets every live key: [`id_changes`](Self::id_changes) tells before it starts.
+    /// After a change of the secret no live key is found, and retries run again: ask [`id_changes`](Self::id_changes)
+    /// before you build.
     #[must_use]
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { secret: Some(secret), ..self }
@@ -217,21 +219,21 @@ pub(crate) struct Inner {
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
     absences: Absences,
-    /// What an unknown outcome is completed with when it was held for too long.
+    /// The response that completes an operation whose outcome was unknown for longer than `hold_max`.
     given_up: Arc<Response>,
-    /// The shortest lease that is in use; the background thread wakes when it becomes shorter.
+    /// The shortest lease in use. The background thread wakes when a shorter one comes into use.
     lease_min: watch::Sender<Duration>,
     routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
 }
 
-/// What is known of a route, by its name.
+/// What the engine knows of a route: the policies and layers that have its name.
 struct RouteState {
-    /// The longest of the policies that have this name.
+    /// The longest `hold_max` of the policies with this name.
     hold_max: Duration,
     counters: Arc<Counters>,
-    /// What would have happened, where the route only observes.
+    /// The counts of layers in observe mode: what would have happened.
     observed: Arc<Counters>,
-    /// One for each layer that has this name and somebody to ask, two at most.
+    /// The reconcilers of the layers with this name. Two at most: one is used, and two mean that none may be.
     reconcilers: Vec<(Arc<Policy>, Arc<dyn Reconciler>)>,
 }
 
@@ -267,7 +269,7 @@ impl Inner {
         }
     }
 
-    /// Learns the times of a policy before its first request, and asks no more of the store than it
+    /// Registers the route of a policy before its first request, and lowers `response_bytes_max` to what the store
     /// takes.
     pub(crate) fn learn(&self, policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
         let store_max = self.store.limits().body_bytes_max;
@@ -294,10 +296,10 @@ impl Inner {
         (policy, counters.clone())
     }
 
-    /// Whom to ask about the operations of a route, also in the background.
+    /// Registers the reconciler of a route, for questions in the background.
     pub(crate) fn learn_reconciler(&self, policy: &Arc<Policy>, reconciler: Arc<dyn Reconciler>) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // More than two say no more than two do.
+        // Two are enough to know that the name is not unique.
         if let Some(route) =
             routes.get_mut(policy.route()).filter(|route| route.reconcilers.len() < 2)
         {
@@ -305,8 +307,8 @@ impl Inner {
         }
     }
 
-    /// Who may be asked in the background about the operations of a route. Where two layers have its name, nobody:
-    /// the record does not say which of them sent the request.
+    /// The reconciler that may be asked in the background about the operations of a route. `None` where two layers
+    /// have the same route name: a record does not say which of them sent its request.
     pub(crate) fn background_reconciler(
         &self,
         route: &str,
@@ -323,10 +325,9 @@ impl Inner {
         routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
     }
 
-    /// Marks everything that is still held unknown; how many there were. What the store does not take
-    /// now, a reaper marks later.
+    /// Marks every live claim unknown, and returns how many there were. A claim whose mark the store does not take
+    /// now is marked by a reaper later.
     async fn abandon(&self) -> usize {
-        // Seen together: a task that dies meanwhile moves from the one to the other.
         let (held, orphans) = self.live_claims.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
@@ -345,7 +346,7 @@ impl Inner {
     }
 }
 
-/// Whether the attempt with this token was marked unknown before.
+/// Whether the attempt with this token is marked unknown.
 fn is_unknown(seen: &Seen, token: Token) -> bool {
     let record = seen.record.as_ref();
     record.is_some_and(|record| {
@@ -359,7 +360,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// One request for an operation.
+/// One request for an operation, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) id: OperationId,
@@ -368,11 +369,11 @@ pub(crate) struct Ask {
     pub(crate) principal: Principal,
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: Arc<Counters>,
-    /// Whom `recovery = "reconcile"` asks.
+    /// The reconciler that `recovery = "reconcile"` asks, and the headers to ask with.
     pub(crate) asking: Option<Asking>,
-    /// Host and path, where someone may be asked about the operation later.
+    /// How and where the request is sent, for a later question about it: see `Draft::target`.
     pub(crate) target: Arc<str>,
-    /// What `recovery = "fail"` completes an abandoned operation with.
+    /// The response with which `recovery = "fail"` completes an operation that a dead owner left.
     pub(crate) failure: Arc<Response>,
 }
 
@@ -403,28 +404,28 @@ impl Counters {
 /// How a request ended.
 #[derive(Debug)]
 pub(crate) enum Ended<T> {
-    /// It was executed, and this is its own answer.
+    /// This request executed the operation, and this is its answer.
     Fresh(T),
-    /// It was not executed by this request.
+    /// This request did not execute the operation.
     Refused(Refusal),
-    /// It was executed, and the store has not taken its outcome: unknown.
+    /// This request executed the operation, and the store has not taken the outcome: unknown.
     Unsettled,
 }
 
-/// What a request gets that was not executed.
+/// The answer to a request that did not execute its operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
     /// The stored answer.
     Replay(Arc<Response>),
     /// The key was used for another request.
     Reused,
-    /// The first still runs.
+    /// The first request still runs.
     InProgress,
-    /// Nobody knows whether it was executed.
+    /// The operation was sent, and its outcome is not known.
     Unknown { since: StoreTime },
-    /// The store gave no answer; unreachable means that the claim is surely not there.
+    /// The store gave no answer. Unreachable: it is certain that the claim did not reach the store.
     StoreDown { is_unreachable: bool, policy: StoreDown },
-    /// A bound of this process is reached, or it is shutting down.
+    /// A limit of this process is reached, or the process is shutting down.
     Overloaded,
 }
 

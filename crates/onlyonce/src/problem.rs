@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     retry: Retry,
     retry_after_s: Option<u32>,
     original_status: Option<u16>,
-    /// The key in question, for a shape that repeats it.
+    /// The key, for a shape that repeats it.
     key: String,
     errors: Errors,
 }
@@ -276,7 +276,7 @@ impl Problem {
         headers
     }
 
-    /// As a route stores it.
+    /// The problem as the route of `policy` stores it.
     pub(crate) fn record(self, policy: &Policy) -> Response {
         let problem = self.shaped(policy.errors());
         let body = Kept::Bytes { body: problem.body(), trailers: None };
@@ -292,12 +292,13 @@ impl Problem {
     }
 }
 
-/// Sent on, and no whole answer in time: what the first caller gets, and what `recovery = "fail"` stores.
+/// The request was sent, and no whole answer came in time: the answer of the first caller, which `recovery = "fail"`
+/// also stores.
 pub(crate) fn timed_out(policy: &Policy) -> Response {
     unknown(StatusCode::GATEWAY_TIMEOUT, policy)
 }
 
-/// Sent on, and no whole answer at all: likewise.
+/// The request was sent, and no whole answer came at all: the same.
 pub(crate) fn failed(policy: &Policy) -> Response {
     unknown(StatusCode::BAD_GATEWAY, policy)
 }
@@ -313,13 +314,13 @@ fn unknown(status: StatusCode, policy: &Policy) -> Response {
     }
 }
 
-/// An outcome that was unknown for longer than it is held.
+/// The response that completes an operation which was unknown for longer than `hold_max`.
 pub(crate) fn given_up() -> Response {
     closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Fail))
         .record(&Policy::default())
 }
 
-/// The outcome will not become known any more.
+/// The same problem for an outcome that is final.
 fn closed(problem: Problem) -> Problem {
     let detail = "The request was sent to the service, and no complete answer came back, so it may have been \
                   executed; this outcome is final. Check with the service what was done before you send it \
@@ -353,9 +354,9 @@ fn spelled(name: &HeaderName) -> String {
 pub(crate) const WELL_KNOWN: &str = "/.well-known/idempotency";
 const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
 const RETRY_AFTER_S: u32 = 1;
-/// Of an unknown outcome that only a person resolves.
+/// `Retry-After` for an unknown outcome that only a person resolves.
 const HELD_RETRY_AFTER_S: u32 = 60;
-/// Of an unknown outcome that the next retries may resolve.
+/// `Retry-After` for an unknown outcome that the next retries may resolve.
 const RECOVERING_RETRY_AFTER_S: u32 = 5;
 const OPERATOR: &str = "It is not executed again automatically; an operator must resolve it. Until then every \
                         retry with this key gets this answer.";
@@ -367,7 +368,7 @@ const FIRST_HELD: &str = "It is not sent again automatically. A retry with the s
                           is known.";
 const FIRST_SENT_AGAIN: &str = "A retry with the same key sends it again.";
 const FIRST_ASKED: &str = "A retry with the same key asks the service what became of it.";
-/// Of this request alone: an earlier one with the same key may have been.
+/// Said of this request alone: an earlier request with the same key may have been executed.
 const NOT_EXECUTED: &str = "This request was not executed.";
 const NO_KEY: &str = "The request had no idempotency key, and it may have been executed: send it again only if \
                       executing it twice does no harm.";

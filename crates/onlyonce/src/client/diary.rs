@@ -1,4 +1,4 @@
-//! What is written down while an operation is on its way: nothing, or its entry in the journal.
+//! The notes about an operation while it is sent: its entry in the journal, or nothing.
 
 use std::time::Duration;
 

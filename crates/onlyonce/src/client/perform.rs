@@ -19,17 +19,17 @@ use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
 use crate::key::Key;
 
-/// One operation on its way.
+/// One operation that is being sent.
 pub(crate) struct Run<'a> {
     pub(crate) retries: &'a Retries,
     pub(crate) diary: Diary,
     /// Whether the server may be asked about itself and about the operation.
     pub(crate) asks: bool,
-    /// Whether an earlier process began it.
+    /// Whether an earlier process began the operation.
     pub(crate) is_resumed: bool,
 }
 
-/// What an attempt brought.
+/// The answer of an attempt, or why there is none.
 type Heard = Result<Answer, TransportError>;
 
 impl Run<'_> {
@@ -61,7 +61,7 @@ impl Run<'_> {
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
                     (sending, course) = followed;
-                    // Questions about it go where it was last sent, not where its result is read.
+                    // Questions about the operation go to where it was last sent, not to where its result is read.
                     if sending.key.is_some() {
                         operation = sending.clone();
                     }
@@ -100,7 +100,7 @@ impl Run<'_> {
         }
     }
 
-    /// In the place of an attempt: the service may be back before the next one.
+    /// The failure that stands for an attempt which was not made; the service may be back before the next one.
     fn not_sent(&self, course: &Course) -> TransportError {
         let failure =
             TransportError::new(Reach::NotSent, "the service does not say how long it keeps keys");
@@ -117,7 +117,7 @@ impl Run<'_> {
         operation: &Operation,
         course: &mut Course,
     ) -> Option<Stop> {
-        // Without a doubt there is nothing that could be executed twice.
+        // If no earlier attempt may have been executed, nothing can be executed twice.
         course.doubt?;
         let window = match self.window(transport, operation, course).await {
             Window::Told(window) => *course.window.insert(window),
@@ -129,7 +129,7 @@ impl Run<'_> {
         is_past.then_some(Stop::Window)
     }
 
-    /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
+    /// Ends an operation that must not be sent again: with what the server knows about it, if the server tells.
     #[cfg(feature = "client-journal")]
     pub(crate) async fn without_sending<T: Transport>(
         &self,
@@ -139,7 +139,7 @@ impl Run<'_> {
         stop: Stop,
     ) -> Result<SendOutcome, SendError> {
         let state = match stop {
-            // It has just been asked, and did not answer; or what it has on record is another request.
+            // The server has just been asked and did not answer; or its record is of another request.
             Stop::WindowUnknown | Stop::KeyReused => None,
             _ => well_known::look_up(self.retries, transport, operation).await,
         };
@@ -153,10 +153,11 @@ impl Run<'_> {
         concluded(end, never, operation, course).map(|outcome| looked_up(outcome, stop))
     }
 
-    /// What could not be noted is not sent: a later process would not know of it.
+    /// Notes the attempt in the journal. An attempt that cannot be noted must not be sent: a later process would not
+    /// know of it.
     async fn note(&self, sending: &Operation, course: &Course) -> Result<(), TransportError> {
         let number = course.sends.saturating_add(1);
-        // To read a result is no attempt.
+        // Reading a result is no attempt.
         if sending.key.is_none() {
             return Ok(());
         }
@@ -197,7 +198,7 @@ impl Run<'_> {
         heard
     }
 
-    /// The deadline by the wall clock, as the server is told.
+    /// The deadline by the wall clock, for `X-Request-Deadline`.
     fn deadline(&self, course: &Course) -> StoreTime {
         let environment = &self.retries.environment;
         environment.wall().plus(course.ends_at.saturating_sub(environment.boot()))
@@ -217,7 +218,7 @@ impl Run<'_> {
         let redirects = course.redirects + 1;
         let sends = course.sends + 1;
         let is_replay = course.is_replay || answer.is_replay();
-        // Another path may be another route, which keeps its keys for another time.
+        // Another path may belong to another route, with another time to live for keys.
         let window = self.retries.settings.window;
         let course = Course { redirects, sends, is_replay, window, ..*course };
         let (next, course) = match redirect {
@@ -237,7 +238,7 @@ impl Run<'_> {
         Some(Ok((next, course)))
     }
 
-    /// What the attempt does to the budget. An answer that says to ask again later is no failure.
+    /// Notes the attempt in the retry budget. An answer that asks to come again later is no failure.
     fn pay(&self, meaning: &Meaning) {
         let now = self.retries.environment.boot();
         match meaning {
@@ -261,7 +262,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for the window, and keeps what is told for later processes, which may not be able to ask.
+    /// Asks the server how long it keeps keys, and notes the answer in the journal for later processes.
     async fn learn_window<T: Transport>(
         &self,
         transport: &mut T,
@@ -270,7 +271,8 @@ impl Run<'_> {
     ) -> Course {
         let window = match self.window(transport, operation, &course).await {
             Window::Told(window) => window,
-            // The first attempt was a moment ago. Before a later one the server is asked again.
+            // The first attempt was a moment ago, so the key is not forgotten yet. The server is asked again before a later
+            // attempt.
             Window::Usual | Window::NoAnswer => return course,
         };
         if course.window.is_none() {
@@ -295,7 +297,7 @@ impl Run<'_> {
         self.retries.environment.sleep(wait).await;
     }
 
-    /// An outcome that is still unknown is looked up before the caller is told so.
+    /// Looks an unknown outcome up before the caller is told that it is unknown.
     async fn end<T: Transport>(
         &self,
         transport: &mut T,
@@ -304,7 +306,7 @@ impl Run<'_> {
         heard: Heard,
         end: End,
     ) -> Result<SendOutcome, SendError> {
-        // A redirect is itself what the server has on record, if no earlier attempt is in doubt.
+        // If no earlier attempt is in doubt, the redirect is the server's record of the operation.
         if let End::Unknown(doubt, stop) = end
             && self.asks
             && doubt != Doubt::Redirected
@@ -327,7 +329,7 @@ fn may_be_known(stop: Stop) -> bool {
     )
 }
 
-/// The end in the words of the caller.
+/// The outcome, or the error, that the caller gets.
 fn concluded(
     end: End,
     heard: Heard,
@@ -372,7 +374,7 @@ fn looked_up(outcome: SendOutcome, stop: Stop) -> SendOutcome {
     }
 }
 
-/// What it means that the server has this status on record and no longer the answer.
+/// The outcome of an operation of which the server still has the status, and no longer the answer.
 fn on_record(status: StatusCode, heard: Heard, key: Key) -> SendOutcome {
     let last = heard.ok();
     let doubt = match status {
@@ -400,5 +402,5 @@ fn rejected(answer: Answer) -> SendOutcome {
 
 const REDIRECTS_MAX: u32 = 5;
 const WINDOW_USUAL: Duration = well_known::WINDOW_USUAL;
-/// No service keeps keys for less.
+/// The shortest time for which any service keeps keys.
 const WINDOW_LEAST: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Finishing what an earlier process began, with the same keys.
+//! Finishes the operations that an earlier process began, with the same keys.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl<T: Transport + Clone> Client<T> {
         Ok(resumed)
     }
 
-    /// Sends an operation of the journal, or says why it is not sent again; and whether that could be noted.
+    /// Sends an operation of the journal, or returns why it is not sent again; and whether the journal took the result.
     pub(super) async fn take_up(
         &self,
         taken: Taken,
@@ -102,8 +102,8 @@ fn did_not_get_through(end: &Result<SendOutcome, SendError>) -> bool {
     matches!(end, Err(_) | Ok(SendOutcome::Unknown { stop: Stop::WindowUnknown, .. }))
 }
 
-/// After so many in a row that did not get through, the others are left for later.
+/// After so many operations in a row did not get through, the rest is left for a later resume.
 const FAILURES_MAX: usize = 5;
 const BUDGET_LOOK: Duration = Duration::from_millis(100);
-/// A minute.
+/// How often the budget is asked before an operation is skipped: for a minute in all.
 const BUDGET_LOOKS_MAX: usize = 600;

@@ -108,7 +108,7 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        // The one that is ready is the one that is called.
+        // `poll_ready` was called on this service, not on its clone: call this one, and keep the clone.
         let ready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, ready);
         let below = Below { inner, body: self.body.clone() };
@@ -154,7 +154,7 @@ where
     Ok(response(answer, Some(told)))
 }
 
-/// For a layer, which cannot ask the server beside what it is given to send.
+/// Sends the operation without questions: a layer can only send the requests that it is given.
 pub(crate) async fn perform<T: Transport>(
     retries: &Retries,
     transport: &mut T,
@@ -186,7 +186,7 @@ pub(crate) fn key(
     Ok(sent.or(made).or_else(|| is_operation.then(Key::random)))
 }
 
-/// How an operation ended, where the answer alone does not say.
+/// How an operation ended, because the answer alone does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// `fresh`, `replayed`, `rejected`, `unknown` or `not_through`.
@@ -255,7 +255,7 @@ where
         let ready = std::future::poll_fn(|cx| self.inner.poll_ready(cx)).await;
         ready.map_err(|error| TransportError::new(Reach::NotSent, error))?;
         let request = request.map(&self.body);
-        // Nothing is known of its errors: one may come after the first byte was sent.
+        // An error of an unknown service may come after the first byte was sent.
         let response = self.inner.call(request).await;
         let response = response.map_err(|error| TransportError::new(Reach::MaybeSent, error))?;
         let (head, body) = response.into_parts();

@@ -1,4 +1,4 @@
-//! The client's own transport: hyper, with rustls and what this machine trusts.
+//! The client's own transport: hyper with rustls, and the certificates that this machine trusts.
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::store::BoxError;
 pub struct Wire(Client<Bounded<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Wire {
-    /// Trusts what this machine trusts; where it trusts nobody, `https` fails and `http` works.
+    /// Trusts the certificates that this machine trusts; without any, `https` fails and `http` works.
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        // Shared by the addresses of a host, so that one that does not answer leaves time for the next.
+        // The addresses of a host share this timeout, so that an address that does not answer leaves time for the next.
         connector.set_connect_timeout(Some(CONNECT_WAIT));
         connector.set_nodelay(true);
         let tls = hyper_rustls::HttpsConnectorBuilder::new();
@@ -84,7 +84,7 @@ impl Transport for Wire {
     }
 }
 
-/// The whole answer, or why it is none.
+/// The whole answer, or why there is none.
 async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, TransportError> {
     let (head, body) = response.into_parts();
     let is_http2 = head.version == Version::HTTP_2;
@@ -97,7 +97,7 @@ async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer,
     Ok(answer)
 }
 
-/// The same for whatever body.
+/// Reads a body of any type to its end.
 pub(crate) async fn collected<B>(
     head: http::response::Parts,
     body: B,

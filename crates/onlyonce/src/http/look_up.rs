@@ -1,4 +1,4 @@
-//! The state of one's own operation, without sending it again.
+//! Tells a caller the state of its own operation, without sending it again.
 
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -29,7 +29,7 @@ async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body
     shown(&seen).ok_or_else(Problem::not_found)
 }
 
-/// The key from where the operation itself has it, else from `Idempotency-Key`: a look-up has no body.
+/// The key, from where the policy says, else from `Idempotency-Key`, because a look-up has no body.
 fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
     let own = key::find(policy.key_from(), head, None, None, policy.key_rules())?;
     match own {
@@ -38,7 +38,7 @@ fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
     }
 }
 
-/// What is shown; nothing of a record that is free.
+/// The state as a response; `None` for a record that is expired or released.
 fn shown(seen: &Seen) -> Option<Response<Body>> {
     let record = seen.record.as_ref()?;
     let document = match &record.state {

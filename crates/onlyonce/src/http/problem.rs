@@ -27,7 +27,7 @@ impl Problem {
     }
 }
 
-/// The problem of a refusal, or a replay, to a page of `origin` if it comes from one.
+/// The answer to a request that was not executed: a replay, or a problem. `origin` is that of the page that asks.
 pub(crate) fn refused(
     refusal: &Refusal,
     policy: &Policy,
@@ -45,7 +45,7 @@ pub(crate) fn refused(
     problem.about_key(key).response(policy)
 }
 
-/// The stored answer, or word that it was not kept.
+/// The stored answer, or 410 if its body was not kept.
 fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
     if let Kept::No(_) = stored.body {
         return Problem::response_unavailable(stored.status).response(policy);
@@ -60,7 +60,7 @@ pub(crate) fn unsettled(policy: &Policy) -> Response<Body> {
     Problem::unsettled().response(policy)
 }
 
-/// For a service that passes requests on and proved that this one never left: the claim is given back.
+/// For a service that passes requests on, and can prove that it did not send this one: the claim is released.
 pub fn upstream_unreachable(policy: &Policy) -> Response<Body> {
     let mut response = Problem::upstream_unreachable().response(policy);
     response.extensions_mut().insert(NotSent);
@@ -87,8 +87,8 @@ pub fn request_ambiguous(policy: &Policy, why: &str) -> Response<Body> {
     Problem::request_ambiguous(why).response(policy)
 }
 
-/// For a keyed request with a method such as `patch`, which HTTP tells from PATCH and many services do not; or with
-/// one in a header.
+/// For a keyed request whose method is in lower case, such as `patch`, which many services take for PATCH; or whose
+/// method is overridden by a header.
 pub fn method_unclear(policy: &Policy) -> Response<Body> {
     Problem::method_unclear().response(policy)
 }
@@ -101,7 +101,7 @@ pub fn method_not_allowed(policy: &Policy) -> Response<Body> {
     response
 }
 
-/// A stored response, as an answer of ours.
+/// A stored response as an HTTP response.
 pub(crate) fn own(stored: &record::Response) -> Response<Body> {
     let (body, trailers) = match &stored.body {
         Kept::Bytes { body, trailers } => (body.clone(), trailers.clone()),

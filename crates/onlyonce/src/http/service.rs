@@ -1,4 +1,4 @@
-//! The way of a request, from its head to its answer.
+//! The way of a request through the layer, from its head to its answer.
 
 use std::sync::Arc;
 
@@ -38,11 +38,12 @@ where
     /// The whole way:
     ///
     /// 1. Unguarded requests pass.
-    /// 2. The key is judged before the body is read, where it can be.
+    /// 2. A key in the head is checked before the body is read.
     /// 3. The body is read whole.
-    /// 4. Scope and fingerprint say which operation it is, and which request.
-    /// 5. The claim, the call, the settling and the wake-ups happen in a task of their own; only its
-    ///    answer, and the wait for another's, belong to this connection.
+    /// 4. Scope and key make the operation's id; the fingerprint tells whether the request is the same. A completed
+    ///    operation in the cache is answered from there.
+    /// 5. The claim, the call and the settling happen in a task of their own. This connection only awaits its answer,
+    ///    or waits for the answer of another request.
     pub(super) async fn tell<B>(self, request: Request<B>) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -98,7 +99,7 @@ where
         })
     }
 
-    /// A request that is not guarded, unless it only seems so.
+    /// Passes an unguarded request on, or refuses one that only seems unguarded.
     async fn pass<B>(self, head: Parts, body: B) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -110,7 +111,7 @@ where
         }
     }
 
-    /// As if there were no layer.
+    /// Calls the inner service as if there were no layer.
     pub(super) async fn forward(
         mut self,
         head: Parts,
@@ -125,7 +126,7 @@ where
         Some(Asking { reconciler, headers: head.headers.clone() })
     }
 
-    /// How the request is sent, and what a reconciler asks about later where there is one.
+    /// How the request is sent; and, where there is a reconciler, its host and path for later questions.
     fn target(&self, head: &Parts) -> Arc<str> {
         match &self.rules.reconciler {
             Some(_) => request::target(head, &self.rules.sent_as).into(),
@@ -156,8 +157,8 @@ where
     }
 }
 
-/// Whether a request that may have a key is not guarded only because of how it says its method: in another case,
-/// or by a header that many services take for the method.
+/// Whether a request that may have a key is not guarded only because of how it states its method: in lower case, or
+/// in a header that many services take for the method.
 pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
     let is_guarded = |name: &[u8]| {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
@@ -170,13 +171,13 @@ pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
         && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
 }
 
-/// What the head alone tells of the key.
+/// What the head alone tells about the key.
 pub(super) enum Early {
-    /// This is it.
+    /// The key is in the head.
     Key(Key),
-    /// There is none, and none is needed.
+    /// There is no key, and none is required.
     NoKey,
-    /// The body must be asked.
+    /// The key may be in the body.
     InBody,
 }
 

@@ -19,34 +19,35 @@ use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::Seen;
 
-/// What the work came to.
+/// The result of the work, for the record and for the caller.
 pub(crate) struct Worked<T> {
     pub(crate) verdict: Verdict,
-    /// What the first caller gets.
+    /// The answer for the first caller.
     pub(crate) fresh: T,
-    /// What remains to be done once the first caller has it: the rest of a stream.
+    /// Work that remains after the first caller has its answer: the rest of a stream.
     pub(crate) after: Option<BoxFuture<'static, ()>>,
-    /// The room of a large answer, until it is stored.
+    /// The memory permit of a large answer, until the answer is stored.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 impl<T> Worked<T> {
-    /// Work that is over when its caller has the answer.
+    /// A result with nothing left to do.
     pub(crate) fn new(verdict: Verdict, fresh: T) -> Self {
         Self { verdict, fresh, after: None, room: None }
     }
 }
 
-/// What the work means for the record.
+/// How the record is to end.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// This is the final outcome.
+    /// Store this response as the final outcome.
     Store(Arc<Response>),
-    /// The answer says that nothing was executed, and goes to the caller as it is.
+    /// The answer says that nothing was executed: release the claim, and pass the answer on as it is.
     NotExecuted,
-    /// The attempt did nothing. If an earlier one may have, its caller hears of that instead.
+    /// Nothing was sent: release the claim. If an earlier attempt may have executed the operation, the caller is told
+    /// that its outcome is unknown.
     NotSent,
-    /// Nobody knows; `recovery = "fail"` stores this.
+    /// The outcome is unknown; `recovery = "fail"` stores this response.
     Unknown(Arc<Response>),
 }
 
@@ -69,9 +70,9 @@ impl Inner {
         ended
     }
 
-    /// Runs `work` at most once for the operation, or says what its caller gets instead.
+    /// Runs `work` at most once for the operation, or returns the answer that the caller gets instead.
     ///
-    /// The work goes on in a task of its own: dropping this future changes nothing.
+    /// The work runs in a task of its own: dropping this future does not stop it.
     pub(crate) async fn perform<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
     where
         T: Send + 'static,
@@ -90,7 +91,7 @@ impl Inner {
             under_way: Some(under_way),
         };
         tokio::spawn(task.run(work));
-        // Without a word from the task nobody knows how far it came.
+        // A task that died without telling may have executed the operation.
         told.await.unwrap_or(Ended::Unsettled)
     }
 
@@ -119,11 +120,12 @@ impl Inner {
 struct Task<T> {
     once: Arc<Inner>,
     ask: Arc<Ask>,
-    /// To the caller, who may have left; `None` once told.
+    /// The channel to the caller, who may have left; `None` once the caller was told.
     tell: Option<oneshot::Sender<Ended<T>>>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
-    /// `None` once the outcome is in the store. A task that dies drops its claim guard before this.
+    /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
+    /// always sees one of the two.
     under_way: Option<UnderWay>,
 }
 
@@ -151,7 +153,7 @@ impl<T: Send + 'static> Task<T> {
         self.conclude(guard, worked).await;
     }
 
-    /// The claim lost its margin, or the process drains: nothing is sent.
+    /// The lease is nearly over, or the process drains: releases the claim, and sends nothing.
     async fn unsent(mut self, guard: ClaimGuard) {
         let once = self.once.clone();
         let write = Write::release(guard.claim().token, guard.claim().taken_from);
@@ -191,16 +193,16 @@ impl<T: Send + 'static> Task<T> {
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
-        // The write alone holds the answer, so that one which is given up takes no room any more.
+        // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
-        // Read before the write, so that a copy of the answer never outlives the record.
+        // Read before the write, so that a cached copy never outlives the record.
         self.settling_at = once.store.time().now();
         {
             let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             tokio::select! {
                 biased;
                 settled = &mut writing => self.answer(&guard, settled, fresh.take()),
-                // The caller waits no longer; an answer that is not stored is not told.
+                // The caller waits no longer. An answer that must be kept is not told before it is stored.
                 () = sleep(self.ask.policy.lease()) => {
                     let late = fresh.take().filter(|_| !is_kept);
                     self.tell(late.unwrap_or(Ended::Unsettled));
@@ -265,7 +267,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// Keeps a copy of what the store has.
+    /// Puts the response that the store has taken into the cache.
     fn remember(&self, response: Arc<Response>) {
         let (once, ask) = (&self.once, &self.ask);
         if let Some(settling_at) = self.settling_at {
@@ -280,7 +282,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// The caller may be gone; that changes nothing.
+    /// Tells the caller, if it is still there and was not told before.
     fn tell(&mut self, ended: Ended<T>) {
         if let Some(tell) = self.tell.take() {
             let _ = tell.send(ended);
@@ -288,7 +290,8 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-/// What the caller hears of its own attempt. One that did nothing says nothing of the attempt that it was to repeat.
+/// What the caller is told of its own attempt. An attempt that was not sent says nothing about the unknown attempt
+/// that it was to repeat.
 fn told<T>(guard: &ClaimGuard, verdict: &Verdict, fresh: T) -> Ended<T> {
     match (verdict, guard.claim().taken_from) {
         (Verdict::NotSent, Some(TakenFrom::Unknown { since })) => {

@@ -19,17 +19,17 @@ use crate::store::Seen;
 
 /// Asks a service what became of an operation. A layer takes one with `OnceLayer::with_reconciler`.
 pub trait Reconciler: Send + Sync + 'static {
-    /// Asks. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
+    /// Asks what became of the operation. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
     /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
     fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Finding>;
 
-    /// Whether it has credentials of its own, and may be asked without a client's.
+    /// Whether the reconciler has credentials of its own, so that it may be asked in the background too.
     fn asks_by_itself(&self) -> bool {
         false
     }
 }
 
-/// What is asked: always about the request that was sent, not about the one that asks again.
+/// A question about an operation: about the request that was sent, not about the retry that causes the question.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Question<'a> {
@@ -61,7 +61,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What was found.
+/// The answer to a question about an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// It was executed, and this is what retries are answered with.
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Asking {
 }
 
 impl Inner {
-    /// On a client's retry: settles or releases what is unknown, if that can be told.
+    /// On a client's retry: asks about the unknown operation, and settles or releases it if the finding allows that.
     pub(super) async fn reconcile(
         &self,
         ask: &Ask,
@@ -141,7 +141,7 @@ pub(super) async fn find(
     finding.map_or(Finding::Unclear, |found| found.unwrap_or(Finding::Unclear))
 }
 
-/// Operations that nobody had heard of, once: the second time counts.
+/// Operations that were once found absent. Only a second absence counts.
 #[derive(Debug, Default)]
 pub(super) struct Absences(Mutex<HashMap<OperationId, Revision>>);
 

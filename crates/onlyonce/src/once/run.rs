@@ -1,4 +1,4 @@
-//! The same promise for consumers and jobs: no HTTP, values instead of answers.
+//! The same promise for consumers and jobs: without HTTP, with values instead of responses.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
@@ -23,10 +23,10 @@ use crate::scope::{OperationId, Principal, operation_id_of};
 use crate::store::BoxError;
 
 impl Once {
-    /// Runs `work` at most once for `operation`, and gives every later caller its value.
+    /// Runs `work` at most once for `operation`, and returns its value to every later caller.
     ///
     /// The work runs in a task of its own: dropping this future does not stop it, and an outer timeout
-    /// does not bound it. `upstream_timeout` of the operation's policy does.
+    /// does not bound it. [`Policy::with_upstream_timeout`] of the operation's policy does.
     ///
     /// ```
     /// # #[cfg(feature = "memory")]
@@ -71,7 +71,7 @@ impl Once {
     }
 }
 
-/// One logical intent: a name for its kind, who asks, and the key.
+/// One logical intent: the name of its kind, the principal that asks, and the key.
 #[derive(Clone, Debug)]
 pub struct Operation {
     namespace: Box<str>,
@@ -89,8 +89,8 @@ impl Operation {
         Ok(Self { namespace: namespace.into(), principal, key, payload: Bytes::new(), policy })
     }
 
-    /// What the operation is about: the same key with another payload is [`Outcome::Reused`].
-    /// Default: nothing, so that the key alone decides.
+    /// The data of the operation: the same key with another payload is [`Outcome::Reused`]. Default: no payload, so
+    /// that the key alone tells operations apart.
     ///
     /// # Errors
     /// If `payload` cannot be written as JSON.
@@ -100,7 +100,9 @@ impl Operation {
         Ok(Self { payload: payload.into(), ..self })
     }
 
-    /// Other rules than [`Policy::default`]: times, bounds and recovery.
+    /// The rules of the operation: times, limits and recovery. Default: [`Policy::default`], with the namespace as its
+    /// route. Rules about HTTP (methods, where the key is found, statuses, errors, observing) do not apply.
+    #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
     }
@@ -164,12 +166,12 @@ impl Attempt {
     }
 }
 
-/// Why work did not succeed. `?` on any error means `Unknown`: the safe reading.
+/// Why the work did not succeed. An error passed on with `?` is `Unknown`, which is the safe reading.
 #[derive(Debug)]
 pub enum Failure {
     /// Nothing happened: the key is free again.
     NotDone(BoxError),
-    /// It may have happened: it is not run again by itself.
+    /// The work may have happened: it is not run again by itself.
     Unknown(BoxError),
 }
 
@@ -186,7 +188,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// What the caller whose work it was is told.
+/// The result of the work, for the caller whose work it was.
 enum Ran<T> {
     Done(T),
     NotDone(BoxError),
@@ -195,7 +197,7 @@ enum Ran<T> {
     Unwritable(BoxError),
 }
 
-/// The work within its time, a panic caught.
+/// Runs the work within its timeout, and catches a panic.
 async fn bounded<T, Fut>(work: Fut, policy: Arc<Policy>) -> Worked<Ran<T>>
 where
     T: Serialize,
@@ -214,7 +216,7 @@ where
 fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
     let json = match serde_json::to_vec(&value) {
         Ok(json) => json,
-        // The work is done: what cannot be kept is still done.
+        // The work is done, even if its value cannot be kept.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
             return Worked::new(verdict, Ran::Unwritable(error.into()));
@@ -245,7 +247,7 @@ fn failed(policy: &Policy) -> Response {
     crate::problem::failed(policy)
 }
 
-/// What the caller is told; `now` is the store's time.
+/// What `run` returns; `now` is the store's time.
 fn outcome<T: DeserializeOwned>(
     ended: Ended<Ran<T>>,
     now: StoreTime,
