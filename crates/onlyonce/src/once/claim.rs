@@ -246,7 +246,7 @@ impl Inner {
             key: ask.key.clone(),
             fingerprint: ask.fingerprint,
             principal: ask.principal,
-            route: Arc::clone(&policy.route()),
+            route: Arc::clone(policy.route()),
             target: ask.target.clone(),
             lease: Lease::new(policy.lease()),
             quiet_ms: as_ms(policy.lease().saturating_add(policy.upstream_timeout())),

@@ -113,6 +113,7 @@ impl<S> Fresh<S> {
     }
 
     /// The store's time is what `clock` says, now and after a crash.
+    #[must_use]
     pub fn with_clock(self, clock: ManualClock) -> Self {
         let clock = Some(clock);
         Self { clock, ..self }
