@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! The answers that the client sees are in `http`. [`Policy`] has presets, and a `with_*` for every rule that says
+//! The answers that the client sees are in [`http`]. [`Policy`] has presets, and a `with_*` for every rule that says
 //! its default and the risk of changing it.
 //!
 //! # Around a job or a message

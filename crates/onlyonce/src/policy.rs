@@ -1,5 +1,7 @@
 //! What a route asks of its keys, its answers and its failures.
 
+mod presets;
+mod read;
 mod values;
 
 use std::sync::Arc;
@@ -58,52 +60,10 @@ pub struct Policy {
     mode: Mode,
 }
 
-/// Presets.
-impl Policy {
-    /// Charges, transfers, orders: a key of 16 to 255 characters is required, answers are kept 24 hours.
-    pub fn payments() -> Self {
-        Self { key: KeyNeed::Required, ..Self::named("payments") }.with_key_length(16, 255)
-    }
-
-    /// Accounts and forms: answers are kept one hour.
-    pub fn signup() -> Self {
-        Self { ttl: HOUR, ..Self::named("signup") }
-    }
-
-    /// Events that a sender delivers again for days: answers are kept seven days, and a delivery that failed is
-    /// run again when it comes again.
-    ///
-    /// 5xx, 408 and 429 free the key, and so does a delivery without a whole answer (a timeout, a panic, a broken
-    /// connection). 2xx, 3xx and other 4xx are kept, except 409 with `Retry-After`. **So a handler may run twice for
-    /// one event**: after it failed with half of its work done, or while it still runs past its timeout. The handler
-    /// must remove such duplicates itself.
-    pub fn webhook() -> Self {
-        Self {
-            ttl: 7 * DAY,
-            not_executed: vec![
-                StatusCode::REQUEST_TIMEOUT.into(),
-                StatusCode::TOO_MANY_REQUESTS.into(),
-                Statuses::ServerErrors,
-            ],
-            recovery: Recovery::Release,
-            ..Self::named("webhook")
-        }
-    }
-
-    /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
-    pub fn job() -> Self {
-        Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job") }
-    }
-
-    fn named(route: &str) -> Self {
-        Self { route: route.into(), ..Self::default() }
-    }
-}
-
 /// Changes.
 impl Policy {
-    /// Names the route in records and counts. Default: the preset's name. Records of the old name keep it, and their
-    /// `hold_max` and reconciler are then the defaults.
+    /// Names the route in records and counts. Default: the preset's name. After a change, unknown outcomes under the
+    /// old name are held for 30 days, and no reconciler is asked about them in the background.
     #[must_use]
     pub fn with_route(self, route: &str) -> Self {
         Self { route: route.into(), ..self }
@@ -268,137 +228,6 @@ impl Policy {
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
-    }
-}
-
-/// The rules as they hold.
-impl Policy {
-    /// The name of the route in records and counts.
-    pub fn route(&self) -> &Arc<str> {
-        &self.route
-    }
-
-    /// The methods that are guarded.
-    pub fn methods(&self) -> &[Method] {
-        &self.methods
-    }
-
-    /// Whether a request must have a key.
-    pub fn key(&self) -> KeyNeed {
-        self.key
-    }
-
-    /// Where the key is found; at least one place.
-    pub fn key_from(&self) -> &[KeySource] {
-        &self.key_from
-    }
-
-    /// What a key must look like.
-    pub fn key_rules(&self) -> &KeyRules {
-        &self.key_rules
-    }
-
-    /// What besides the key tells two operations apart.
-    pub fn scope(&self) -> &[ScopePart] {
-        &self.scope
-    }
-
-    /// What makes two requests with one key the same.
-    pub fn fingerprint(&self) -> &FingerprintRules {
-        &self.fingerprint
-    }
-
-    /// How long an answer is kept, from completion; never zero.
-    pub fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    /// What a duplicate gets while the first request still runs.
-    pub fn in_flight(&self) -> InFlight {
-        self.in_flight
-    }
-
-    /// The status for a key that was used for another request.
-    pub fn mismatch(&self) -> Mismatch {
-        self.mismatch
-    }
-
-    /// Answers that say "not executed" and free the key.
-    pub fn not_executed(&self) -> &[Statuses] {
-        &self.not_executed
-    }
-
-    /// What is done about an unknown outcome. A quiet time is at least twice the upstream timeout and a lease: before
-    /// that, "never heard of it" proves nothing, because the request may still arrive.
-    pub fn recovery(&self) -> Recovery {
-        match self.recovery {
-            Recovery::Reconcile { absent, quiet } => {
-                let quiet_min = self.upstream_timeout.saturating_mul(2).saturating_add(self.lease);
-                Recovery::Reconcile { absent, quiet: quiet.max(quiet_min) }
-            }
-            other => other,
-        }
-    }
-
-    /// How long an owner may be silent; never zero.
-    pub fn lease(&self) -> Duration {
-        self.lease
-    }
-
-    /// After how long an unknown outcome is closed for good; never below the ttl.
-    pub fn hold_max(&self) -> Duration {
-        self.hold_max.max(self.ttl)
-    }
-
-    /// How long the inner service may take until its whole answer is there; never zero.
-    pub fn upstream_timeout(&self) -> Duration {
-        self.upstream_timeout
-    }
-
-    /// The largest request that is taken.
-    pub fn request_bytes_max(&self) -> usize {
-        self.request_bytes_max
-    }
-
-    /// The largest answer that is kept for replay.
-    pub fn response_bytes_max(&self) -> usize {
-        self.response_bytes_max
-    }
-
-    /// What happens to requests while the store is down.
-    pub fn store_down(&self) -> StoreDown {
-        self.store_down
-    }
-
-    /// The shape of our own errors.
-    pub fn errors(&self) -> Errors {
-        self.errors
-    }
-
-    /// Whether the rules are enforced, or only watched.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// What an answer of the inner service means for the record.
-    ///
-    /// Stored: 2xx, 3xx, 500 and other 5xx, and every 4xx but those that say "not executed". Released:
-    /// those, and 503 or 409 with `Retry-After`. Unknown: 502, 504, 503 without it, and 503 with the `Via` of
-    /// another proxy, because a proxy behind us may have sent the request on: Varnish answers 503 with
-    /// `Retry-After` when its backend dies after it executed.
-    pub fn keeps(&self, status: StatusCode, headers: &HeaderMap) -> Keeps {
-        let retry_after = headers.contains_key(header::RETRY_AFTER);
-        match status {
-            _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
-            StatusCode::CONFLICT if retry_after => Keeps::Release,
-            StatusCode::SERVICE_UNAVAILABLE if retry_after && !is_relayed(headers) => {
-                Keeps::Release
-            }
-            StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Keeps::Unknown,
-            _ => Keeps::Store,
-        }
     }
 }
 

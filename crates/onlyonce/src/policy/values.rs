@@ -7,25 +7,25 @@ use http::StatusCode;
 /// Whether a request must have a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNeed {
-    /// Without one it runs unguarded.
+    /// A request without a key runs unguarded.
     Optional,
-    /// Without one it is refused.
+    /// A request without a key is refused.
     Required,
 }
 
-/// What a duplicate gets while the first still runs.
+/// What a duplicate gets while the first request still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlight {
     /// 409 at once.
     Reject,
-    /// The answer of the first, if it comes in time; else 409.
+    /// The answer of the first request, if it comes within this time; else 409.
     Wait(Duration),
 }
 
 /// The status for a key that was used for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// 422, as the IETF draft has it.
+    /// 422, as in the IETF draft.
     Unprocessable,
     /// 409, as some clients expect.
     Conflict,
@@ -35,15 +35,15 @@ pub enum Mismatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Statuses {
-    /// This one.
+    /// This status.
     One(StatusCode),
-    /// Every 5xx. They say that something failed, not that nothing was executed: only for work whose repetition
-    /// its service takes care of.
+    /// Every 5xx. A 5xx says that something failed, not that nothing was executed: use it only for a service that
+    /// removes duplicates itself.
     ServerErrors,
 }
 
 impl Statuses {
-    /// Whether `status` is one of them.
+    /// Whether `status` is this status, or of this class.
     pub fn has(self, status: StatusCode) -> bool {
         match self {
             Self::One(one) => one == status,
@@ -62,32 +62,32 @@ impl From<StatusCode> for Statuses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// Nothing, until its owner or a person settles it.
+    /// Nothing, until the owner or a person settles the operation.
     Hold,
-    /// A client's retry is sent again, with the same key. Only for an upstream that dedups on it.
+    /// A client's retry is sent again, with the same key. Only for an upstream that removes duplicates by that key.
     Redrive {
-        /// How long after the first send; shorter than the upstream's own window.
+        /// How long after the first send; shorter than the time for which the upstream keeps keys.
         within: Duration,
     },
     /// The failure becomes the final answer.
     Fail,
     /// A client's retry runs again. **This may execute twice**; only for work that is harmless twice.
     Release,
-    /// A client's retry first asks what became of it; see `OnceLayer::with_reconciler`.
+    /// A client's retry first asks the upstream what became of the operation; see `OnceLayer::with_reconciler`.
     Reconcile {
-        /// What two answers of "never heard of it" mean.
+        /// What it means if the upstream says twice that it does not know the operation.
         absent: Absent,
-        /// How long after the last possible send they count; at least twice the upstream timeout and a lease.
+        /// How long after the last possible send these answers count; at least twice the upstream timeout and a lease.
         quiet: Duration,
     },
 }
 
-/// What it means when the upstream has never heard of an operation.
+/// What it means if the upstream does not know an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// Nothing: it may yet arrive there.
+    /// Nothing: the request may still arrive there.
     Hold,
-    /// It was not executed: release it.
+    /// The operation was not executed: release it.
     Release,
 }
 
@@ -96,35 +96,35 @@ pub enum Absent {
 pub enum Errors {
     /// RFC 9457 `application/problem+json`.
     Problem,
-    /// As Stripe's API answers.
+    /// The shape of Stripe's API.
     Stripe,
 }
 
 /// Whether the rules are enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They are.
+    /// The rules are enforced.
     Enforce,
-    /// Every request runs, and what would have happened is counted.
+    /// Every request runs, and the layer counts what the rules would have done.
     Observe,
 }
 
 /// What happens to requests while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreDown {
-    /// 503.
+    /// Requests with a key are refused with 503.
     Refuse,
-    /// They run unguarded, and are counted: only where the store surely cannot be reached, never while it is busy.
+    /// Requests run unguarded, and are counted: only if the store certainly cannot be reached, never while it is busy.
     Pass,
 }
 
 /// What an answer means for the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// It is the final outcome.
+    /// The answer is the final outcome.
     Store,
-    /// It says that nothing was executed.
+    /// The answer says that nothing was executed.
     Release,
-    /// It does not say whether anything was executed.
+    /// The answer does not say whether anything was executed.
     Unknown,
 }
