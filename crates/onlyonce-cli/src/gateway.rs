@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onlyonce::store::BoxError;
-use onlyonce::{Left, Limits, Once, Settings};
+use onlyonce::{Left, Limits, Once, OnceBuilder};
 use tokio::sync::watch;
 
 use self::admin::Desk;
@@ -161,21 +161,21 @@ impl Gateway {
 }
 
 async fn engine(config: &Config) -> Result<(Once, About), StartError> {
-    let (settings, about) = store::open(config).await?;
-    let settings = adjusted(settings, config);
-    id_check::check(&settings, config).await?;
-    Ok((settings.start(), about))
+    let (builder, about) = store::open(config).await?;
+    let builder = adjusted(builder, config);
+    id_check::check(&builder, config).await?;
+    Ok((builder.build(), about))
 }
 
-fn adjusted(settings: Settings, config: &Config) -> Settings {
+fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
     let limits = Limits::default()
         .with_executing_max(config.executing_max)
         .with_bodies_bytes_max(config.bodies_bytes_max)
         .with_sweep(config.sweep, config.sweep_rows);
-    let settings = settings.with_limits(limits);
+    let builder = builder.with_limits(limits);
     match &config.secret {
-        Some(secret) => settings.with_secret(secret.clone()),
-        None => settings,
+        Some(secret) => builder.with_secret(secret.clone()),
+        None => builder,
     }
 }
 

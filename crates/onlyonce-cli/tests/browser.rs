@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onlyonce::client::{Client, Outcome, Retries};
+use onlyonce::client::{Client, Retries, SendOutcome};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -289,7 +289,7 @@ async fn ask(method: http::Method, url: &str, body: Option<Value>) -> Value {
         Some(body) => request.json(&body).send().await.unwrap(),
         None => request.send().await.unwrap(),
     };
-    let Outcome::Fresh(answer) = end else { panic!("{url}: {end:?}") };
+    let SendOutcome::Fresh(answer) = end else { panic!("{url}: {end:?}") };
     answer.json().unwrap()
 }
 

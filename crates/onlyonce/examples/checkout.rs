@@ -6,7 +6,7 @@
 //! cargo run -p onlyonce --features client-journal --example checkout -- http://127.0.0.1:8080 4711
 //! ```
 
-use onlyonce::client::{Client, Journal, Outcome};
+use onlyonce::client::{Client, Journal, SendOutcome};
 use onlyonce::key::Key;
 use serde_json::json;
 
@@ -31,13 +31,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_key(Key::derive(["shop", "acme", "order", &order]))
         .json(&json!({ "customer": "ada", "amount": 7998 }));
     match charge.send().await? {
-        Outcome::Fresh(answer) => println!("charged now: {}", answer.text().trim()),
-        Outcome::Replayed(answer) => println!("was charged before: {}", answer.text().trim()),
-        Outcome::Done { .. } => println!("was charged; the receipt did not arrive"),
-        ref refused @ Outcome::Rejected { ref answer, .. } => {
+        SendOutcome::Fresh(answer) => println!("charged now: {}", answer.text().trim()),
+        SendOutcome::Replayed(answer) => println!("was charged before: {}", answer.text().trim()),
+        SendOutcome::Done { .. } => println!("was charged; the receipt did not arrive"),
+        ref refused @ SendOutcome::Rejected { ref answer, .. } => {
             println!("not charged: {}. {}", answer.status, refused.advice_for_given_key());
         }
-        unknown @ Outcome::Unknown { .. } => println!("{}", unknown.advice()),
+        unknown @ SendOutcome::Unknown { .. } => println!("{}", unknown.advice()),
     }
     Ok(())
 }

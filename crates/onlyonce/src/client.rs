@@ -9,7 +9,7 @@
 //! 3. Waits are drawn at random up to a bound that doubles, on top of what `Retry-After` asks for. A budget
 //!    that all operations of a client share ends the retries when too many requests fail.
 //! 4. Retries end after a number of attempts, at the deadline, and always before the server forgets the key.
-//! 5. What became of the operation is one of five [outcomes](Outcome), *unknown* among them. Once an attempt
+//! 5. What became of the operation is one of five [outcomes](SendOutcome), *unknown* among them. Once an attempt
 //!    may have been executed, no later refusal or redirect makes the operation definite: only an answer from
 //!    the server's record of the key does, or a success.
 //!
@@ -18,7 +18,7 @@
 //!
 //! ```no_run
 //! # async fn checkout() -> Result<(), Box<dyn std::error::Error>> {
-//! use onlyonce::client::{Client, Outcome};
+//! use onlyonce::client::{Client, SendOutcome};
 //! use onlyonce::key::Key;
 //!
 //! let once = Client::new();
@@ -27,10 +27,10 @@
 //!     .with_key(Key::derive(["merchant", "acme", "order", "4711", "1"]))
 //!     .json(&serde_json::json!({ "amount": 7998 }));
 //! match charge.send().await? {
-//!     Outcome::Fresh(answer) | Outcome::Replayed(answer) => println!("paid: {}", answer.text()),
-//!     Outcome::Done { .. } => println!("paid; look up the receipt"),
-//!     Outcome::Rejected { answer, .. } => println!("refused: {}", answer.status),
-//!     Outcome::Unknown { doubt, .. } => println!("not known ({doubt}): send it again, same key"),
+//!     SendOutcome::Fresh(answer) | SendOutcome::Replayed(answer) => println!("paid: {}", answer.text()),
+//!     SendOutcome::Done { .. } => println!("paid; look up the receipt"),
+//!     SendOutcome::Rejected { answer, .. } => println!("refused: {}", answer.status),
+//!     SendOutcome::Unknown { doubt, .. } => println!("not known ({doubt}): send it again, same key"),
 //! }
 //! # Ok(())
 //! # }
@@ -81,7 +81,7 @@ pub use self::environment::Environment;
 pub use self::event::Event;
 #[cfg(feature = "client-journal")]
 pub use self::journal::Journal;
-pub use self::outcome::{Doubt, Outcome, SendError, Stop};
+pub use self::outcome::{Doubt, SendError, SendOutcome, Stop};
 #[cfg(feature = "client-reqwest")]
 pub use self::over_reqwest::OnceMiddleware;
 pub use self::request::Request;
@@ -89,7 +89,7 @@ pub use self::request::Request;
 pub use self::resume::Resumed;
 pub use self::retries::Retries;
 pub use self::tower::{AnswerBody, NoAnswer, OperationLayer, Operations, Told};
-pub use self::transport::{Failure, Reach, Transport};
+pub use self::transport::{Reach, Transport, TransportError};
 pub use self::wire::Wire;
 
 /// Sends operations. It holds connections and the settings that its operations share, and no key. Clones share
@@ -167,14 +167,14 @@ impl<T: Transport + Clone> Client<T> {
     }
 
     #[cfg(not(feature = "client-journal"))]
-    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+    async fn send(&self, operation: Operation) -> Result<SendOutcome, SendError> {
         let run = self.run(Diary::default(), false);
         run.perform(&mut self.transport.clone(), operation, self.course()).await
     }
 
     /// Sends an operation that is in the journal from before its first byte until it is settled.
     #[cfg(feature = "client-journal")]
-    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+    async fn send(&self, operation: Operation) -> Result<SendOutcome, SendError> {
         let Some(journal) = &self.journal else {
             let run = self.run(Diary::default(), false);
             return run.perform(&mut self.transport.clone(), operation, self.course()).await;

@@ -1,18 +1,18 @@
-//! The tower layer: the promise around any HTTP service.
+//! The tower layer: runs the keyed requests of any HTTP service at most once.
 //!
 //! 1. A request without a key, or whose method is not guarded, passes untouched.
 //! 2. A key is claimed durably before the inner service is called, and its answer is stored durably
 //!    before the last byte of it leaves.
-//! 3. A retry gets the stored answer, byte for byte, with `Idempotent-Replayed: true`. The same key
-//!    with another request gets 422, while the first still runs 409, and where nobody knows whether it
-//!    was executed 409 as well: never a second execution.
+//! 3. A retry gets the stored answer, byte for byte, with `Idempotent-Replayed: true`. The same key with another
+//!    request gets 422. A retry gets 409 while the first request still runs, and also where the outcome of the first
+//!    request is unknown: it is never executed a second time.
 //! 4. From the claim on, the work runs in a task of its own. A client that hangs up changes nothing.
-//! 5. The path that counts is the one that the client sent. Below routers that strip a prefix this needs no help in
-//!    axum 0.8, and yours elsewhere: see [`Once::layer`](crate::Once::layer).
+//! 5. Scope and fingerprint use the path that the client sent. In axum 0.8 this works below routers that strip a prefix;
+//!    with other routers you must pass the path on: see [`Once::layer`](crate::Once::layer).
 //!
 //! **An outer timeout no longer bounds the work**, and neither does anything else that drops the
-//! response future: the caller is answered, the work goes on. [`Policy::upstream_timeout`] bounds it.
-//! Authenticate *outside* this layer: a replay must not be shown to whoever lost the right to see it.
+//! response future: the caller is answered, and the work goes on. [`Policy::with_upstream_timeout`] bounds the work.
+//! Authenticate *outside* this layer: a replay must not be shown to a caller who lost the right to see it.
 //!
 //! ```
 //! # #[cfg(feature = "memory")] {
@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! [`Policy::upstream_timeout`]: crate::Policy::upstream_timeout
+//! [`Policy::with_upstream_timeout`]: crate::Policy::with_upstream_timeout
 
 mod body;
 mod capture;
@@ -50,27 +50,29 @@ pub use client_uri::ClientUri;
 pub use headers::kept as kept_headers;
 pub use layer::{Guarded, OnceLayer, Who};
 
-/// Put it among the extensions of a response to prove that nothing was sent on: the claim is given
-/// back, and the response passes as it is. Anything else after `call` counts as sent.
+/// An inner service puts this among the extensions of a response to prove that it sent nothing on: the claim is
+/// released, and the response passes as it is. Without it every request that was called counts as sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// Among the extensions of a response that the layer made: a refusal, a replay, the state of an operation. What
-/// the inner service answered does not have it.
+/// The layer puts this among the extensions of each response that it made itself: a refusal, a replay, the state of an
+/// operation. A response of the inner service does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAnswer;
 
-/// Put it among the extensions of a response whose body has neither a length nor chunks, so that only the end of the
-/// connection ends it (HTTP/1.0, and HTTP/1.1 without `Content-Length`): the end cannot be told from a break. The
-/// body is kept only if it is one whole JSON object or array; else a retry gets 410, and the first caller what came.
+/// An inner service puts this among the extensions of a response whose body has neither a length nor chunks, so that
+/// only the end of the connection ends it (HTTP/1.0, and HTTP/1.1 without `Content-Length`): such an end cannot be told
+/// from a lost connection. The body is kept only if it is one whole JSON object or array. Otherwise the first caller
+/// gets what arrived, and a retry gets 410.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntilClose;
 
-/// On a replay, and on nothing else.
+/// The header that marks a replay. No other answer has it.
 pub const IDEMPOTENT_REPLAYED: http::HeaderName =
     http::HeaderName::from_static("idempotent-replayed");
-/// What the inner service sees: the number of the attempt.
+/// The header that tells the inner service the number of the attempt.
 pub const IDEMPOTENCY_ATTEMPT: http::HeaderName =
     http::HeaderName::from_static("idempotency-attempt");
-/// How the inner service overrules what its status says: `store`, `release` or `unknown`.
+/// The header by which the inner service decides what is kept of its answer, instead of its status: `store`, `release`
+/// or `unknown`.
 pub const IDEMPOTENCY_STORE: http::HeaderName = http::HeaderName::from_static("idempotency-store");

@@ -27,6 +27,7 @@ mod source;
 use std::fmt;
 
 pub use find::find;
+pub(crate) use rules::KEY_BYTES_MAX;
 pub use rules::{KeyFormat, KeyRules, KeySyntax};
 pub use source::{KeySource, KeySourceError};
 

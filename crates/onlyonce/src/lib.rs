@@ -1,7 +1,7 @@
 //! Idempotency keys that hold: at most one execution per operation, and every retry gets the first answer.
 //!
-//! A client sends `POST /charges`, the answer is lost, it sends again. With this crate the second
-//! request is harmless. In two minutes:
+//! A client sends `POST /charges`, the answer is lost, and the client sends the request again. With this crate the
+//! second request is harmless.
 //!
 //! # Around an HTTP service
 //!
@@ -14,7 +14,7 @@
 //! use axum::{Router, http::request::Parts, routing::post};
 //! use onlyonce::{Once, Policy, scope::Principal, store::sqlite::SqliteStore};
 //!
-//! // Who asks: there is no default, because a wrong one shows one caller the answer of another. Without an
+//! // The caller. There is no default, because a wrong one shows one caller the answer of another. Without an
 //! // API key a keyed request is refused with 401: strangers must not share their keys.
 //! fn caller(head: &Parts) -> Option<Principal> {
 //!     let api_key = head.headers.get("x-api-key").filter(|key| !key.is_empty())?;
@@ -29,7 +29,8 @@
 //! # }
 //! ```
 //!
-//! What the client sees is in [`http`]. [`Policy`] has presets and every knob, each with its default.
+//! The answers that the client sees are in [`http`]. [`Policy`] has presets, and a `with_*` for every rule that says
+//! its default and the risk of changing it.
 //!
 //! # Around a job or a message
 //!
@@ -47,13 +48,13 @@
 //!     if stock == 0 {
 //!         return Err(Failure::not_done("no stock")); // nothing happened: the key is free again
 //!     }
-//!     Ok(label_key) // any other error by `?`: it may have happened, and is not run again
+//!     Ok(label_key) // any other error, passed on with `?`: the work may have happened, and is not run again
 //! });
 //! match shipped.await? {
 //!     Outcome::Fresh(label) | Outcome::Replayed(label) => println!("shipped with {label}"),
-//!     Outcome::InProgress { retry_after } => println!("ask again in {retry_after:?}"),
+//!     Outcome::InProgress { retry_after } => println!("runs elsewhere; ask again in {retry_after:?}"),
 //!     Outcome::Reused => println!("this key belongs to another order"),
-//!     Outcome::Unknown { .. } => println!("it may have run: look at what it did, then settle it"),
+//!     Outcome::Unknown { .. } => println!("may have run: find out, then settle the operation"),
 //! }
 //! # Ok(())
 //! # }
@@ -66,36 +67,41 @@
 //! 1. **At most once.** Each accepted operation ends *completed*, *released* (proved never sent) or
 //!    *unknown*, and an unknown one is never run again by itself: not after a crash, a pause, a lost
 //!    reply of the store or a jump of its clock.
-//! 2. **The same answer.** What a first caller was told is what every retry is told, while the key is kept.
-//! 3. **Nobody else's.** One caller never sees, blocks or detects the key of another.
+//! 2. **The same answer.** Every retry gets the answer of the first caller, while the key is kept.
+//! 3. **Callers are separate.** One caller never sees, blocks or detects the key of another.
 //!
 //! An operation is *unknown* when it was sent and its whole answer never came: the process died, the
-//! handler panicked, the time ran out. [`policy::Recovery`] says what may be done about it.
+//! handler panicked, or the timeout passed. [`policy::Recovery`] lists what may be done about it.
 //!
 //! # What to know
 //!
-//! - The work runs in a task of its own: **an outer timeout no longer bounds it**, and a client that hangs
-//!   up does not stop it. [`Policy::upstream_timeout`] bounds it.
-//! - The store decides the promise. `sqlite` is durable and for one process, `postgres` for many; `redis`
-//!   promises what its settings allow; `memory` forgets when the process ends. A store of your own proves itself by `store::conformance`.
-//! - Call [`Once::shutdown`] before the process ends, and it says what it left.
+//! - The work runs in a task of its own: **an outer timeout no longer bounds the work**, and a client that hangs
+//!   up does not stop it. [`Policy::with_upstream_timeout`] bounds it.
+//! - The promise is as good as the store. `sqlite` is durable and for one process, `postgres` for many; `redis` is as
+//!   durable as its settings; `memory` forgets when the process ends. A store of your own is tested by
+//!   `store::conformance`.
+//! - Call [`Once::shutdown`] before the process ends: it waits for the operations under way, and returns how many it
+//!   had to leave unknown.
 //!
 //! # Features
 //!
 //! | feature | what |
 //! |---|---|
-//! | `tower` (default) | [`Once`], the layer, [`Once::run`] |
+//! | `tower` (default) | the layer, [`Once::layer`] |
+//! | `run` | [`Once`] and [`Once::run`]; every store and `tower` turn it on |
 //! | `sqlite` | the embedded store: one file, one process |
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
-//! | `client-journal` | its journal: keys that outlive the process |
-//! | `client-reqwest` | the same over reqwest, and as a layer of `reqwest-middleware` |
+//! | `client-journal` | the client's journal: keys that outlive the process |
+//! | `client-reqwest` | the client over reqwest, and as a layer of `reqwest-middleware` |
 //! | `conformance` | the suite that every store passes |
 //!
-//! Without any of them this is the engine alone: values, decisions and the store contract, with no
-//! async runtime in its tree.
+//! Without features this crate is the engine alone: values, decisions and the store contract, with no async runtime
+//! in its tree.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "client")]
 pub mod client;
@@ -105,7 +111,11 @@ pub mod fingerprint;
 #[cfg(feature = "tower")]
 pub mod http;
 pub mod key;
-#[cfg(feature = "tower")]
+#[cfg(feature = "run")]
+#[cfg_attr(
+    not(feature = "tower"),
+    expect(dead_code, reason = "the layer reads bodies, judges answers and asks reconcilers")
+)]
 mod once;
 pub mod policy;
 pub mod record;
@@ -115,10 +125,16 @@ pub mod store;
 mod body;
 mod hex;
 mod pointer;
+#[cfg(feature = "run")]
+#[cfg_attr(
+    not(feature = "tower"),
+    expect(dead_code, reason = "without the layer only an outcome that stays unknown is told")
+)]
+mod problem;
 
-#[cfg(feature = "tower")]
+#[cfg(feature = "run")]
 pub use once::{
-    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceError, Operation,
-    Outcome, Question, Reconciler, Settings,
+    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceBuilder, OnceError,
+    Operation, Outcome, Question, Reconciler,
 };
 pub use policy::Policy;

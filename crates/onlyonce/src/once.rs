@@ -3,13 +3,13 @@
 mod any_store;
 mod cache;
 mod claim;
+mod claim_guard;
 mod counts;
 mod disown;
 mod flight;
-mod hold;
 mod id_check;
-mod keeper;
 mod limits;
+mod maintenance;
 mod outcome;
 mod perform;
 mod reconcile;
@@ -35,17 +35,19 @@ pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, Operation};
 
 pub(crate) use self::counts::Counters;
-pub(crate) use self::limits::{BodyRoom, Room};
+#[cfg(feature = "tower")]
+pub(crate) use self::limits::BodyRoom;
+pub(crate) use self::limits::Room;
 pub(crate) use self::perform::{Verdict, Worked};
 pub(crate) use self::reconcile::Asking;
 
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::cache::Cache;
 use self::claim::NoAnswer;
+use self::claim_guard::LiveClaims;
 use self::disown::Disowned;
 use self::flight::Flights;
-use self::hold::Holds;
-use self::keeper::Keeper;
+use self::maintenance::Maintenance;
 use self::reconcile::Absences;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
@@ -70,30 +72,30 @@ use crate::store::{Maintain, Seen, Swap, Watch};
 #[derive(Clone, Debug)]
 pub struct Once {
     pub(crate) inner: Arc<Inner>,
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
 }
 
 impl Once {
-    /// An engine on `store` with the defaults of [`Settings`].
+    /// An engine on `store` with the defaults of [`OnceBuilder`].
     ///
     /// # Panics
     /// If the operating system gives no thread for the background work.
     pub fn new(store: impl Watch + Maintain) -> Self {
-        Self::settings(store).start()
+        Self::builder(store).build()
     }
 
-    /// An engine on `store`, to be adjusted before it starts.
-    pub fn settings(store: impl Watch + Maintain) -> Settings {
-        Settings::new(store)
+    /// A builder of an engine on `store`, to change its limits, its secret or its clock before it starts.
+    pub fn builder(store: impl Watch + Maintain) -> OnceBuilder {
+        OnceBuilder::new(store)
     }
 
-    /// How often what happened so far, on all routes together.
+    /// The counts of all routes together, since this engine started.
     pub fn counts(&self) -> Counts {
         let of_routes = self.counts_by_route().into_iter().map(|(_, counts)| counts);
         of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
     }
 
-    /// How often what happened so far on each route, by the name that its policy has.
+    /// The counts of each route, by the name in its policy, since this engine started.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
         let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = routes.iter().map(|(name, route)| (name.clone(), route.counts()));
@@ -114,7 +116,7 @@ impl Once {
 
     /// How many operations are under way.
     pub fn executing(&self) -> usize {
-        self.inner.holds.all().len()
+        self.inner.live_claims.all().len()
     }
 
     /// How many callers wait for the answer of another.
@@ -122,66 +124,71 @@ impl Once {
         self.inner.waiters.len()
     }
 
-    /// Begins nothing new, waits at most `within` for what is under way, and marks the rest unknown:
-    /// never released, because it may have been executed. A store that does not answer delays this by
-    /// no more than one call of it.
+    /// Starts no operation any more, waits at most `within` for the operations under way, and marks the rest unknown:
+    /// never released, because they may have been executed. A store that does not answer delays this by at most the
+    /// timeout of one store call.
     pub async fn shutdown(self, within: Duration) -> Left {
         let now = Instant::now();
         let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
-        self.inner.holds.drain();
-        let drained = timeout_at(end, self.inner.holds.idle()).await;
+        self.inner.live_claims.drain();
+        let drained = timeout_at(end, self.inner.live_claims.idle()).await;
         let unknown = match drained {
             Ok(()) => 0,
             Err(_) => self.inner.abandon().await,
         };
         let disowned = self.inner.disowned.len();
         if drained.is_ok() {
-            // The keeper may be in the middle of a call that the store does not answer.
-            let _ = timeout_at(end, self.keeper.stop()).await;
+            // The background thread may be waiting for a store that does not answer.
+            let _ = timeout_at(end, self.maintenance.stop()).await;
         }
         Left { unknown, disowned }
     }
 }
 
-/// What a shutdown left behind.
+/// The operations and claims that a shutdown left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {
-    /// Operations that had not ended: their outcome is unknown. See what they did, then settle them.
+    /// Operations that had not ended: their outcome is unknown. Find out what they did, then settle them.
     pub unknown: usize,
     /// Claims that the store never confirmed. Nothing of them was executed; they lapse by themselves.
     pub disowned: usize,
 }
 
-/// What an engine is made of, before it starts.
+/// An engine that has not started yet. Made by [`Once::builder`].
 #[derive(Debug)]
-pub struct Settings {
+pub struct OnceBuilder {
     store: AnyStore,
     limits: Limits,
     secret: Option<Secret>,
 }
 
-impl Settings {
+impl OnceBuilder {
     fn new(store: impl Watch + Maintain) -> Self {
         let store = AnyStore::new(store, Arc::new(SystemClock));
         Self { store, limits: Limits::default(), secret: None }
     }
 
-    /// Counts leases on `clock`. Default: the system's. For tests.
+    /// Counts leases on `clock`. Default: the system's clock. For tests: a clock that stands still renews no lease.
+    #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.store = self.store.with_clock(Arc::new(clock));
         self
     }
 
-    /// Bounds this process. Default: [`Limits::default`].
+    /// Bounds the memory and the work of this process. Default: [`Limits::default`]. A low bound refuses requests with
+    /// 503; a high one lets a burst use that much memory.
+    #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Keys the ids of operations: without the secret nobody can compute one, or tell that two deployments
-    /// hold the same key. The store has the key itself in clear. Default: none.
+    /// Makes the ids of operations from this secret too: without it nobody can compute an id, or tell that two
+    /// deployments hold the same key. The store has the key itself in clear. Default: none.
     ///
-    /// A changed secret forgets every live key: [`id_changes`](Self::id_changes) tells before it starts.
+    /// After a change of the secret no live key is found, and retries run again: ask [`id_changes`](Self::id_changes)
+    /// before you build.
+    #[must_use]
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { secret: Some(secret), ..self }
     }
@@ -190,10 +197,10 @@ impl Settings {
     ///
     /// # Panics
     /// If the operating system gives no thread.
-    pub fn start(self) -> Once {
+    pub fn build(self) -> Once {
         let inner = Arc::new(Inner::new(self));
-        let keeper = Arc::new(Keeper::start(inner.clone()));
-        Once { inner, keeper }
+        let maintenance = Arc::new(Maintenance::start(inner.clone()));
+        Once { inner, maintenance }
     }
 }
 
@@ -207,26 +214,26 @@ pub(crate) struct Inner {
     cache: Cache,
     claims: Flights<Result<Seen, NoAnswer>>,
     loads: Flights<Result<Seen, NoAnswer>>,
-    holds: Arc<Holds>,
+    live_claims: Arc<LiveClaims>,
     disowned: Arc<Disowned>,
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
     absences: Absences,
-    /// What an unknown outcome is completed with when it was held for too long.
+    /// The response that completes an operation whose outcome was unknown for longer than `hold_max`.
     given_up: Arc<Response>,
-    /// The shortest lease that is in use; the keeper wakes when it becomes shorter.
+    /// The shortest lease in use. The background thread wakes when a shorter one comes into use.
     lease_min: watch::Sender<Duration>,
     routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
 }
 
-/// What is known of a route, by its name.
+/// What the engine knows of a route: the policies and layers that have its name.
 struct RouteState {
-    /// The longest of the policies that have this name.
+    /// The longest `hold_max` of the policies with this name.
     hold_max: Duration,
     counters: Arc<Counters>,
-    /// What would have happened, where the route only observes.
+    /// The counts of layers in observe mode: what would have happened.
     observed: Arc<Counters>,
-    /// One for each layer that has this name and somebody to ask, two at most.
+    /// The reconcilers of the layers with this name. Two at most: one is used, and two mean that none may be.
     reconcilers: Vec<(Arc<Policy>, Arc<dyn Reconciler>)>,
 }
 
@@ -237,8 +244,8 @@ impl RouteState {
 }
 
 impl Inner {
-    fn new(settings: Settings) -> Self {
-        let Settings { store, limits, secret } = settings;
+    fn new(builder: OnceBuilder) -> Self {
+        let OnceBuilder { store, limits, secret } = builder;
         Self {
             clock: store.clock().clone(),
             store,
@@ -248,59 +255,60 @@ impl Inner {
             cache: Cache::new(limits.cache_bytes_max),
             claims: Flights::new(),
             loads: Flights::new(),
-            holds: Arc::default(),
+            live_claims: Arc::default(),
             disowned: Arc::new(Disowned::new(
                 limits.executing_max.saturating_mul(DISOWNED_PER_EXECUTING),
             )),
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
             absences: Absences::default(),
-            given_up: Arc::new(crate::http::problem::given_up()),
+            given_up: Arc::new(crate::problem::given_up()),
             lease_min: watch::Sender::new(LEASE_DEFAULT),
             routes: Mutex::default(),
             limits,
         }
     }
 
-    /// Learns the times of a policy before its first request, and asks no more of the store than it
+    /// Registers the route of a policy before its first request, and lowers `response_bytes_max` to what the store
     /// takes.
-    pub(crate) fn learn(&self, mut policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
+    pub(crate) fn learn(&self, policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
         let store_max = self.store.limits().body_bytes_max;
-        policy.response_bytes_max = policy.response_bytes_max.min(store_max);
+        let body_bytes_max = policy.response_bytes_max().min(store_max);
+        let policy = policy.with_response_bytes_max(body_bytes_max);
         self.lease_min.send_if_modified(|shortest| {
-            let is_shorter = policy.lease < *shortest;
-            *shortest = policy.lease.min(*shortest);
+            let is_shorter = policy.lease() < *shortest;
+            *shortest = policy.lease().min(*shortest);
             is_shorter
         });
         let policy = Arc::new(policy);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let route = routes.entry(policy.route.clone()).or_insert_with(|| RouteState {
-            hold_max: policy.hold_max,
+        let route = routes.entry(policy.route().clone()).or_insert_with(|| RouteState {
+            hold_max: policy.hold_max(),
             counters: Arc::default(),
             observed: Arc::default(),
             reconcilers: Vec::new(),
         });
-        route.hold_max = route.hold_max.max(policy.hold_max);
-        let counters = match policy.mode {
+        route.hold_max = route.hold_max.max(policy.hold_max());
+        let counters = match policy.mode() {
             Mode::Enforce => &route.counters,
             Mode::Observe => &route.observed,
         };
         (policy, counters.clone())
     }
 
-    /// Whom to ask about the operations of a route, also in the background.
+    /// Registers the reconciler of a route, for questions in the background.
     pub(crate) fn learn_reconciler(&self, policy: &Arc<Policy>, reconciler: Arc<dyn Reconciler>) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // More than two say no more than two do.
+        // Two are enough to know that the name is not unique.
         if let Some(route) =
-            routes.get_mut(&policy.route).filter(|route| route.reconcilers.len() < 2)
+            routes.get_mut(policy.route()).filter(|route| route.reconcilers.len() < 2)
         {
             route.reconcilers.push((policy.clone(), reconciler));
         }
     }
 
-    /// Who may be asked in the background about the operations of a route. Where two layers have its name, nobody:
-    /// the record does not say which of them sent the request.
+    /// The reconciler that may be asked in the background about the operations of a route. `None` where two layers
+    /// have the same route name: a record does not say which of them sent its request.
     pub(crate) fn background_reconciler(
         &self,
         route: &str,
@@ -317,11 +325,10 @@ impl Inner {
         routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
     }
 
-    /// Marks everything that is still held unknown; how many there were. What the store does not take
-    /// now, a reaper marks later.
+    /// Marks every live claim unknown, and returns how many there were. A claim whose mark the store does not take
+    /// now is marked by a reaper later.
     async fn abandon(&self) -> usize {
-        // Seen together: a task that dies meanwhile moves from the one to the other.
-        let (held, orphans) = self.holds.all_and_orphans();
+        let (held, orphans) = self.live_claims.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
             let marked = self.store.swap(claimed.id, Write::mark_unknown(claimed.token));
@@ -339,7 +346,7 @@ impl Inner {
     }
 }
 
-/// Whether the attempt with this token was marked unknown before.
+/// Whether the attempt with this token is marked unknown.
 fn is_unknown(seen: &Seen, token: Token) -> bool {
     let record = seen.record.as_ref();
     record.is_some_and(|record| {
@@ -353,7 +360,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// One request for an operation.
+/// One request for an operation, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) id: OperationId,
@@ -362,25 +369,33 @@ pub(crate) struct Ask {
     pub(crate) principal: Principal,
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: Arc<Counters>,
-    /// Whom `recovery = "reconcile"` asks.
+    /// The reconciler that `recovery = "reconcile"` asks, and the headers to ask with.
     pub(crate) asking: Option<Asking>,
-    /// Host and path, where someone may be asked about the operation later.
+    /// How and where the request is sent, for a later question about it: see `Draft::target`.
     pub(crate) target: Arc<str>,
-    /// What `recovery = "fail"` completes an abandoned operation with.
+    /// The response with which `recovery = "fail"` completes an operation that a dead owner left.
     pub(crate) failure: Arc<Response>,
 }
 
-impl Ask {
-    /// Counts how the request ended.
-    pub(crate) fn count<T>(&self, ended: &Ended<T>) {
-        let counter = match ended {
-            Ended::Fresh(_) => return,
-            Ended::Unsettled | Ended::Refused(Refusal::Unknown { .. }) => &self.counters.unknown,
-            Ended::Refused(Refusal::Replay(_)) => &self.counters.replayed,
-            Ended::Refused(Refusal::Reused) => &self.counters.reused,
-            Ended::Refused(Refusal::InProgress) => &self.counters.in_progress,
-            Ended::Refused(Refusal::StoreDown { .. }) => &self.counters.store_down,
-            Ended::Refused(Refusal::Overloaded) => &self.counters.overloaded,
+impl Counters {
+    /// Counts how a request ended. An execution was counted when it began.
+    pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
+        match ended {
+            Ended::Fresh(_) => {}
+            Ended::Unsettled => self.unknown.one(),
+            Ended::Refused(refusal) => self.refused(refusal),
+        }
+    }
+
+    /// Counts a request that was not executed.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        let counter = match refusal {
+            Refusal::Replay(_) => &self.replayed,
+            Refusal::Reused => &self.reused,
+            Refusal::InProgress => &self.in_progress,
+            Refusal::Unknown { .. } => &self.unknown,
+            Refusal::StoreDown { .. } => &self.store_down,
+            Refusal::Overloaded => &self.overloaded,
         };
         counter.one();
     }
@@ -389,28 +404,28 @@ impl Ask {
 /// How a request ended.
 #[derive(Debug)]
 pub(crate) enum Ended<T> {
-    /// It was executed, and this is its own answer.
+    /// This request executed the operation, and this is its answer.
     Fresh(T),
-    /// It was not executed by this request.
+    /// This request did not execute the operation.
     Refused(Refusal),
-    /// It was executed, and the store has not taken its outcome: unknown.
+    /// This request executed the operation, and the store has not taken the outcome: unknown.
     Unsettled,
 }
 
-/// What a request gets that was not executed.
+/// The answer to a request that did not execute its operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
     /// The stored answer.
     Replay(Arc<Response>),
     /// The key was used for another request.
     Reused,
-    /// The first still runs.
+    /// The first request still runs.
     InProgress,
-    /// Nobody knows whether it was executed.
+    /// The operation was sent, and its outcome is not known.
     Unknown { since: StoreTime },
-    /// The store gave no answer; unreachable means that the claim is surely not there.
+    /// The store gave no answer. Unreachable: it is certain that the claim did not reach the store.
     StoreDown { is_unreachable: bool, policy: StoreDown },
-    /// A bound of this process is reached, or it is shutting down.
+    /// A limit of this process is reached, or the process is shutting down.
     Overloaded,
 }
 

@@ -1,250 +1,233 @@
 //! What a route asks of its keys, its answers and its failures.
 
+mod presets;
+mod read;
+mod values;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 
+pub use self::values::{
+    Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Recovery, Statuses, StoreDown,
+};
 use crate::fingerprint::FingerprintRules;
-use crate::key::{KeyFormat, KeyRules, KeySource};
+use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
 use crate::scope::ScopePart;
 
-/// The rules of one route. [`Policy::default`] is safe for anything; the presets know their trade.
+/// The rules of one route. [`Policy::default`] is safe for every route; the presets are for common kinds of routes.
+///
+/// Every policy is valid: a value that would contradict another, or leave nothing to do, is replaced by the nearest
+/// one that does not. Each `with_*` says its default, what it replaces, and the risk of a change.
 ///
 /// ```
 /// use std::time::Duration;
 /// use onlyonce::policy::{InFlight, Policy};
 ///
 /// let policy = Policy::payments().with_in_flight(InFlight::Wait(Duration::from_secs(5)));
-/// assert!(policy.check().is_ok());
+/// assert_eq!(policy.ttl(), Duration::from_secs(24 * 60 * 60));
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Policy {
-    /// The name of the route in records and counts.
-    pub route: Arc<str>,
-    /// The methods that are guarded; POST and PATCH.
-    pub methods: Vec<Method>,
-    /// Whether a request without a key is refused; it is not, and then runs unguarded.
-    pub key: KeyNeed,
-    /// Where the key is found; the header `Idempotency-Key`.
-    pub key_from: Vec<KeySource>,
-    /// What a key looks like; 1 to 255 characters.
-    pub key_rules: KeyRules,
-    /// What makes two equal keys two operations; principal, host, method and path.
-    pub scope: Vec<ScopePart>,
-    /// What makes two requests "the same"; the canonical form of their bodies.
-    pub fingerprint: FingerprintRules,
-    /// How long an answer is kept, from completion; 24 hours.
-    pub ttl: Duration,
-    /// What a duplicate gets while the first still runs; 409.
-    pub in_flight: InFlight,
-    /// The status for a key that was used for another request; 422.
-    pub mismatch: Mismatch,
-    /// Answers that say "not executed" and free the key; 401 403 407 408 421 425 429.
-    pub not_executed: Vec<Statuses>,
-    /// What is done about an unknown outcome; it is held.
-    pub recovery: Recovery,
-    /// How long an owner may be silent; 30 seconds.
-    pub lease: Duration,
-    /// After how long an unknown outcome is closed for good; 30 days.
-    pub hold_max: Duration,
-    /// How long the inner service may take until its whole answer is there; 30 seconds.
-    pub upstream_timeout: Duration,
-    /// The largest request that is taken; 1 MiB.
-    pub request_bytes_max: usize,
-    /// The largest answer that is kept for replay; 1 MiB.
-    pub response_bytes_max: usize,
-    /// What happens to requests while the store is down; they are refused.
-    pub store_down: StoreDown,
-    /// The shape of our own errors; RFC 9457 problem documents.
-    pub errors: Errors,
-    /// Whether the rules are enforced, or only watched; enforced.
-    pub mode: Mode,
+    route: Arc<str>,
+    methods: Vec<Method>,
+    key: KeyNeed,
+    /// Never empty.
+    key_from: Vec<KeySource>,
+    /// The length admits at least one key.
+    key_rules: KeyRules,
+    scope: Vec<ScopePart>,
+    fingerprint: FingerprintRules,
+    /// Never zero.
+    ttl: Duration,
+    in_flight: InFlight,
+    mismatch: Mismatch,
+    not_executed: Vec<Statuses>,
+    /// A quiet time as it was asked for: [`recovery`](Self::recovery) makes it long enough.
+    recovery: Recovery,
+    /// Never zero.
+    lease: Duration,
+    /// As it was asked for: [`hold_max`](Self::hold_max) is not below `ttl`.
+    hold_max: Duration,
+    /// Never zero.
+    upstream_timeout: Duration,
+    request_bytes_max: usize,
+    response_bytes_max: usize,
+    store_down: StoreDown,
+    errors: Errors,
+    mode: Mode,
 }
 
+/// Changes.
 impl Policy {
-    /// Charges, transfers, orders: a key of 16 to 255 characters is required, answers are kept 24 hours.
-    pub fn payments() -> Self {
-        let mut policy = Self { key: KeyNeed::Required, ..Self::named("payments") };
-        policy.key_rules.length = (16, 255);
-        policy
-    }
-
-    /// Accounts and forms: answers are kept one hour.
-    pub fn signup() -> Self {
-        Self { ttl: HOUR, ..Self::named("signup") }
-    }
-
-    /// Events that a sender delivers again for days: answers are kept seven days, and a delivery that failed is
-    /// run again when it comes again.
-    ///
-    /// 5xx, 408 and 429 free the key, and so does a delivery without a whole answer (a timeout, a panic, a broken
-    /// connection). 2xx, 3xx and other 4xx are kept, but for 409 with `Retry-After`. **So a handler may run twice for one event**: one that failed
-    /// after half of its work, or is still at it when its time is over. Its own dedup is its business.
-    pub fn webhook() -> Self {
-        Self {
-            ttl: 7 * DAY,
-            not_executed: vec![
-                StatusCode::REQUEST_TIMEOUT.into(),
-                StatusCode::TOO_MANY_REQUESTS.into(),
-                Statuses::ServerErrors,
-            ],
-            recovery: Recovery::Release,
-            ..Self::named("webhook")
-        }
-    }
-
-    /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
-    pub fn job() -> Self {
-        Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job") }
-    }
-
-    fn named(route: &str) -> Self {
-        Self { route: route.into(), ..Self::default() }
-    }
-
-    /// Names the route in records and counts. Default: the preset's name.
+    /// Names the route in records and counts. Default: the preset's name. After a change, unknown outcomes under the
+    /// old name are held for 30 days, and no reconciler is asked about them in the background.
+    #[must_use]
     pub fn with_route(self, route: &str) -> Self {
         Self { route: route.into(), ..self }
     }
 
-    /// Guards these methods. Default: POST and PATCH. A safe method here would freeze its first answer.
+    /// Guards these methods. Default: POST and PATCH. A guarded GET would be answered with its first answer for as
+    /// long as the key is kept.
+    #[must_use]
     pub fn with_methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         Self { methods: methods.into_iter().collect(), ..self }
     }
 
-    /// Refuses requests without a key. Default: optional, they run unguarded.
+    /// Whether a request must have a key. Default: optional; a request without a key runs unguarded.
+    #[must_use]
     pub fn with_key(self, key: KeyNeed) -> Self {
         Self { key, ..self }
     }
 
-    /// Finds the key elsewhere. Default: the header `Idempotency-Key`.
+    /// Where the key is found. Default: the header `Idempotency-Key`, which also stands for an empty list. A client
+    /// that sends its key elsewhere runs unguarded, or is refused where a key is required.
+    #[must_use]
     pub fn with_key_from(self, key_from: impl IntoIterator<Item = KeySource>) -> Self {
-        Self { key_from: key_from.into_iter().collect(), ..self }
+        let mut key_from: Vec<_> = key_from.into_iter().collect();
+        if key_from.is_empty() {
+            key_from.push(KeySource::default());
+        }
+        Self { key_from, ..self }
     }
 
-    /// Asks keys to be UUIDs, or not. Default: any.
+    /// What a key must look like. Default: [`KeyRules::default`]. The length is brought into bounds as by
+    /// [`with_key_length`](Self::with_key_length). Stricter rules refuse retries of keys that were taken before.
+    #[must_use]
+    pub fn with_key_rules(self, key_rules: KeyRules) -> Self {
+        let (least, most) = key_rules.length;
+        Self { key_rules, ..self }.with_key_length(least, most)
+    }
+
+    /// The least and the most characters of a key. Default: 1 and 255, which are also the bounds of both; `most` is
+    /// not below `least`. Short keys collide.
+    #[must_use]
+    pub fn with_key_length(mut self, least: usize, most: usize) -> Self {
+        let least = least.clamp(1, KEY_BYTES_MAX);
+        self.key_rules.length = (least, most.clamp(least, KEY_BYTES_MAX));
+        self
+    }
+
+    /// The format of a key. Default: any. A stricter format refuses retries of keys that were taken before.
+    #[must_use]
     pub fn with_key_format(mut self, format: KeyFormat) -> Self {
         self.key_rules.format = format;
         self
     }
 
-    /// Where a key counts. Default: principal, host, method and path. Add a [`ScopePart::Header`] for what your
-    /// service routes by. A change makes every live key a fresh one.
+    /// How a key is written in a header. Default: lenient, `"abc"` and `abc` are one key. Strict refuses clients
+    /// that do not quote.
+    #[must_use]
+    pub fn with_key_syntax(mut self, syntax: KeySyntax) -> Self {
+        self.key_rules.syntax = syntax;
+        self
+    }
+
+    /// What besides the key tells two operations apart. Default: principal, host, method and path. Add a
+    /// [`ScopePart::Header`] for each header that your service routes by. A change makes every live key a new one, so
+    /// that a retry runs again.
+    #[must_use]
     pub fn with_scope(self, scope: impl IntoIterator<Item = ScopePart>) -> Self {
         Self { scope: scope.into_iter().collect(), ..self }
     }
 
-    /// Compares requests by other rules. Default: canonical bodies.
+    /// What makes two requests with one key the same. Default: the canonical form of the body. Excluding a field
+    /// means that a request with another value there gets the first answer.
+    #[must_use]
     pub fn with_fingerprint(self, fingerprint: FingerprintRules) -> Self {
         Self { fingerprint, ..self }
     }
 
-    /// Keeps answers for `ttl` after completion. Default: 24 hours. It must outlast your clients' retries.
+    /// Keeps answers for `ttl` after completion. Default: 24 hours; at least a millisecond. A client that retries
+    /// later runs the operation again.
+    #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
-        Self { ttl, ..self }
+        Self { ttl: ttl.max(MILLISECOND), ..self }
     }
 
-    /// What a duplicate gets while the first still runs. Default: reject with 409.
+    /// What a duplicate gets while the first request still runs. Default: reject with 409. A duplicate that waits
+    /// holds its connection meanwhile.
+    #[must_use]
     pub fn with_in_flight(self, in_flight: InFlight) -> Self {
         Self { in_flight, ..self }
     }
 
-    /// Answers that free the key. Default: 401, 403, 407, 408, 421, 425 and 429. After any other answer a retry
-    /// never runs again.
+    /// The status for a key that was used for another request. Default: 422. Clients that retry every 409 would
+    /// retry that one for nothing.
+    #[must_use]
+    pub fn with_mismatch(self, mismatch: Mismatch) -> Self {
+        Self { mismatch, ..self }
+    }
+
+    /// Answers that say "not executed" and free the key. Default: 401, 403, 407, 408, 421, 425 and 429. A status
+    /// that your service also sends after it executed something lets a retry run again.
+    #[must_use]
     pub fn with_not_executed(self, statuses: impl IntoIterator<Item = Statuses>) -> Self {
         Self { not_executed: statuses.into_iter().collect(), ..self }
     }
 
-    /// What is done about an unknown outcome. Default: hold. Anything else is a promise about your upstream.
+    /// What is done about an unknown outcome. Default: hold. Every other choice is a promise about your upstream. A
+    /// quiet time of [`Recovery::Reconcile`] is at least twice the upstream timeout and a lease.
+    #[must_use]
     pub fn with_recovery(self, recovery: Recovery) -> Self {
         Self { recovery, ..self }
     }
 
-    /// How long an owner may be silent. Default: 30 seconds.
+    /// How long an owner may be silent before its operation is marked unknown. Default: 30 seconds; at least a
+    /// millisecond. A lease that is shorter than a pause of the process makes operations unknown; a long one delays
+    /// the answer to retries after a crash.
+    #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+        Self { lease: lease.max(MILLISECOND), ..self }
     }
 
-    /// Bounds the inner service. Default: 30 seconds; what takes longer ends as an unknown outcome.
+    /// After how long an unknown outcome is closed for good, with a 502 whose `retry` is `"never"`. Default: 30 days;
+    /// at least the ttl. A short time closes outcomes before a person has looked at them.
+    #[must_use]
+    pub fn with_hold_max(self, hold_max: Duration) -> Self {
+        Self { hold_max, ..self }
+    }
+
+    /// How long the inner service may take until its whole answer is there. Default: 30 seconds; at least a
+    /// millisecond. What takes longer ends as an unknown outcome.
+    #[must_use]
     pub fn with_upstream_timeout(self, upstream_timeout: Duration) -> Self {
-        Self { upstream_timeout, ..self }
+        Self { upstream_timeout: upstream_timeout.max(MILLISECOND), ..self }
     }
 
-    /// Refuses larger requests with 413. Default: 1 MiB.
+    /// Refuses larger requests with 413. Default: 1 MiB. A request is held in memory whole.
+    #[must_use]
     pub fn with_request_bytes_max(self, request_bytes_max: usize) -> Self {
         Self { request_bytes_max, ..self }
     }
 
-    /// Streams larger answers without keeping them: a retry gets 410. Default: 1 MiB.
+    /// Streams larger answers without keeping them: a retry gets 410. Default: 1 MiB. A kept answer is held in memory
+    /// and in the store whole.
+    #[must_use]
     pub fn with_response_bytes_max(self, response_bytes_max: usize) -> Self {
         Self { response_bytes_max, ..self }
     }
 
-    /// What happens while the store is down. Default: refuse. `Pass` gives up the promise meanwhile.
+    /// What happens to requests while the store is down. Default: refuse with 503. With `Pass` a retry may run
+    /// twice while the store is down.
+    #[must_use]
     pub fn with_store_down(self, store_down: StoreDown) -> Self {
         Self { store_down, ..self }
     }
 
-    /// The shape of our own errors. Default: RFC 9457 problem documents.
+    /// The shape of our own errors. Default: RFC 9457 problem documents. Stripe's shape does not say whether to
+    /// retry.
+    #[must_use]
     pub fn with_errors(self, errors: Errors) -> Self {
         Self { errors, ..self }
     }
 
-    /// Enforces the rules, or only watches what they would do. Default: enforce.
+    /// Enforces the rules, or only counts what they would do. Default: enforce. While a route observes, duplicates run.
+    #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
-    }
-
-    /// Whether the policy contradicts itself.
-    pub fn check(&self) -> Result<(), PolicyError> {
-        let (length_min, length_max) = self.key_rules.length;
-        let durations =
-            [("lease", self.lease), ("upstream_timeout", self.upstream_timeout), ("ttl", self.ttl)];
-        if let Some((name, _)) =
-            durations.into_iter().find(|(_, duration)| duration.as_millis() == 0)
-        {
-            return Err(PolicyError::Zero { name });
-        }
-        if length_min == 0 || length_min > length_max {
-            return Err(PolicyError::KeyLength { length_min, length_max });
-        }
-        if self.hold_max < self.ttl {
-            return Err(PolicyError::HoldShorterThanTtl);
-        }
-        if self.key_from.is_empty() {
-            return Err(PolicyError::NoKeySource);
-        }
-        let quiet_min = self.upstream_timeout.saturating_mul(2).saturating_add(self.lease);
-        match self.recovery {
-            Recovery::Reconcile { quiet, .. } if quiet < quiet_min => {
-                Err(PolicyError::QuietTooShort)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What an answer of the inner service means for the record.
-    ///
-    /// Stored: 2xx, 3xx, 500 and other 5xx, and every 4xx but those that say "not executed". Released:
-    /// those, and 503 or 409 with `Retry-After`. Unknown: 502, 504, 503 without it, and 503 with the `Via` of
-    /// another proxy, because a proxy behind us may have sent the request on: Varnish answers 503 with
-    /// `Retry-After` when its backend dies after it executed.
-    pub fn keeps(&self, status: StatusCode, headers: &HeaderMap) -> Keeps {
-        let retry_after = headers.contains_key(header::RETRY_AFTER);
-        match status {
-            _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
-            StatusCode::CONFLICT if retry_after => Keeps::Release,
-            StatusCode::SERVICE_UNAVAILABLE if retry_after && !is_relayed(headers) => {
-                Keeps::Release
-            }
-            StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Keeps::Unknown,
-            _ => Keeps::Store,
-        }
     }
 }
 
@@ -283,160 +266,6 @@ impl Default for Policy {
     }
 }
 
-/// Whether a request must have a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyNeed {
-    /// Without one it runs unguarded.
-    Optional,
-    /// Without one it is refused.
-    Required,
-}
-
-/// What a duplicate gets while the first still runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InFlight {
-    /// 409 at once.
-    Reject,
-    /// The answer of the first, if it comes in time; else 409.
-    Wait(Duration),
-}
-
-/// The status for a key that was used for another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// 422, as the IETF draft has it.
-    Unprocessable,
-    /// 409, as some clients expect.
-    Conflict,
-}
-
-/// One status, or a class of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Statuses {
-    /// This one.
-    One(StatusCode),
-    /// Every 5xx. They say that something failed, not that nothing was executed: only for work whose repetition
-    /// its service takes care of.
-    ServerErrors,
-}
-
-impl Statuses {
-    /// Whether `status` is one of them.
-    pub fn has(self, status: StatusCode) -> bool {
-        match self {
-            Self::One(one) => one == status,
-            Self::ServerErrors => status.is_server_error(),
-        }
-    }
-}
-
-impl From<StatusCode> for Statuses {
-    fn from(status: StatusCode) -> Self {
-        Self::One(status)
-    }
-}
-
-/// What is done about an unknown outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Recovery {
-    /// Nothing, until its owner or a person settles it.
-    Hold,
-    /// A client's retry is sent again, with the same key. Only for an upstream that dedups on it.
-    Redrive {
-        /// How long after the first send; shorter than the upstream's own window.
-        within: Duration,
-    },
-    /// The failure becomes the final answer.
-    Fail,
-    /// A client's retry runs again. **This may execute twice**; only for work that is harmless twice.
-    Release,
-    /// A client's retry first asks what became of it; see `OnceLayer::with_reconciler`.
-    Reconcile {
-        /// What two answers of "never heard of it" mean.
-        absent: Absent,
-        /// How long after the last possible send they count; at least twice the upstream timeout and a lease.
-        quiet: Duration,
-    },
-}
-
-/// What it means when the upstream has never heard of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// Nothing: it may yet arrive there.
-    Hold,
-    /// It was not executed: release it.
-    Release,
-}
-
-/// The shape of our own errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errors {
-    /// RFC 9457 `application/problem+json`.
-    Problem,
-    /// As Stripe's API answers.
-    Stripe,
-}
-
-/// Whether the rules are enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// They are.
-    Enforce,
-    /// Every request runs, and what would have happened is counted.
-    Observe,
-}
-
-/// What happens to requests while the store is down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreDown {
-    /// 503.
-    Refuse,
-    /// They run unguarded, and are counted: only where the store surely cannot be reached, never while it is busy.
-    Pass,
-}
-
-/// What an answer means for the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
-    /// It is the final outcome.
-    Store,
-    /// It says that nothing was executed.
-    Release,
-    /// It does not say whether anything was executed.
-    Unknown,
-}
-
-/// How a policy contradicts itself. Change the value it names.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// Give it at least a millisecond.
-    #[error("{name} must not be zero")]
-    Zero {
-        /// Which.
-        name: &'static str,
-    },
-    /// Put the smaller one first; a key has at least one character.
-    #[error("key_length [{length_min}, {length_max}] admits no key")]
-    KeyLength {
-        /// The shortest.
-        length_min: usize,
-        /// The longest.
-        length_max: usize,
-    },
-    /// Hold unknown outcomes at least as long as answers.
-    #[error("hold_max is shorter than ttl")]
-    HoldShorterThanTtl,
-    /// Name at least one place.
-    #[error("key_from names no place to find the key")]
-    NoKeySource,
-    /// Wait longer before "never heard of it" is believed.
-    #[error("quiet is shorter than twice upstream_timeout and a lease")]
-    QuietTooShort,
-}
-
 /// The header of the IETF draft.
 pub const IDEMPOTENCY_KEY: http::HeaderName = http::HeaderName::from_static("idempotency-key");
 
@@ -449,6 +278,48 @@ const NOT_EXECUTED: [StatusCode; 7] = [
     StatusCode::TOO_EARLY,
     StatusCode::TOO_MANY_REQUESTS,
 ];
+const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MIB: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // threat B14
+    #[test]
+    fn a_policy_that_was_asked_for_nonsense_is_still_valid() {
+        let absent = Absent::Release;
+        let policy = Policy::default()
+            .with_lease(Duration::ZERO)
+            .with_upstream_timeout(Duration::ZERO)
+            .with_ttl(Duration::ZERO)
+            .with_key_length(9, 8)
+            .with_key_from([])
+            .with_recovery(Recovery::Reconcile { absent, quiet: Duration::ZERO });
+        assert_eq!([policy.lease(), policy.upstream_timeout(), policy.ttl()], [MILLISECOND; 3]);
+        assert_eq!(policy.key_rules().length, (9, 9));
+        assert_eq!(policy.key_from(), [KeySource::default()]);
+        let quiet = 3 * MILLISECOND;
+        assert_eq!(policy.recovery(), Recovery::Reconcile { absent, quiet });
+    }
+
+    #[test]
+    fn a_key_has_at_least_one_character_and_at_most_255() {
+        let length =
+            |least, most| Policy::default().with_key_length(least, most).key_rules().length;
+        assert_eq!(length(0, 0), (1, 1));
+        assert_eq!(length(300, 400), (255, 255));
+        assert_eq!(length(16, usize::MAX), (16, 255));
+    }
+
+    // In either order: the longest ttl decides, not the last call.
+    #[test]
+    fn unknown_outcomes_are_held_at_least_as_long_as_answers() {
+        let (long, short) = (90 * DAY, HOUR);
+        let policy = Policy::default().with_hold_max(short).with_ttl(long);
+        assert_eq!(policy.hold_max(), long);
+        assert_eq!(policy.with_ttl(short).hold_max(), short);
+    }
+}

@@ -90,7 +90,7 @@ pub trait Maintain: Store {
     /// durably as a record, and returns the text that is kept afterwards. Without `to` it only reads.
     ///
     /// These texts tell a node that its configuration would give every live key another id: see
-    /// `Settings::id_changes`. A store that forgets them, or lets two nodes both
+    /// `OnceBuilder::id_changes`. A store that forgets them, or lets two nodes both
     /// believe that theirs is kept, lets such a node start, and retries run again.
     fn check_value(
         &self,

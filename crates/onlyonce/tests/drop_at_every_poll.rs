@@ -263,7 +263,7 @@ impl At {
         !matches!(self, Self::Unpolled | Self::Point(Point::Body))
     }
 
-    /// What a runtime that dies here leaves in the store, once the keeper has seen to it.
+    /// What a runtime that dies here leaves in the store, once the background thread has seen to it.
     fn left_behind(self) -> Option<StateKind> {
         match self {
             Self::Unpolled

@@ -149,8 +149,7 @@ async fn it_does_not_matter_whether_the_layer_is_inside_or_outside_of_the_nestin
 #[tokio::test]
 async fn the_fingerprint_of_a_nested_request_has_the_whole_path() {
     let shop = Shop::new();
-    let mut policy = Policy::default();
-    policy.scope = vec![ScopePart::Principal, ScopePart::Host];
+    let policy = Policy::default().with_scope([ScopePart::Principal, ScopePart::Host]);
     let inner = shop.bare().layer(shop.once.layer(caller, policy));
     let app = Router::new().nest("/accounts/{account}", inner);
     let first = send(&app, ACCOUNTS[0]).await;

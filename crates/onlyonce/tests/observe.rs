@@ -37,7 +37,7 @@ impl Observed {
     }
 
     fn bounded(policy: Policy, limits: Limits) -> Self {
-        let once = Once::settings(MemoryStore::new()).with_limits(limits).start();
+        let once = Once::builder(MemoryStore::new()).with_limits(limits).build();
         let executions = Arc::new(AtomicUsize::new(0));
         let count = executions.clone();
         let echo = move |request: Request<Body>| {

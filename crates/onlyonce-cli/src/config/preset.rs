@@ -26,17 +26,24 @@ impl Preset {
         let preset = self.policy();
         for name in self.names() {
             rules.said.say(name, at);
-            match *name {
-                "key" => rules.policy.key = preset.key,
-                "key_length" => rules.policy.key_rules.length = preset.key_rules.length,
-                "hold_max" => rules.policy.hold_max = preset.hold_max,
-                "not_executed" => rules.policy.not_executed.clone_from(&preset.not_executed),
-                "recovery" => {
-                    rules.policy.recovery = preset.recovery;
-                    rules.remedy = Remedy::Release;
+            let before = rules.policy.clone();
+            rules.policy = match *name {
+                "key" => before.with_key(preset.key()),
+                "key_length" => {
+                    let (least, most) = preset.key_rules().length;
+                    before.with_key_length(least, most)
                 }
-                _ => rules.policy.ttl = preset.ttl,
-            }
+                "hold_max" => {
+                    rules.hold_max = preset.hold_max();
+                    before
+                }
+                "not_executed" => before.with_not_executed(preset.not_executed().to_vec()),
+                "recovery" => {
+                    rules.remedy = Remedy::Release;
+                    before
+                }
+                _ => before.with_ttl(preset.ttl()),
+            };
         }
     }
 
@@ -64,6 +71,8 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::matching::Match;
+    use crate::config::route;
 
     // R105: a preset that the library gives another value must not lose it here.
     #[test]
@@ -72,7 +81,8 @@ mod tests {
             let mut rules = Rules::default();
             preset.apply(&mut rules, 0);
             let expected = preset.policy().with_route("default");
-            assert_eq!(format!("{:?}", rules.policy), format!("{expected:?}"), "{name}");
+            let policy = route::policy(&Match::EVERYTHING, &rules);
+            assert_eq!(format!("{policy:?}"), format!("{expected:?}"), "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@ use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::KeySource;
-use onlyonce::policy::{Absent, InFlight, PolicyError, Recovery};
+use onlyonce::policy::{Absent, InFlight, Recovery};
 use onlyonce::scope::ScopePart;
 
 use super::address::Upstream;
@@ -52,9 +52,6 @@ impl Route {
             return Err(Remark::new(place(names), message));
         }
         let policy = policy(&matching, &rules);
-        if let Err(error) = policy.check() {
-            return Err(Remark::new(place(names_of(&error)), sentence(&error, &policy)));
-        }
         Ok(Self {
             matching,
             policy,
@@ -71,7 +68,7 @@ impl Route {
 
     /// Whether a request with this method is guarded here.
     pub fn guards(&self, method: &Method) -> bool {
-        self.policy.methods.contains(method)
+        self.policy.methods().contains(method)
     }
 }
 
@@ -124,14 +121,14 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             "`recovery` \"reconcile\" needs reconcile = { ask = \"GET /…{key}\", found = \"/…\" }";
         return Some((&["recovery"], message.into()));
     };
-    let is_per_caller = rules.policy.scope.contains(&ScopePart::Principal)
+    let is_per_caller = rules.policy.scope().contains(&ScopePart::Principal)
         && rules.principal != PrincipalRule::None;
     let found: Contradiction = match rules.forward_key {
         ForwardKey::Strip => (
             &["forward_key", "recovery"],
             "`forward_key` \"strip\" with `recovery` \"reconcile\": the upstream cannot be asked about a key that it never sees".into(),
         ),
-        _ if rules.policy.key_from.contains(&KeySource::Fingerprint) => (
+        _ if rules.policy.key_from().contains(&KeySource::Fingerprint) => (
             &["key_from", "recovery"],
             "`key_from` \"fingerprint\" with `recovery` \"reconcile\": the upstream does not know such a key, and could not be asked about it".into(),
         ),
@@ -139,7 +136,7 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             &["reconcile"],
             "`reconcile` with `auth` asks for all callers, whose keys may be equal, so that one would get another's answer; set `forward_key` to \"derive\", or remove `auth`".into(),
         ),
-        ForwardKey::Verbatim if has_header(&rules.policy.scope) => (
+        ForwardKey::Verbatim if has_header(rules.policy.scope()) => (
             &["reconcile", "scope"],
             "`reconcile` does not send the headers of `scope`, so that one tenant would get another's answer; set `forward_key` to \"derive\"".into(),
         ),
@@ -152,11 +149,26 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             "`match` has a place called {key}, which stands for the operation's key in `ask`; give it another name".into(),
         ),
         _ => {
-            let name = rule.ask.unknown_place(matching.place_names())?;
-            (&["reconcile"], format!("`ask` has {{{name}}}, which is no place in the path of `match`"))
+            if let Some(name) = rule.ask.unknown_place(matching.place_names()) {
+                let message = format!("`ask` has {{{name}}}, which is no place in the path of `match`");
+                return Some((&["reconcile"], message));
+            }
+            return quiet(rules, rule);
         }
     };
     Some(found)
+}
+
+/// Before the last possible send plus this time, "never heard of it" proves nothing.
+fn quiet(rules: &Rules, rule: &ReconcileRule) -> Option<Contradiction> {
+    let (timeout, lease) = (rules.policy.upstream_timeout(), rules.policy.lease());
+    let quiet_min = timeout.saturating_mul(2).saturating_add(lease);
+    (rule.quiet < quiet_min).then(|| {
+        (
+            &["reconcile", "upstream_timeout", "lease"][..],
+            format!("quiet is shorter than twice upstream_timeout and a lease; make it {quiet_min:?} or more"),
+        )
+    })
 }
 
 fn has_header(scope: &[ScopePart]) -> bool {
@@ -164,9 +176,9 @@ fn has_header(scope: &[ScopePart]) -> bool {
 }
 
 fn everywhere(rules: &Rules) -> Option<Contradiction> {
-    let is_none = rules.policy.fingerprint.mode == FingerprintMode::None;
+    let is_none = rules.policy.fingerprint().mode == FingerprintMode::None;
     let is_nobody = rules.principal == PrincipalRule::None;
-    if is_none && rules.policy.key_from.contains(&KeySource::Fingerprint) {
+    if is_none && rules.policy.key_from().contains(&KeySource::Fingerprint) {
         let message = "`key_from` has the fingerprint as a key, so `fingerprint` cannot be \"none\": all requests would be one";
         return Some((&["key_from", "fingerprint"], message.into()));
     }
@@ -174,21 +186,24 @@ fn everywhere(rules: &Rules) -> Option<Contradiction> {
         let message = "`principal` \"none\" makes every caller anonymous, and `anonymous` \"reject\" refuses them: no keyed request would pass";
         return Some((&["anonymous", "principal"], message.into()));
     }
+    if rules.hold_max < rules.policy.ttl() {
+        return Some((&["hold_max", "ttl"], "hold_max is shorter than ttl".into()));
+    }
     None
 }
 
-fn policy(matching: &Match, rules: &Rules) -> Policy {
-    let mut policy = rules.policy.clone();
+pub(super) fn policy(matching: &Match, rules: &Rules) -> Policy {
+    let mut policy = rules.policy.clone().with_hold_max(rules.hold_max);
     if *matching != Match::EVERYTHING {
-        policy.route = matching.to_string().into();
+        policy = policy.with_route(&matching.to_string());
     }
     if let Some(methods) = matching.methods() {
-        policy.methods = methods.to_vec();
+        policy = policy.with_methods(methods.to_vec());
     }
     if rules.does_wait {
-        policy.in_flight = InFlight::Wait(rules.wait);
+        policy = policy.with_in_flight(InFlight::Wait(rules.wait));
     }
-    policy.recovery = match (rules.remedy, &rules.reconcile) {
+    policy.with_recovery(match (rules.remedy, &rules.reconcile) {
         (Remedy::Redrive, _) => Recovery::Redrive { within: rules.redrive_for },
         (Remedy::Reconcile, Some(rule)) => {
             Recovery::Reconcile { absent: rule.absent, quiet: rule.quiet }
@@ -196,30 +211,5 @@ fn policy(matching: &Match, rules: &Rules) -> Policy {
         (Remedy::Fail, _) => Recovery::Fail,
         (Remedy::Release, _) => Recovery::Release,
         (Remedy::Hold | Remedy::Reconcile, _) => Recovery::Hold,
-    };
-    policy
-}
-
-fn sentence(error: &PolicyError, policy: &Policy) -> String {
-    match error {
-        PolicyError::QuietTooShort => {
-            let quiet_min = 2 * policy.upstream_timeout + policy.lease;
-            format!("{error}; make it {quiet_min:?} or more")
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// Where to look for what the policy complains about.
-fn names_of(error: &PolicyError) -> &'static [&'static str] {
-    match error {
-        PolicyError::Zero { name: "lease" } => &["lease"],
-        PolicyError::Zero { name: "ttl" } => &["ttl"],
-        PolicyError::Zero { .. } => &["upstream_timeout"],
-        PolicyError::KeyLength { .. } => &["key_length"],
-        PolicyError::HoldShorterThanTtl => &["hold_max", "ttl"],
-        PolicyError::NoKeySource => &["key_from"],
-        PolicyError::QuietTooShort => &["reconcile", "upstream_timeout", "lease"],
-        _ => &[],
-    }
+    })
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce::Policy;
-use onlyonce::fingerprint::FingerprintMode;
-use onlyonce::key::{KeyFormat, KeySyntax};
+use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
+use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
 use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
 
@@ -23,6 +23,8 @@ use super::route::{Anonymous, ForwardKey};
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) policy: Policy,
+    /// As the file says it. A policy would make it no shorter than its ttl; a file that says so is refused.
+    pub(super) hold_max: Duration,
     pub(super) does_wait: bool,
     pub(super) wait: Duration,
     pub(super) remedy: Remedy,
@@ -42,6 +44,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            hold_max: Policy::default().hold_max(),
             does_wait: false,
             wait: Duration::from_secs(5),
             remedy: Remedy::Hold,
@@ -111,6 +114,7 @@ impl Rules {
         self.said.say(field.name.name, field.named_at);
         let name = field.name.name;
         match name {
+            "hold_max" => self.hold_max = field.duration()?,
             "wait" => self.wait = field.duration_above_zero()?,
             "in_flight" => self.does_wait = field.one_of(&[("reject", false), ("wait", true)])?,
             "recovery" => self.remedy = field.one_of(&REMEDIES)?,
@@ -131,38 +135,70 @@ impl Rules {
 }
 
 fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
-    match field.name.name {
-        "key" => policy.key = field.one_of(&KEY)?,
-        "key_from" => policy.key_from = field.all(Field::parsed)?,
-        "key_syntax" => policy.key_rules.syntax = field.one_of(&KEY_SYNTAX)?,
-        "key_length" => policy.key_rules.length = key_length(field)?,
-        "key_format" => policy.key_rules.format = field.one_of(&KEY_FORMAT)?,
+    let before = policy.clone();
+    *policy = match field.name.name {
+        "key" => before.with_key(field.one_of(&KEY)?),
+        "key_from" => before.with_key_from(key_from(field)?),
+        "key_syntax" => before.with_key_syntax(field.one_of(&KEY_SYNTAX)?),
+        "key_length" => {
+            let (least, most) = key_length(field)?;
+            before.with_key_length(least, most)
+        }
+        "key_format" => before.with_key_format(field.one_of(&KEY_FORMAT)?),
         _ => return Err(field.refused().into()),
-    }
+    };
     Ok(())
 }
 
 fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
+    let before = policy.clone();
+    *policy = match field.name.name {
+        "methods" => before.with_methods(field.all(method)?),
+        "scope" => before.with_scope(field.all(scope_part)?),
+        name if name.starts_with("fingerprint") => {
+            before.with_fingerprint(fingerprint(policy, field)?)
+        }
+        "ttl" => before.with_ttl(nonzero(field)?),
+        "mismatch" => before.with_mismatch(mismatch(field)?),
+        "not_executed" => before.with_not_executed(field.all(statuses)?),
+        "lease" => before.with_lease(nonzero(field)?),
+        "upstream_timeout" => before.with_upstream_timeout(nonzero(field)?),
+        "request_bytes_max" => before.with_request_bytes_max(field.bytes()?),
+        "response_bytes_max" => before.with_response_bytes_max(field.bytes()?),
+        "store_down" => before.with_store_down(field.one_of(&STORE_DOWN)?),
+        "errors" => before.with_errors(field.one_of(&ERRORS)?),
+        "mode" => before.with_mode(field.one_of(&MODE)?),
+        _ => return Err(field.refused().into()),
+    };
+    Ok(())
+}
+
+fn fingerprint(policy: &Policy, field: Field<'_>) -> Result<FingerprintRules, Remarks> {
+    let mut rules = policy.fingerprint().clone();
     match field.name.name {
-        "methods" => policy.methods = field.all(method)?,
-        "scope" => policy.scope = field.all(scope_part)?,
-        "fingerprint" => policy.fingerprint.mode = field.one_of(&FINGERPRINT)?,
-        "fingerprint_include" => policy.fingerprint.include = field.all(Field::parsed)?,
-        "fingerprint_exclude" => policy.fingerprint.exclude = field.all(Field::parsed)?,
-        "ttl" => policy.ttl = field.duration()?,
-        "mismatch" => policy.mismatch = mismatch(field)?,
-        "not_executed" => policy.not_executed = field.all(statuses)?,
-        "lease" => policy.lease = field.duration()?,
-        "hold_max" => policy.hold_max = field.duration()?,
-        "upstream_timeout" => policy.upstream_timeout = field.duration()?,
-        "request_bytes_max" => policy.request_bytes_max = field.bytes()?,
-        "response_bytes_max" => policy.response_bytes_max = field.bytes()?,
-        "store_down" => policy.store_down = field.one_of(&STORE_DOWN)?,
-        "errors" => policy.errors = field.one_of(&ERRORS)?,
-        "mode" => policy.mode = field.one_of(&MODE)?,
+        "fingerprint" => rules.mode = field.one_of(&FINGERPRINT)?,
+        "fingerprint_include" => rules.include = field.all(Field::parsed)?,
+        "fingerprint_exclude" => rules.exclude = field.all(Field::parsed)?,
         _ => return Err(field.refused().into()),
     }
-    Ok(())
+    Ok(rules)
+}
+
+fn nonzero(field: Field<'_>) -> Result<Duration, Remark> {
+    match field.duration()? {
+        Duration::ZERO => {
+            Err(Remark::new(field.named_at, format!("{} must not be zero", field.name.name)))
+        }
+        duration => Ok(duration),
+    }
+}
+
+fn key_from(field: Field<'_>) -> Result<Vec<KeySource>, Remarks> {
+    let sources = field.all(Field::parsed)?;
+    match sources.is_empty() {
+        true => Err(Remark::new(field.named_at, "key_from names no place to find the key").into()),
+        false => Ok(sources),
+    }
 }
 
 fn method(field: Field<'_>) -> Result<http::Method, Remark> {
@@ -182,6 +218,10 @@ fn key_length(field: Field<'_>) -> Result<(usize, usize), Remarks> {
     match field.all(Field::number)?.as_slice() {
         [_, most] if *most > KEY_LENGTH_MAX => {
             Err(field.wrong("a key has at most 255 characters").into())
+        }
+        [least, most] if *least == 0 || least > most => {
+            let message = format!("key_length [{least}, {most}] admits no key");
+            Err(Remark::new(field.named_at, message).into())
         }
         [least, most] => Ok((*least, *most)),
         _ => Err(field.refused().into()),

@@ -30,7 +30,7 @@ pub(super) struct Judged(Vec<HeaderName>);
 
 impl Judged {
     pub(super) fn by(route: &Route) -> Self {
-        let keys = route.policy.key_from.iter().filter_map(|source| match source {
+        let keys = route.policy.key_from().iter().filter_map(|source| match source {
             KeySource::Header(name) => Some(name.clone()),
             _ => None,
         });
@@ -42,7 +42,7 @@ impl Judged {
             PrincipalSource::Header(name) => Some(name.clone()),
             PrincipalSource::Cookie(_) => None,
         });
-        let scope = route.policy.scope.iter().filter_map(|part| match part {
+        let scope = route.policy.scope().iter().filter_map(|part| match part {
             ScopePart::Header(name) => Some(name.clone()),
             _ => None,
         });

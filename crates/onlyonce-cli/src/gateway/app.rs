@@ -145,7 +145,7 @@ impl Guard {
 
     /// The answer to a request that the upstream could read differently; a route that observes refuses nothing.
     fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
-        if self.policy.mode == Mode::Observe {
+        if self.policy.mode() == Mode::Observe {
             return None;
         }
         let why = ambiguity::doubt(uri, headers, &self.judged)?;
@@ -178,7 +178,7 @@ impl Inner {
             let name = name.as_bytes().trim_ascii().to_ascii_uppercase();
             let Ok(method) = Method::from_bytes(&name) else { continue };
             let guard = self.route(&method, request.uri().path());
-            let methods = &guard.policy.methods;
+            let methods = guard.policy.methods();
             let is_other = methods.contains(&method) && !methods.contains(request.method());
             if is_other && !guards.iter().any(|judged| std::ptr::eq(*judged, guard)) {
                 guards.push(guard);

@@ -45,7 +45,7 @@ struct Inner {
 impl Forward {
     pub(super) fn new(upstream: Arc<Upstream>, route: &Route) -> Self {
         let (policy, key) = (route.policy.clone(), ForwardedKey::of(route));
-        let terms = Terms::new(policy.upstream_timeout, route.upstream_idle);
+        let terms = Terms::new(policy.upstream_timeout(), route.upstream_idle);
         Self(Arc::new(Inner { upstream, policy, key, terms }))
     }
 }
@@ -101,7 +101,7 @@ impl Inner {
         let (body, sent) = Sent::watch(body);
         let answer = tokio::select! {
             answer = self.send(Request::from_parts(head, body)) => answer,
-            () = sent.and(self.policy.upstream_timeout) => return problem::upstream_timeout(&self.policy),
+            () = sent.and(self.policy.upstream_timeout()) => return problem::upstream_timeout(&self.policy),
         };
         match answer {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match upgrade {

@@ -24,17 +24,17 @@ pub(super) struct ForwardedKey {
 impl ForwardedKey {
     pub(super) fn of(route: &Route) -> Self {
         let policy = &route.policy;
-        let fields = policy.key_from.iter().filter_map(|source| match source {
+        let fields = policy.key_from().iter().filter_map(|source| match source {
             KeySource::Header(name) => Some(name.clone()),
             _ => None,
         });
         Self {
             how: route.forward_key,
             is_relied_on: matches!(
-                policy.recovery,
+                policy.recovery(),
                 Recovery::Redrive { .. } | Recovery::Reconcile { .. }
             ),
-            syntax: policy.key_rules.syntax,
+            syntax: policy.key_rules().syntax,
             fields: fields.collect(),
         }
     }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use onlyonce::scope::ScopePart;
 use onlyonce::store::Fault;
-use onlyonce::{IdChange, Settings};
+use onlyonce::{IdChange, OnceBuilder};
 
 use super::StartError;
 use crate::config::{Config, PrincipalRule, Route};
 
 /// Refuses a configuration with which every live key would be a new one. Says which routes are concerned where
 /// only some are.
-pub(super) async fn check(settings: &Settings, config: &Config) -> Result<(), StartError> {
+pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), StartError> {
     let (scope, principal) = (scope(&config.fallback), principal(&config.fallback));
     let routes = routes(config);
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal), (ROUTES, &*routes)];
-    let changes = settings.id_changes(&texts).await.map_err(no_answer)?;
+    let changes = builder.id_changes(&texts).await.map_err(no_answer)?;
     let of_all = |change: &&IdChange| change.name != ROUTES;
     let told: Vec<_> = changes.iter().filter(of_all).map(sentence).collect();
     if !told.is_empty() && !config.accept_forgetting {
@@ -23,7 +23,7 @@ pub(super) async fn check(settings: &Settings, config: &Config) -> Result<(), St
     }
     for change in &changes {
         warn(change);
-        if !settings.accept_id_change(change).await.map_err(no_answer)? {
+        if !builder.accept_id_change(change).await.map_err(no_answer)? {
             return Err(StartError::Store(RACED.to_owned()));
         }
     }
@@ -67,7 +67,7 @@ fn warn(change: &IdChange) {
 
 /// The order of the parts means nothing, nor does a repeat.
 fn scope(route: &Route) -> String {
-    let mut names: Vec<_> = route.policy.scope.iter().map(ToString::to_string).collect();
+    let mut names: Vec<_> = route.policy.scope().iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
@@ -76,7 +76,7 @@ fn scope(route: &Route) -> String {
 /// How callers are told apart; where the scope does not ask for that, the rule means nothing.
 fn principal(route: &Route) -> String {
     match &route.principal {
-        _ if !route.policy.scope.contains(&ScopePart::Principal) => "not in the scope".to_owned(),
+        _ if !route.policy.scope().contains(&ScopePart::Principal) => "not in the scope".to_owned(),
         PrincipalRule::Auto => "auto".to_owned(),
         PrincipalRule::None => "none".to_owned(),
         PrincipalRule::Sources(sources) => {

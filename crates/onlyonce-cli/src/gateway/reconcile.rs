@@ -47,7 +47,7 @@ impl Asker {
             key: ForwardedKey::of(route),
             credentials: credentials(&route.principal),
             upstream,
-            body_bytes_max: route.policy.response_bytes_max,
+            body_bytes_max: route.policy.response_bytes_max(),
             runtime: Handle::current(),
         }
     }

@@ -5,7 +5,7 @@ use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::store::redis::{Promise, RedisStore};
 use onlyonce::store::sqlite::{self, SqliteStore};
-use onlyonce::{Once, Settings};
+use onlyonce::{Once, OnceBuilder};
 
 use super::StartError;
 use crate::config::{Config, FilterUrl, StoreUrl};
@@ -18,17 +18,17 @@ pub(super) struct About {
     pub(super) filter: Option<Layered<PostgresStore>>,
 }
 
-/// The settings of an engine on that store. What the store itself has to say goes to stderr.
-pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartError> {
+/// A builder of the engine on that store. What the store itself has to say goes to stderr.
+pub(super) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartError> {
     let mut about = About::default();
-    let settings = match &config.store {
+    let builder = match &config.store {
         StoreUrl::Memory => {
             about.is_best_effort = true;
-            Once::settings(MemoryStore::new())
+            Once::builder(MemoryStore::new())
         }
-        StoreUrl::Sqlite(path) => Once::settings(
-            SqliteStore::open(path).await.map_err(|error| refused_by_sqlite(&error))?,
-        ),
+        StoreUrl::Sqlite(path) => {
+            Once::builder(SqliteStore::open(path).await.map_err(|error| refused_by_sqlite(&error))?)
+        }
         StoreUrl::Postgres(url) => {
             let postgres =
                 PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
@@ -36,11 +36,11 @@ pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartErro
                 eprintln!("onlyonce: {warning}");
             }
             match &config.filter {
-                None => Once::settings(postgres),
+                None => Once::builder(postgres),
                 Some(filter) => {
                     let layered = filtered(postgres, filter, config)?;
                     about.filter = Some(layered.clone());
-                    Once::settings(layered)
+                    Once::builder(layered)
                 }
             }
         }
@@ -50,10 +50,10 @@ pub(super) async fn open(config: &Config) -> Result<(Settings, About), StartErro
             check(config, &promise)?;
             eprintln!("onlyonce: {promise}");
             about.is_best_effort = !promise.is_durable();
-            Once::settings(redis)
+            Once::builder(redis)
         }
     };
-    Ok((settings, about))
+    Ok((builder, about))
 }
 
 fn filtered(

@@ -18,21 +18,21 @@ pub(super) fn description(config: &Config) -> String {
 
 fn route(route: &Route) -> Value {
     let policy = &route.policy;
-    let (length_min, length_max) = policy.key_rules.length;
+    let (length_min, length_max) = policy.key_rules().length;
     json!({
         "match": route.matching.to_string(),
         "key": {
-            "required": policy.key == KeyNeed::Required,
-            "from": policy.key_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "required": policy.key() == KeyNeed::Required,
+            "from": policy.key_from().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "length": [length_min, length_max],
-            "format": policy.key_rules.format.to_string(),
+            "format": policy.key_rules().format.to_string(),
         },
-        "ttl": policy.ttl.as_secs(),
-        "in_flight": match policy.in_flight {
+        "ttl": policy.ttl().as_secs(),
+        "in_flight": match policy.in_flight() {
             InFlight::Reject => "reject",
             InFlight::Wait(_) => "wait",
         },
-        "recovery": match policy.recovery {
+        "recovery": match policy.recovery() {
             Recovery::Hold => "hold",
             Recovery::Redrive { .. } => "redrive",
             Recovery::Fail => "fail",

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use http::Method;
 use onlyonce::Policy;
-use onlyonce::fingerprint::FingerprintMode;
-use onlyonce::key::{KeyFormat, KeySyntax};
+use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
+use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
 use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, Recovery};
 use onlyonce::scope::ScopePart;
 
@@ -72,11 +73,7 @@ pub(crate) fn toml(profile: Profile<'_>) -> (String, String) {
 
 /// What the library is asked for the same.
 pub(crate) fn policy(profile: Profile<'_>) -> Policy {
-    let mut policy = Policy::default();
-    for set in profile {
-        set.change(&mut policy);
-    }
-    policy
+    profile.iter().fold(Policy::default(), |policy, set| set.change(policy))
 }
 
 impl Set {
@@ -115,37 +112,40 @@ impl Set {
         }
     }
 
-    fn change(&self, policy: &mut Policy) {
+    fn change(&self, policy: Policy) -> Policy {
         let ms = Duration::from_millis;
+        let fingerprint = policy.fingerprint().clone();
         match *self {
-            Self::Strict => policy.key_rules.syntax = KeySyntax::Strict,
-            Self::Stripe => policy.errors = Errors::Stripe,
-            Self::Required => policy.key = KeyNeed::Required,
-            Self::KeyFrom(sources) => policy.key_from = parsed(sources),
-            Self::KeyUuid => policy.key_rules.format = KeyFormat::Uuid,
-            Self::KeyLength(min, max) => policy.key_rules.length = (min, max),
-            Self::Methods(methods) => policy.methods = parsed(methods),
-            Self::Scope(parts) => {
-                policy.scope = parts.iter().map(|part| scope_part(part)).collect()
-            }
-            Self::Raw => policy.fingerprint.mode = FingerprintMode::Raw,
-            Self::NoFingerprint => policy.fingerprint.mode = FingerprintMode::None,
-            Self::Include(pointer) => policy.fingerprint.include = parsed(&[pointer]),
-            Self::Exclude(pointer) => policy.fingerprint.exclude = parsed(&[pointer]),
-            Self::TtlMs(ttl) => policy.ttl = ms(ttl),
-            Self::WaitMs(wait) => policy.in_flight = InFlight::Wait(ms(wait)),
-            Self::Conflict => policy.mismatch = Mismatch::Conflict,
-            Self::Recovery("fail") => policy.recovery = Recovery::Fail,
-            Self::Recovery("release") => policy.recovery = Recovery::Release,
-            Self::LeaseMs(lease) => policy.lease = ms(lease),
-            Self::UpstreamTimeoutMs(bound) => policy.upstream_timeout = ms(bound),
-            Self::RequestBytesMax(bytes) => policy.request_bytes_max = bytes,
-            Self::ResponseBytesMax(bytes) => policy.response_bytes_max = bytes,
+            Self::Strict => policy.with_key_syntax(KeySyntax::Strict),
+            Self::Stripe => policy.with_errors(Errors::Stripe),
+            Self::Required => policy.with_key(KeyNeed::Required),
+            Self::KeyFrom(sources) => policy.with_key_from(parsed::<KeySource>(sources)),
+            Self::KeyUuid => policy.with_key_format(KeyFormat::Uuid),
+            Self::KeyLength(min, max) => policy.with_key_length(min, max),
+            Self::Methods(methods) => policy.with_methods(parsed::<Method>(methods)),
+            Self::Scope(parts) => policy.with_scope(parts.iter().map(|part| scope_part(part))),
+            Self::Raw => policy
+                .with_fingerprint(FingerprintRules { mode: FingerprintMode::Raw, ..fingerprint }),
+            Self::NoFingerprint => policy
+                .with_fingerprint(FingerprintRules { mode: FingerprintMode::None, ..fingerprint }),
+            Self::Include(pointer) => policy
+                .with_fingerprint(FingerprintRules { include: parsed(&[pointer]), ..fingerprint }),
+            Self::Exclude(pointer) => policy
+                .with_fingerprint(FingerprintRules { exclude: parsed(&[pointer]), ..fingerprint }),
+            Self::TtlMs(ttl) => policy.with_ttl(ms(ttl)),
+            Self::WaitMs(wait) => policy.with_in_flight(InFlight::Wait(ms(wait))),
+            Self::Conflict => policy.with_mismatch(Mismatch::Conflict),
+            Self::Recovery("fail") => policy.with_recovery(Recovery::Fail),
+            Self::Recovery("release") => policy.with_recovery(Recovery::Release),
+            Self::LeaseMs(lease) => policy.with_lease(ms(lease)),
+            Self::UpstreamTimeoutMs(bound) => policy.with_upstream_timeout(ms(bound)),
+            Self::RequestBytesMax(bytes) => policy.with_request_bytes_max(bytes),
+            Self::ResponseBytesMax(bytes) => policy.with_response_bytes_max(bytes),
             // The library sweeps by itself and runs one process; keys are its caller's to forward.
-            Self::SweepMs(_) | Self::Secret => {}
+            Self::SweepMs(_) | Self::Secret => policy,
             Self::Reconcile => {
                 let (absent, quiet) = (Absent::Hold, Duration::from_secs(600));
-                policy.recovery = Recovery::Reconcile { absent, quiet };
+                policy.with_recovery(Recovery::Reconcile { absent, quiet })
             }
             Self::Recovery(_)
             | Self::ForwardKey(_)

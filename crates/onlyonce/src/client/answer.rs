@@ -45,7 +45,7 @@ impl Answer {
     }
 }
 
-/// Neither headers nor body: they may have what must not be logged.
+/// Without headers and body, which may contain secrets.
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answer")
@@ -56,7 +56,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Ours and Stripe's, and the two other names in use.
+/// The header of a replay: ours and Stripe's, and two other names in use.
 const REPLAY_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("idempotent-replayed"),
     HeaderName::from_static("idempotency-replayed"),

@@ -30,7 +30,7 @@ pub struct Budget {
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
-    /// When tokens last came, by whatever way.
+    /// When tokens were last added, by a success or by time.
     filled_at: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Budget {
         tokens > self.tokens_max / 2.0 || self.tokens_max.is_infinite()
     }
 
-    /// With what a second without a success has brought.
+    /// Adds the tokens for the seconds without a success.
     fn bucket(&self, now: Duration) -> std::sync::MutexGuard<'_, Bucket> {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = now.saturating_sub(bucket.filled_at);
@@ -106,9 +106,9 @@ impl Default for Budget {
 const TOKENS_MAX: f64 = 10.0;
 const PER_SUCCESS: f64 = 0.1;
 const PER_SECOND: f64 = 1.0;
-/// Without a success for so long, tokens come by themselves.
+/// Tokens are added by time after so long without a success.
 const QUIET: Duration = Duration::from_secs(1);
-/// Nobody waits for what an earlier process left: it has half of the extra load, retries the other half.
+/// Resumed operations may use half of the extra load, because no caller waits for them; retries may use the other half.
 #[cfg(feature = "client-journal")]
 const RESUME_TOKENS: f64 = 2.0;
 

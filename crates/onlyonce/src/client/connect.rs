@@ -9,12 +9,12 @@ use tower_service::Service;
 
 use crate::store::BoxError;
 
-/// How long the attempt may take that a request belongs to: among the request's extensions.
+/// The timeout of an attempt, among the extensions of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptTime(pub(crate) Duration);
 
 tokio::task_local! {
-    /// How long the attempt that is being sent by this task may take to connect.
+    /// How long the attempt of this task may take to connect.
     static WAIT: Duration;
 }
 
@@ -25,7 +25,7 @@ pub(crate) async fn within<F: Future>(attempt: Option<&AttemptTime>, sending: F)
     WAIT.scope(wait, sending).await
 }
 
-/// Bounds all of connecting: name, TCP and TLS.
+/// Bounds the whole of connecting: name resolution, TCP and TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded<C>(pub(crate) C);
 

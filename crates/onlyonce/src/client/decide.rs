@@ -1,4 +1,4 @@
-//! What to do after an attempt: pure, from what was heard, what was before, and the time.
+//! What to do after an attempt: a pure function of its answer, the attempts before it, and the time.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use super::reading::{Again, Meaning, Refusal};
 use super::retries::Settings;
 use crate::clock::StoreTime;
 
-/// What is remembered of an operation between its attempts.
+/// The state of an operation between its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Course {
     /// When the first attempt was, by the wall clock: a server forgets keys by the calendar.
     pub(crate) first_sent: StoreTime,
     /// When the deadline is over, by the boot clock.
     pub(crate) ends_at: Duration,
-    /// How often it was sent.
+    /// How often the operation was sent.
     pub(crate) sends: u32,
     /// How many of these count as attempts.
     pub(crate) attempts: u32,
-    /// How often in a row the server said that it is not done.
+    /// How often in a row the server said that the operation still runs.
     pub(crate) questions: u32,
     /// How often the server said that it does not know the outcome itself.
     pub(crate) held: u32,
     pub(crate) redirects: u32,
-    /// The one attempt that is free, because it was proved never to have been sent.
+    /// Whether the one free attempt was used: an attempt that was proved never to have been sent does not count.
     pub(crate) free_is_used: bool,
     /// Why the operation may have happened, if it may.
     pub(crate) doubt: Option<Doubt>,
-    /// The status that says that it happened, while its result is being read elsewhere.
+    /// The status that says that the operation happened, while its result is read at another URL.
     pub(crate) done: Option<StatusCode>,
-    /// Whether that came from the server's record.
+    /// Whether that status came from the server's record.
     pub(crate) is_replay: bool,
-    /// How long the server keeps the key, if that was configured or told.
+    /// How long the server keeps the key, if it was configured or the server said so.
     pub(crate) window: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ impl Course {
         }
     }
 
-    /// After one more attempt, which meant this.
+    /// The state after one more attempt with this meaning.
     pub(crate) fn after(self, meaning: &Meaning) -> Self {
         let sends = self.sends.saturating_add(1);
         let Meaning::Again(again) = meaning else {
@@ -78,7 +78,7 @@ impl Course {
     }
 }
 
-/// What the clocks, the budget and the dice say at the moment of a decision.
+/// The clocks, the budget and the random number at the moment of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) wall: StoreTime,
@@ -94,11 +94,11 @@ pub(crate) struct Moment {
 pub(crate) enum Next {
     /// Wait, then send again.
     Wait(Duration),
-    /// There is an outcome, or there will be none.
+    /// Stop: there is an outcome, or there will be none.
     End(End),
 }
 
-/// How it ended.
+/// How the operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Success,
@@ -108,7 +108,7 @@ pub(crate) enum End {
     NotThrough(Stop),
 }
 
-/// Decides, after the attempt that `course` already counts.
+/// Decides what follows the last attempt, which `course` already counts.
 pub(crate) fn decide(meaning: &Meaning, course: &Course, settings: &Settings, at: &Moment) -> Next {
     let end = match (meaning, course.doubt) {
         (Meaning::Success, _) => End::Success,
@@ -195,10 +195,10 @@ pub(crate) fn is_past_window(
     age_ms < -CLOCK_SLACK_MS || age_ms > crate::clock::as_ms(window.saturating_sub(margin))
 }
 
-/// How often a server is asked that says that it is not done; the deadline usually comes first.
+/// How often a server that says that the operation still runs is asked again; the deadline usually comes first.
 const QUESTIONS_MAX: u32 = 1000;
-/// How often a server is asked that does not know the outcome itself: the retry of the first caller may make
-/// it find out, but after that only an operator does.
+/// How often a server that does not know the outcome itself is asked again: a retry may make it reconcile, and after
+/// that only an operator can resolve the outcome.
 const HELD_MAX: u32 = 2;
 const DOUBLINGS_MAX: u32 = 20;
 const CLOCK_SLACK_MS: i64 = 60_000;

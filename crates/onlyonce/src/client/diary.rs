@@ -1,11 +1,11 @@
-//! What is written down while an operation is on its way: nothing, or its entry in the journal.
+//! The notes about an operation while it is sent: its entry in the journal, or nothing.
 
 use std::time::Duration;
 
 use super::operation::Operation;
-use super::transport::Failure;
 #[cfg(feature = "client-journal")]
 use super::transport::Reach;
+use super::transport::TransportError;
 
 /// The entry of one operation, if there is a journal.
 #[derive(Debug, Default)]
@@ -22,10 +22,10 @@ impl Diary {
         number: u32,
         sending: &Operation,
         window: Option<Duration>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TransportError> {
         let Some(entry) = &self.entry else { return Ok(()) };
         let noted = entry.note_attempt(number, sending, window).await;
-        noted.map_err(|error| Failure::new(Reach::NotSent, error))
+        noted.map_err(|error| TransportError::new(Reach::NotSent, error))
     }
 
     /// Notes how long the server keeps the key.
@@ -46,7 +46,7 @@ impl Diary {
         _: u32,
         _: &Operation,
         _: Option<Duration>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TransportError> {
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Time and chance, from outside: so that a test can move the one and choose the other.
+//! The source of time and randomness, so that a test can control both.
 
 use std::pin::Pin;
 use std::time::Duration;

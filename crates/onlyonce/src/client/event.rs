@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::transport::Failure;
+use super::transport::TransportError;
 use crate::key::Key;
 
 /// Something that happened on the way to an outcome. `Debug` does not show the key.
@@ -29,7 +29,7 @@ pub enum Event<'a> {
         /// Its number.
         number: u32,
         /// Why.
-        failure: &'a Failure,
+        failure: &'a TransportError,
     },
     /// The operation is retried after this wait, with the same key.
     Waiting {

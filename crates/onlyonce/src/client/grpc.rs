@@ -1,4 +1,4 @@
-//! What a gRPC answer means: HTTP 200, and the truth in `grpc-status`.
+//! What a gRPC answer means: its HTTP status is 200, and `grpc-status` has the result.
 
 use http::{HeaderName, StatusCode};
 
@@ -17,7 +17,7 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
     let again =
         |doubt| Meaning::Again(Again { doubt, pause: Pause::of(answer, now), is_unsent: false });
     Some(match status(answer) {
-        // Without a status it is cut short.
+        // An answer without a status was cut short.
         None => again(Some(Doubt::NoAnswer)),
         Some(OK) => Meaning::Success,
         Some(code) if answer.is_replay() => terminal(code, Refusal::OfRecord),
@@ -30,7 +30,7 @@ pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
     })
 }
 
-/// In the trailers, or in the headers of an answer that is nothing but trailers.
+/// The status, in the trailers, or in the headers of an answer that has only trailers.
 fn status(answer: &Answer) -> Option<u32> {
     let trailers = answer.trailers.iter().chain([&answer.headers]);
     let mut found = trailers.filter_map(|headers| headers.get(GRPC_STATUS));

@@ -5,7 +5,7 @@
 //!    Each further attempt is noted before it begins; one that cannot be noted is not sent
 //!    ([`Stop::Journal`]).
 //! 2. An entry counts as sent from the moment it is written. What a later process hears about it settles it
-//!    only if it speaks for that first attempt too: see [`Outcome::Unknown`](super::Outcome::Unknown).
+//!    only if it speaks for that first attempt too: see [`SendOutcome::Unknown`](super::SendOutcome::Unknown).
 //! 3. After a crash [`Client::resume`](super::Client::resume) finishes the open operations, with the same keys.
 //! 4. An outcome that stays unknown keeps its entry, until it is known or you [`forget`](Journal::forget) it.
 //! 5. The file is for its owner only. It has URLs, headers (credentials too) and bodies, unless they are

@@ -9,7 +9,7 @@ use super::time;
 use crate::clock::StoreTime;
 use crate::key::Key;
 
-/// What is sent at every attempt.
+/// The request that is sent at every attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     /// `None` while the result of a 303 is read.
@@ -21,7 +21,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// The request of attempt `number`. But for that number its bytes are the same each time.
+    /// The request of attempt `number`. Except for that number its bytes are the same each time.
     pub(crate) fn request(
         &self,
         settings: &Settings,
@@ -52,7 +52,7 @@ impl Operation {
         Self { uri: to, ..self }
     }
 
-    /// The question for its result, which is no operation and has no key.
+    /// The GET for the operation's result, which is no operation itself and has no key.
     pub(crate) fn result_at(self, to: Uri) -> Self {
         let mut headers = self.headers;
         for name in CONTENT_HEADERS {
@@ -61,8 +61,8 @@ impl Operation {
         Self { key: None, method: Method::GET, uri: to, headers, body: Bytes::new() }
     }
 
-    /// Puts these headers in the place of those with the same name. What makes the request another one stays:
-    /// the key, and what describes the body.
+    /// Replaces headers of the same name. The key and the headers that describe the body stay, because changing them
+    /// would make another request.
     #[cfg(feature = "client-journal")]
     pub(crate) fn replace_headers(&mut self, headers: &HeaderMap, key_header: &HeaderName) {
         for name in headers.keys() {
@@ -76,7 +76,7 @@ impl Operation {
         }
     }
 
-    /// A question about it, which is not it: with its key and its credentials, without its body.
+    /// A question about the operation: with its key and its credentials, without its body.
     pub(crate) fn question(&self, settings: &Settings, uri: Uri) -> Request<Bytes> {
         let question = self.clone().result_at(uri);
         let question = Self { key: self.key.clone(), ..question };
@@ -87,7 +87,7 @@ impl Operation {
     }
 }
 
-/// The key as a header's value: bare where that is possible and not asked otherwise.
+/// The key as a header's value: bare if possible, in quotes if needed or asked for.
 fn field(key: &Key, is_quoted: bool) -> HeaderValue {
     let text = key.as_str();
     let is_bare = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\,;".contains(&byte));

@@ -1,4 +1,4 @@
-//! What became of an operation, in five words, and what to do about each.
+//! The five outcomes of an operation, and what to do about each.
 
 use std::fmt;
 
@@ -8,51 +8,51 @@ use super::answer::Answer;
 #[cfg(feature = "client-journal")]
 use super::journal::JournalError;
 use super::reading::{is_key_reused, needs_credentials};
-use super::transport::Failure;
+use super::transport::TransportError;
 use crate::key::Key;
 
-/// What became of an operation.
+/// The outcome of an operation that was sent.
 #[derive(Clone, Debug)]
-pub enum Outcome {
-    /// It was executed now, and this is its answer (2xx).
+pub enum SendOutcome {
+    /// The operation was executed now, and this is its answer (2xx).
     Fresh(Answer),
-    /// It was executed at an earlier attempt, and this is the answer of then (2xx).
+    /// The operation was executed at an earlier attempt, and this is the answer of that attempt (2xx).
     Replayed(Answer),
-    /// It was executed, and this run did not receive its answer. Check the result at the service.
+    /// The operation was executed, and this run did not receive its answer. Check the result at the service.
     Done {
-        /// The status that it was answered with: 2xx, or 303 whose result could not be read.
+        /// The status of the answer: 2xx, or 303 whose result could not be read.
         original_status: StatusCode,
-        /// Whether the service has it on record and was only asked for its status: sent again with the same
-        /// key, it is answered with a replay.
+        /// Whether the service has the answer on record, and was only asked for its status: a request with the same key
+        /// gets a replay.
         may_be_replayed: bool,
     },
-    /// Definite: the service refused it, and no attempt of this run did anything. Fix the request and send it
-    /// with a new key. Runs that this one does not know of (an earlier process without a journal, another
+    /// Definite: the service refused the operation, and no attempt of this run did anything. Fix the request and send
+    /// it with a new key. Runs that this one does not know of (an earlier process without a journal, another
     /// request with the same key) are not part of this outcome: see
-    /// [`advice_for_given_key`](Outcome::advice_for_given_key).
+    /// [`advice_for_given_key`](SendOutcome::advice_for_given_key).
     Rejected {
         /// The refusal. Without headers and body where the service has only its status on record.
         answer: Answer,
-        /// The other origin that the service redirects to, if that is why: it was not followed.
+        /// The other origin that the service redirects to, if the refusal is a redirect that was not followed.
         elsewhere: Option<String>,
     },
-    /// Indefinite: it may have been executed. Keep the key.
+    /// Indefinite: the operation may have been executed. Keep the key.
     ///
     /// Once an attempt may have been executed, only an answer from the service's record of the key ends in
     /// anything else: a replay, word that the answer was not kept, or a fresh success.
     Unknown {
-        /// The operation's key. Never make another one for it.
+        /// The operation's key. Never make another key for this operation.
         key: Key,
-        /// Why it is not known.
+        /// Why the outcome is not known.
         doubt: Doubt,
-        /// Why it was not sent again.
+        /// Why the operation was not sent again.
         stop: Stop,
         /// The last answer, if there was one.
         last: Option<Answer>,
     },
 }
 
-impl Outcome {
+impl SendOutcome {
     /// The answer, if there is one.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
@@ -64,12 +64,12 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing is left to find out.
+    /// Whether the outcome is definite.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Unknown { .. })
     }
 
-    /// What it is called, in one word.
+    /// The name of the outcome, in one word.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fresh(_) => "fresh",
@@ -96,8 +96,8 @@ impl Outcome {
         }
     }
 
-    /// The same for a key that may be older than this run: a run that ended, or had no journal, is not known
-    /// here, and a refusal that is not on record says nothing of it.
+    /// The advice for a key that may be older than this run: a run that ended, or had no journal, is not known here,
+    /// and a refusal that is not on record says nothing about it.
     pub fn advice_for_given_key(&self) -> &'static str {
         match self {
             Self::Rejected { answer, elsewhere }
@@ -167,21 +167,21 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// The service says that it is still running.
+    /// The service says that the operation still runs.
     InProgress,
-    /// The service answered 409 and not why: it may still be running.
+    /// The service answered 409 without a reason: the operation may still run.
     Conflict,
     /// The service itself does not know the outcome, and waits for an operator.
     HeldUnknown,
-    /// It was sent and no complete answer came: reset, cut short, timed out.
+    /// The request was sent and no complete answer came: reset, cut short, timed out.
     NoAnswer,
     /// A 5xx that does not say whether the request was executed.
     ServerError,
     /// A redirect that does not say whether the request was executed: to a login page, or to its result.
     Redirected,
-    /// The service says that it was executed, but neither its answer nor its status.
+    /// The service says that the operation was executed, but neither its answer nor its status.
     AnswerNotKept,
-    /// An earlier run sent it, or was about to, and its outcome is not in the journal.
+    /// An earlier run sent the operation, or was about to, and its outcome is not in the journal.
     EarlierRun,
 }
 
@@ -227,7 +227,7 @@ pub enum Stop {
     Redirects,
     /// A redirect was not followed, because the request may have been executed before it.
     NotFollowed,
-    /// The last attempt was refused, which says nothing of the earlier ones.
+    /// The last attempt was refused, which says nothing about the earlier attempts.
     Refused,
     /// The service says that the key belongs to another request, which says nothing certain of an earlier
     /// attempt of this one. Reconcile.
@@ -268,18 +268,18 @@ impl fmt::Display for Stop {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Definite: nothing was executed, and the service may yet take it. Send it again later with the same key.
+    /// Definite: nothing was executed. Send the operation again later with the same key.
     #[error("the request did not get through: {stop}")]
     NotThrough {
         /// The operation's key.
         key: Key,
-        /// Why it was not tried again.
+        /// Why no further attempt was made.
         stop: Stop,
         /// The last answer, if there was one.
         last: Option<Box<Answer>>,
         /// The last failure, if there was no answer.
         #[source]
-        source: Option<Failure>,
+        source: Option<TransportError>,
     },
     /// The request itself is wrong, and was not sent. Fix it.
     #[error("the request cannot be sent: {0}")]

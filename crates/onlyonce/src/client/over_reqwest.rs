@@ -28,7 +28,7 @@ use super::answer::Answer;
 use super::operation::Operation;
 use super::retries::Retries;
 use super::tower::{answered, key, perform};
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use super::wire::collected;
 use crate::key::Key;
 
@@ -37,16 +37,16 @@ impl Transport for reqwest::Client {
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         let has_body = request.method() != Method::HEAD;
         let response = self.execute(of_http(request)?).await.map_err(failed)?;
         whole(response, has_body, answer_bytes_max).await
     }
 }
 
-/// Makes one operation of each POST and PATCH, and of whatever carries a key: its key is the one in its
-/// header, else the [`Key`] among its extensions, else a new one; two that differ are an error. A body that streams cannot be sent twice
-/// and passes once. The response has a [`Told`](super::Told) among its extensions.
+/// Makes one operation of each POST and PATCH, and of each request that carries a key: its key is the one in its
+/// header, else the [`Key`] among its extensions, else a new one; two that differ are an error. A request whose body
+/// streams is sent once, because it cannot be repeated. The response has a [`Told`](super::Told) among its extensions.
 #[derive(Clone, Debug)]
 pub struct OnceMiddleware {
     retries: Retries,
@@ -83,7 +83,7 @@ impl OnceMiddleware {
     }
 }
 
-/// Written out, because the macro that usually writes it is one more dependency.
+/// Written without `async_trait`, which would be one more dependency.
 impl Middleware for OnceMiddleware {
     fn handle<'life0, 'life1, 'life2, 'async_trait>(
         &'life0 self,
@@ -130,48 +130,48 @@ impl Transport for Chain<'_, '_> {
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         let has_body = request.method() != Method::HEAD;
         let request = of_http(request)?;
         let response = self.next.clone().run(request, self.extensions).await;
         let response = response.map_err(|error| match error {
             reqwest_middleware::Error::Reqwest(error) => failed(error),
-            error => Failure::new(Reach::MaybeSent, error),
+            error => TransportError::new(Reach::MaybeSent, error),
         })?;
         whole(response, has_body, answer_bytes_max).await
     }
 }
 
-fn of_http(request: Request<Bytes>) -> Result<reqwest::Request, Failure> {
-    request.try_into().map_err(|error: reqwest::Error| Failure::new(Reach::Unusable, error))
+fn of_http(request: Request<Bytes>) -> Result<reqwest::Request, TransportError> {
+    request.try_into().map_err(|error: reqwest::Error| TransportError::new(Reach::Unusable, error))
 }
 
-fn failed(error: reqwest::Error) -> Failure {
+fn failed(error: reqwest::Error) -> TransportError {
     let reach = match () {
         () if error.is_builder() => Reach::Unusable,
         () if error.is_connect() => Reach::NotSent,
         () => Reach::MaybeSent,
     };
-    Failure::new(reach, error)
+    TransportError::new(reach, error)
 }
 
 async fn whole(
     response: reqwest::Response,
     has_body: bool,
     bytes_max: usize,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, TransportError> {
     let (head, body) = http::Response::<reqwest::Body>::from(response).into_parts();
     let is_http2 = head.version == Version::HTTP_2;
     let answer = collected(head, body, bytes_max).await?;
-    // hyper takes a stream that was reset with NO_ERROR for one that ended. Whether it ended is not to be seen
-    // through reqwest, but it is if bytes are missing.
+    // hyper takes a stream that was reset with NO_ERROR for one that ended. reqwest does not show the reset, but missing
+    // bytes do.
     if is_http2 && has_body && is_short(&answer) {
-        return Err(Failure::new(Reach::MaybeSent, "the answer was reset before its end"));
+        return Err(TransportError::new(Reach::MaybeSent, "the answer was reset before its end"));
     }
     Ok(answer)
 }
 
-/// Whether there is less than the answer says. A 304 says it of another answer.
+/// Whether the body is shorter than its `Content-Length`. A 304 states the length of another answer.
 fn is_short(answer: &Answer) -> bool {
     let told = answer.header(&CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     answer.status != StatusCode::NOT_MODIFIED && told.is_some_and(|told| answer.body.len() < told)

@@ -11,13 +11,13 @@ use crate::clock::StoreTime;
 /// What a server says about the wait before the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Nothing: the client's own backoff.
+    /// The server says nothing: the client's own backoff.
     Backoff,
-    /// At least so long.
+    /// Wait at least so long.
     AtLeast(Duration),
-    /// So long and no longer.
+    /// Wait exactly so long.
     Exactly(Duration),
-    /// There is to be no next attempt.
+    /// Make no further attempt.
     Never,
 }
 
@@ -37,7 +37,7 @@ fn pushback(text: &str) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_millis)
 }
 
-/// Seconds, or a date. What is neither is as if it were not there; a date that is past is no wait.
+/// Seconds, or a date. Any other text is ignored; a date in the past means no wait.
 fn retry_after(answer: &Answer, now: StoreTime) -> Option<Duration> {
     let text = answer.header(&RETRY_AFTER)?.trim();
     if let Ok(seconds) = text.parse() {

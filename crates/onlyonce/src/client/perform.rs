@@ -10,27 +10,27 @@ use super::decide::{Course, End, Moment, Next, decide, gave_up};
 use super::diary::Diary;
 use super::event::Event;
 use super::operation::Operation;
-use super::outcome::{Doubt, Outcome, SendError, Stop};
+use super::outcome::{Doubt, SendError, SendOutcome, Stop};
 use super::reading::{self, Meaning};
 use super::redirect::{self, Redirect};
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
 use crate::key::Key;
 
-/// One operation on its way.
+/// One operation that is being sent.
 pub(crate) struct Run<'a> {
     pub(crate) retries: &'a Retries,
     pub(crate) diary: Diary,
     /// Whether the server may be asked about itself and about the operation.
     pub(crate) asks: bool,
-    /// Whether an earlier process began it.
+    /// Whether an earlier process began the operation.
     pub(crate) is_resumed: bool,
 }
 
-/// What an attempt brought.
-type Heard = Result<Answer, Failure>;
+/// The answer of an attempt, or why there is none.
+type Heard = Result<Answer, TransportError>;
 
 impl Run<'_> {
     /// Sends the operation until there is an outcome, or until it is certain that there will be none.
@@ -39,14 +39,14 @@ impl Run<'_> {
         transport: &mut T,
         mut operation: Operation,
         mut course: Course,
-    ) -> Result<Outcome, SendError> {
+    ) -> Result<SendOutcome, SendError> {
         let mut sending = operation.clone();
         let deadline = self.deadline(&course);
         loop {
             let heard = match self.judged_anew(transport, &operation, &mut course).await {
                 Some(Stop::Window) => {
                     let end = gave_up(&course, Stop::Window);
-                    let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+                    let never = Err(TransportError::new(Reach::NotSent, "it was not sent again"));
                     return self.end(transport, operation, course, never, end).await;
                 }
                 Some(_) => Err(self.not_sent(&course)),
@@ -61,7 +61,7 @@ impl Run<'_> {
             match self.redirected(&heard, &sending, &course) {
                 Some(Ok(followed)) => {
                     (sending, course) = followed;
-                    // Questions about it go where it was last sent, not where its result is read.
+                    // Questions about the operation go to where it was last sent, not to where its result is read.
                     if sending.key.is_some() {
                         operation = sending.clone();
                     }
@@ -100,10 +100,10 @@ impl Run<'_> {
         }
     }
 
-    /// In the place of an attempt: the service may be back before the next one.
-    fn not_sent(&self, course: &Course) -> Failure {
+    /// The failure that stands for an attempt which was not made; the service may be back before the next one.
+    fn not_sent(&self, course: &Course) -> TransportError {
         let failure =
-            Failure::new(Reach::NotSent, "the service does not say how long it keeps keys");
+            TransportError::new(Reach::NotSent, "the service does not say how long it keeps keys");
         let number = course.sends.saturating_add(1);
         self.retries.tell(&Event::Failed { number, failure: &failure });
         failure
@@ -117,7 +117,7 @@ impl Run<'_> {
         operation: &Operation,
         course: &mut Course,
     ) -> Option<Stop> {
-        // Without a doubt there is nothing that could be executed twice.
+        // If no earlier attempt may have been executed, nothing can be executed twice.
         course.doubt?;
         let window = match self.window(transport, operation, course).await {
             Window::Told(window) => *course.window.insert(window),
@@ -129,7 +129,7 @@ impl Run<'_> {
         is_past.then_some(Stop::Window)
     }
 
-    /// What is to be said of an operation that is not to be sent again: what the server knows, if it tells.
+    /// Ends an operation that must not be sent again: with what the server knows about it, if the server tells.
     #[cfg(feature = "client-journal")]
     pub(crate) async fn without_sending<T: Transport>(
         &self,
@@ -137,9 +137,9 @@ impl Run<'_> {
         operation: &Operation,
         course: &Course,
         stop: Stop,
-    ) -> Result<Outcome, SendError> {
+    ) -> Result<SendOutcome, SendError> {
         let state = match stop {
-            // It has just been asked, and did not answer; or what it has on record is another request.
+            // The server has just been asked and did not answer; or its record is of another request.
             Stop::WindowUnknown | Stop::KeyReused => None,
             _ => well_known::look_up(self.retries, transport, operation).await,
         };
@@ -149,14 +149,15 @@ impl Run<'_> {
             Some(State::Unknown) => End::Unknown(Doubt::HeldUnknown, stop),
             None => gave_up(course, stop),
         };
-        let never = Err(Failure::new(Reach::NotSent, "it was not sent again"));
+        let never = Err(TransportError::new(Reach::NotSent, "it was not sent again"));
         concluded(end, never, operation, course).map(|outcome| looked_up(outcome, stop))
     }
 
-    /// What could not be noted is not sent: a later process would not know of it.
-    async fn note(&self, sending: &Operation, course: &Course) -> Result<(), Failure> {
+    /// Notes the attempt in the journal. An attempt that cannot be noted must not be sent: a later process would not
+    /// know of it.
+    async fn note(&self, sending: &Operation, course: &Course) -> Result<(), TransportError> {
         let number = course.sends.saturating_add(1);
-        // To read a result is no attempt.
+        // Reading a result is no attempt.
         if sending.key.is_none() {
             return Ok(());
         }
@@ -187,7 +188,7 @@ impl Run<'_> {
             biased;
             heard = transport.send(request, settings.answer_bytes_max) => heard,
             () = self.retries.environment.sleep(time) => {
-                Err(Failure::new(Reach::MaybeSent, "the attempt timed out"))
+                Err(TransportError::new(Reach::MaybeSent, "the attempt timed out"))
             }
         };
         self.retries.tell(&match &heard {
@@ -197,7 +198,7 @@ impl Run<'_> {
         heard
     }
 
-    /// The deadline by the wall clock, as the server is told.
+    /// The deadline by the wall clock, for `X-Request-Deadline`.
     fn deadline(&self, course: &Course) -> StoreTime {
         let environment = &self.retries.environment;
         environment.wall().plus(course.ends_at.saturating_sub(environment.boot()))
@@ -217,7 +218,7 @@ impl Run<'_> {
         let redirects = course.redirects + 1;
         let sends = course.sends + 1;
         let is_replay = course.is_replay || answer.is_replay();
-        // Another path may be another route, which keeps its keys for another time.
+        // Another path may belong to another route, with another time to live for keys.
         let window = self.retries.settings.window;
         let course = Course { redirects, sends, is_replay, window, ..*course };
         let (next, course) = match redirect {
@@ -237,7 +238,7 @@ impl Run<'_> {
         Some(Ok((next, course)))
     }
 
-    /// What the attempt does to the budget. An answer that says to ask again later is no failure.
+    /// Notes the attempt in the retry budget. An answer that asks to come again later is no failure.
     fn pay(&self, meaning: &Meaning) {
         let now = self.retries.environment.boot();
         match meaning {
@@ -261,7 +262,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for the window, and keeps what is told for later processes, which may not be able to ask.
+    /// Asks the server how long it keeps keys, and notes the answer in the journal for later processes.
     async fn learn_window<T: Transport>(
         &self,
         transport: &mut T,
@@ -270,7 +271,8 @@ impl Run<'_> {
     ) -> Course {
         let window = match self.window(transport, operation, &course).await {
             Window::Told(window) => window,
-            // The first attempt was a moment ago. Before a later one the server is asked again.
+            // The first attempt was a moment ago, so the key is not forgotten yet. The server is asked again before a later
+            // attempt.
             Window::Usual | Window::NoAnswer => return course,
         };
         if course.window.is_none() {
@@ -295,7 +297,7 @@ impl Run<'_> {
         self.retries.environment.sleep(wait).await;
     }
 
-    /// An outcome that is still unknown is looked up before the caller is told so.
+    /// Looks an unknown outcome up before the caller is told that it is unknown.
     async fn end<T: Transport>(
         &self,
         transport: &mut T,
@@ -303,8 +305,8 @@ impl Run<'_> {
         course: Course,
         heard: Heard,
         end: End,
-    ) -> Result<Outcome, SendError> {
-        // A redirect is itself what the server has on record, if no earlier attempt is in doubt.
+    ) -> Result<SendOutcome, SendError> {
+        // If no earlier attempt is in doubt, the redirect is the server's record of the operation.
         if let End::Unknown(doubt, stop) = end
             && self.asks
             && doubt != Doubt::Redirected
@@ -327,24 +329,24 @@ fn may_be_known(stop: Stop) -> bool {
     )
 }
 
-/// The end in the words of the caller.
+/// The outcome, or the error, that the caller gets.
 fn concluded(
     end: End,
     heard: Heard,
     operation: &Operation,
     course: &Course,
-) -> Result<Outcome, SendError> {
+) -> Result<SendOutcome, SendError> {
     let key = || operation.key.clone().unwrap_or_else(Key::random);
     match (end, heard) {
         (End::Success, Ok(answer)) => Ok(match course.is_replay || answer.is_replay() {
-            true => Outcome::Replayed(answer),
-            false => Outcome::Fresh(answer),
+            true => SendOutcome::Replayed(answer),
+            false => SendOutcome::Fresh(answer),
         }),
         (End::Done(status), heard) => Ok(on_record(status, heard, key())),
         (End::Rejected, Ok(answer)) => Ok(rejected(answer)),
         (End::Rejected, Err(failure)) => Err(SendError::Request(failure.source.to_string())),
         (End::Unknown(doubt, stop), heard) => {
-            Ok(Outcome::Unknown { key: key(), doubt, stop, last: heard.ok() })
+            Ok(SendOutcome::Unknown { key: key(), doubt, stop, last: heard.ok() })
         }
         (End::NotThrough(stop), heard) => {
             let (last, source) = match heard {
@@ -355,50 +357,50 @@ fn concluded(
         }
         (End::Success, Err(_)) => {
             let (doubt, stop) = (Doubt::NoAnswer, Stop::Closed);
-            Ok(Outcome::Unknown { key: key(), doubt, stop, last: None })
+            Ok(SendOutcome::Unknown { key: key(), doubt, stop, last: None })
         }
     }
 }
 
 /// An outcome that the server told when it was asked, after the attempts had ended for this reason. Where the
 /// key may soon be forgotten, or the answer is known to be none, the operation is not to be sent again.
-fn looked_up(outcome: Outcome, stop: Stop) -> Outcome {
+fn looked_up(outcome: SendOutcome, stop: Stop) -> SendOutcome {
     match outcome {
-        Outcome::Done { original_status, .. } => {
+        SendOutcome::Done { original_status, .. } => {
             let may_be_replayed = !matches!(stop, Stop::Window | Stop::Closed);
-            Outcome::Done { original_status, may_be_replayed }
+            SendOutcome::Done { original_status, may_be_replayed }
         }
         outcome => outcome,
     }
 }
 
-/// What it means that the server has this status on record and no longer the answer.
-fn on_record(status: StatusCode, heard: Heard, key: Key) -> Outcome {
+/// The outcome of an operation of which the server still has the status, and no longer the answer.
+fn on_record(status: StatusCode, heard: Heard, key: Key) -> SendOutcome {
     let last = heard.ok();
     let doubt = match status {
         _ if status.is_success() || status == StatusCode::SEE_OTHER => {
-            return Outcome::Done { original_status: status, may_be_replayed: false };
+            return SendOutcome::Done { original_status: status, may_be_replayed: false };
         }
         _ if status.is_client_error() || reading::is_unsupported(status) => {
             let same = last.filter(|answer| answer.status == status);
             let answer = same.unwrap_or_else(|| Answer::new(status));
-            return Outcome::Rejected { answer, elsewhere: None };
+            return SendOutcome::Rejected { answer, elsewhere: None };
         }
         _ if status.is_redirection() => Doubt::Redirected,
         _ => Doubt::ServerError,
     };
-    Outcome::Unknown { key, doubt, stop: Stop::Closed, last }
+    SendOutcome::Unknown { key, doubt, stop: Stop::Closed, last }
 }
 
-fn rejected(answer: Answer) -> Outcome {
+fn rejected(answer: Answer) -> SendOutcome {
     let elsewhere = match answer.status.is_redirection() {
         true => answer.header(&http::header::LOCATION).map(str::to_owned),
         false => None,
     };
-    Outcome::Rejected { answer, elsewhere }
+    SendOutcome::Rejected { answer, elsewhere }
 }
 
 const REDIRECTS_MAX: u32 = 5;
 const WINDOW_USUAL: Duration = well_known::WINDOW_USUAL;
-/// No service keeps keys for less.
+/// The shortest time for which any service keeps keys.
 const WINDOW_LEAST: Duration = Duration::from_secs(60);

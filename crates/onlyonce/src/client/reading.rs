@@ -1,4 +1,4 @@
-//! What an attempt means: the pure reading of one answer, or of why there is none.
+//! What one attempt means: a pure function of its answer, or of the reason why there is no answer.
 
 use http::header::RETRY_AFTER;
 use http::{HeaderName, StatusCode};
@@ -8,32 +8,32 @@ use super::answer::Answer;
 use super::grpc;
 use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
-use super::transport::{Failure, Reach};
+use super::transport::{Reach, TransportError};
 use crate::clock::StoreTime;
 use crate::policy::is_relayed;
 
 /// What one attempt says about the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It happened, and this is its answer.
+    /// The operation happened, and this is its answer.
     Success,
-    /// It happened, and its answer is not to be had; this was its status.
+    /// The operation happened, and its answer cannot be had; this was its status.
     Done(StatusCode),
     /// This attempt did nothing.
     Refused(Refusal),
-    /// Whether it happened is not known, and asking again would not tell.
+    /// Whether the operation happened is not known, and asking again would not tell.
     Closed(Doubt),
     /// Send again, with the same key.
     Again(Again),
 }
 
-/// Which attempts a refusal speaks for.
+/// Which attempts a refusal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// All of them: the refusal is what the server has on record for the key.
     OfRecord,
-    /// This one only. If an earlier attempt may have been executed, the operation ends as unknown, and this
-    /// is why it is not sent again.
+    /// This attempt only. If an earlier attempt may have been executed, the operation ends as unknown, with this
+    /// refusal as the reason why it is not sent again.
     OfAttempt(Stop),
 }
 
@@ -48,21 +48,21 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// The server knows the operation and is only not done with it: asking is no failed attempt.
+    /// The server knows the operation and still works on it: this is no failed attempt.
     pub(crate) fn is_question(&self) -> bool {
         matches!(self.doubt, Some(Doubt::InProgress | Doubt::Conflict | Doubt::HeldUnknown))
     }
 }
 
 /// Reads an attempt. `now` is the wall clock, for dates in `Retry-After`.
-pub(crate) fn read(heard: &Result<Answer, Failure>, now: StoreTime) -> Meaning {
+pub(crate) fn read(heard: &Result<Answer, TransportError>, now: StoreTime) -> Meaning {
     match heard {
         Ok(answer) => of_answer(answer, now),
         Err(failure) => of_failure(failure),
     }
 }
 
-fn of_failure(failure: &Failure) -> Meaning {
+fn of_failure(failure: &TransportError) -> Meaning {
     let again =
         |doubt, is_unsent| Meaning::Again(Again { doubt, pause: Pause::Backoff, is_unsent });
     match failure.reach {
@@ -108,7 +108,7 @@ fn of_answer(answer: &Answer, now: StoreTime) -> Meaning {
     }
 }
 
-/// What an answer means that is not followed by another attempt.
+/// What an answer means if no attempt follows it.
 fn terminal(answer: &Answer, problem: &Problem) -> Meaning {
     let status = answer.status;
     let is_refusal =
@@ -120,7 +120,7 @@ fn terminal(answer: &Answer, problem: &Problem) -> Meaning {
     }
 }
 
-/// Not implemented, or not in this version of HTTP: said before anything could happen.
+/// 501 and 505: the server answered before it could execute anything.
 pub(crate) fn is_unsupported(status: StatusCode) -> bool {
     matches!(status.as_u16(), 501 | 505)
 }
@@ -142,7 +142,7 @@ pub(crate) fn is_key_reused(answer: &Answer) -> bool {
     Problem::of(answer).code == KEY_REUSED
 }
 
-/// Whether sending again is of no use before the credentials are others.
+/// Whether sending again is useless without other credentials.
 pub(crate) fn needs_credentials(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 403 | 407)
 }
@@ -172,7 +172,7 @@ fn is_retried(status: StatusCode) -> bool {
 /// What a problem document (RFC 9457), or an error of Stripe's, says.
 #[derive(Debug, Default)]
 struct Problem {
-    /// One of ours, whichever shape it came in.
+    /// A code of ours, in either shape.
     code: String,
     /// True for the same key, false for a new one or never.
     retry: Option<bool>,

@@ -1,5 +1,5 @@
-//! Redirects: followed within the origin only, with the key only where the operation itself moved, and not at
-//! all after an attempt that may have been executed: elsewhere the same key is another operation.
+//! Redirects: followed within the origin only, and with the key only where the operation itself moved. A redirect is
+//! not followed after an attempt that may have been executed: at another URL the same key is another operation.
 
 use http::header::LOCATION;
 use http::{StatusCode, Uri};
@@ -11,9 +11,9 @@ use super::outcome::{Doubt, Stop};
 /// Where an answer points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// 307, 308: the operation is to be sent there, same key, same body.
+    /// 307, 308: send the operation there, with the same key and body.
     Moved(Uri),
-    /// 303: it happened, and its result is to be read there, without the key.
+    /// 303: the operation happened; read its result there, without the key.
     SeeOther(Uri),
     /// 307, 308 to another origin: not followed, because that origin would get key, body and credentials.
     Elsewhere,
@@ -22,7 +22,7 @@ pub(crate) enum Redirect {
     Unclear,
 }
 
-/// The redirect that an answer is, if it is one.
+/// The redirect in an answer, if it is one.
 pub(crate) fn read(answer: &Answer, from: &Uri) -> Option<Redirect> {
     if !answer.status.is_redirection() {
         return None;
@@ -47,10 +47,10 @@ pub(crate) fn read(answer: &Answer, from: &Uri) -> Option<Redirect> {
 pub(crate) fn unfollowed(redirect: &Redirect, is_replay: bool, course: &Course) -> Option<End> {
     let is_followed = matches!(redirect, Redirect::Moved(_) | Redirect::SeeOther(_));
     match (course.done, course.doubt) {
-        // Only the result is being read, which may be read anywhere within the origin.
+        // The result of a 303 may be read anywhere within the origin.
         (Some(_), _) if is_followed => None,
         (Some(status), _) => Some(End::Done(status)),
-        // A redirect that is on record speaks for every attempt.
+        // A redirect from the server's record is about every attempt.
         (None, Some(doubt)) if !is_replay => Some(End::Unknown(doubt, Stop::NotFollowed)),
         _ => match redirect {
             Redirect::Moved(_) | Redirect::SeeOther(_) => None,

@@ -7,21 +7,21 @@ use serde::Serialize;
 
 use super::Client;
 use super::operation::Operation;
-use super::outcome::{Outcome, SendError};
+use super::outcome::{SendError, SendOutcome};
 use super::transport::Transport;
 use crate::key::{Key, KeyRules};
 
-/// One operation, to be sent. It has its key already: sent, dropped, cloned and sent again, it is the same
-/// operation. Two operations are two requests.
+/// One operation, to be sent. The request has its key from the start: a request that is cloned and sent again is the
+/// same operation. Make a request for each operation.
 ///
-/// An error in building it is returned by [`send`](Request::send), and then nothing was sent.
+/// An error in building the request is returned by [`send`](Request::send), and then nothing was sent.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request<T> {
     client: Client<T>,
     operation: Operation,
     key: Key,
-    /// The key that a header gave.
+    /// The key that was given in a header.
     header_key: Option<Key>,
     /// Whether the key was given by [`Request::with_key`].
     has_own_key: bool,
@@ -82,7 +82,7 @@ impl<T: Transport + Clone> Request<T> {
         self
     }
 
-    /// The body as JSON. It is written once, and so is the same bytes at every attempt.
+    /// The body as JSON. It is serialised once, so that every attempt sends the same bytes.
     pub fn json<B: Serialize + ?Sized>(mut self, body: &B) -> Self {
         match serde_json::to_vec(body) {
             Ok(bytes) => {
@@ -102,14 +102,14 @@ impl<T: Transport + Clone> Request<T> {
     }
 
     /// Sends it, with the same key and the same bytes each time, until there is an outcome.
-    pub async fn send(self) -> Result<Outcome, SendError> {
+    pub async fn send(self) -> Result<SendOutcome, SendError> {
         match self.fault {
             Some(fault) => Err(SendError::Request(fault)),
             None => self.client.send(self.operation).await,
         }
     }
 
-    /// Takes the key of a header, by the rules of a server that is not told otherwise.
+    /// Takes the key from a header, by the default rules of a server.
     fn read_key(&mut self, value: &HeaderValue) {
         let key = match Key::from_field_lines([value.as_bytes()], &KeyRules::default()) {
             Ok(Some(key)) => key,

@@ -1,11 +1,11 @@
-//! Finishing what an earlier process began, with the same keys.
+//! Finishes the operations that an earlier process began, with the same keys.
 
 use std::time::Duration;
 
 use super::Client;
 use super::diary::Diary;
 use super::journal::{JournalError, Open, Taken};
-use super::outcome::{Outcome, SendError, Stop};
+use super::outcome::{SendError, SendOutcome, Stop};
 use super::transport::Transport;
 use crate::key::Key;
 
@@ -14,7 +14,7 @@ use crate::key::Key;
 #[non_exhaustive]
 pub struct Resumed {
     /// The operations that were sent or looked up, the oldest first.
-    pub operations: Vec<(Key, Result<Outcome, SendError>)>,
+    pub operations: Vec<(Key, Result<SendOutcome, SendError>)>,
     /// How many were skipped, because too many requests failed. Resume again later.
     pub left: usize,
     /// What could not be read from the journal, or could not be written to it although the outcome is known.
@@ -63,12 +63,12 @@ impl<T: Transport + Clone> Client<T> {
         Ok(resumed)
     }
 
-    /// Sends an operation of the journal, or says why it is not sent again; and whether that could be noted.
+    /// Sends an operation of the journal, or returns why it is not sent again; and whether the journal took the result.
     pub(super) async fn take_up(
         &self,
         taken: Taken,
         is_resumed: bool,
-    ) -> (Result<Outcome, SendError>, Result<(), JournalError>) {
+    ) -> (Result<SendOutcome, SendError>, Result<(), JournalError>) {
         let Taken { entry, operation, mut course, closed, has_body } = taken;
         let run = self.run(Diary { entry: Some(entry.clone()) }, is_resumed);
         let mut transport = self.transport.clone();
@@ -98,12 +98,12 @@ impl<T: Transport + Clone> Client<T> {
     }
 }
 
-fn did_not_get_through(end: &Result<Outcome, SendError>) -> bool {
-    matches!(end, Err(_) | Ok(Outcome::Unknown { stop: Stop::WindowUnknown, .. }))
+fn did_not_get_through(end: &Result<SendOutcome, SendError>) -> bool {
+    matches!(end, Err(_) | Ok(SendOutcome::Unknown { stop: Stop::WindowUnknown, .. }))
 }
 
-/// After so many in a row that did not get through, the others are left for later.
+/// After so many operations in a row did not get through, the rest is left for a later resume.
 const FAILURES_MAX: usize = 5;
 const BUDGET_LOOK: Duration = Duration::from_millis(100);
-/// A minute.
+/// How often the budget is asked before an operation is skipped: for a minute in all.
 const BUDGET_LOOKS_MAX: usize = 600;

@@ -11,8 +11,8 @@ pub(crate) fn rfc3339(at: StoreTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
-/// Year, month and day of this many days after 1970 began. Years are counted from March, so that the day
-/// that is sometimes there comes last.
+/// Year, month and day of this many days after the start of 1970. Years are counted from March, so that the leap day
+/// comes last.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE_1970;
     let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);

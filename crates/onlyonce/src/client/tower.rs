@@ -35,10 +35,10 @@ use super::answer::Answer;
 use super::decide::Course;
 use super::diary::Diary;
 use super::operation::Operation;
-use super::outcome::{Outcome, SendError};
+use super::outcome::{SendError, SendOutcome};
 use super::perform::Run;
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use super::wire::collected;
 use crate::key::{Key, KeyError, KeyRules};
 use crate::store::BoxError;
@@ -108,7 +108,7 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        // The one that is ready is the one that is called.
+        // `poll_ready` was called on this service, not on its clone: call this one, and keep the clone.
         let ready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, ready);
         let below = Below { inner, body: self.body.clone() };
@@ -154,12 +154,12 @@ where
     Ok(response(answer, Some(told)))
 }
 
-/// For a layer, which cannot ask the server beside what it is given to send.
+/// Sends the operation without questions: a layer can only send the requests that it is given.
 pub(crate) async fn perform<T: Transport>(
     retries: &Retries,
     transport: &mut T,
     operation: Operation,
-) -> Result<Outcome, SendError> {
+) -> Result<SendOutcome, SendError> {
     let environment = &retries.environment;
     let ends_at = environment.boot().saturating_add(retries.settings.deadline);
     let course = Course::new(environment.wall(), ends_at);
@@ -186,7 +186,7 @@ pub(crate) fn key(
     Ok(sent.or(made).or_else(|| is_operation.then(Key::random)))
 }
 
-/// How an operation ended, where the answer alone does not say.
+/// How an operation ended, because the answer alone does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// `fresh`, `replayed`, `rejected`, `unknown` or `not_through`.
@@ -198,10 +198,10 @@ pub struct Told {
 /// An operation that ended without an answer to show. What to do next is in its outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("the operation has no answer: {0:?}")]
-pub struct NoAnswer(pub Box<Result<Outcome, SendError>>);
+pub struct NoAnswer(pub Box<Result<SendOutcome, SendError>>);
 
 /// The answer to pass on, or why there is none.
-pub(crate) fn answered(end: Result<Outcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
+pub(crate) fn answered(end: Result<SendOutcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
     match end {
         Ok(outcome) => match outcome.answer().cloned() {
             Some(answer) => {
@@ -251,13 +251,13 @@ where
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         let ready = std::future::poll_fn(|cx| self.inner.poll_ready(cx)).await;
-        ready.map_err(|error| Failure::new(Reach::NotSent, error))?;
+        ready.map_err(|error| TransportError::new(Reach::NotSent, error))?;
         let request = request.map(&self.body);
-        // Nothing is known of its errors: one may come after the first byte was sent.
+        // An error of an unknown service may come after the first byte was sent.
         let response = self.inner.call(request).await;
-        let response = response.map_err(|error| Failure::new(Reach::MaybeSent, error))?;
+        let response = response.map_err(|error| TransportError::new(Reach::MaybeSent, error))?;
         let (head, body) = response.into_parts();
         collected(head, body, answer_bytes_max).await
     }

@@ -16,13 +16,13 @@ pub trait Transport: Send {
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    ) -> impl Future<Output = Result<Answer, TransportError>> + Send;
 }
 
 /// Why there is no whole answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{reach}")]
-pub struct Failure {
+pub struct TransportError {
     /// How far the request came.
     pub reach: Reach,
     /// What went wrong.
@@ -30,7 +30,7 @@ pub struct Failure {
     pub source: BoxError,
 }
 
-impl Failure {
+impl TransportError {
     /// A failure that came this far.
     pub fn new(reach: Reach, source: impl Into<BoxError>) -> Self {
         Self { reach, source: source.into() }

@@ -13,9 +13,9 @@ use super::answer::Answer;
 use super::operation::Operation;
 use super::redirect::{origin, with_path};
 use super::retries::Retries;
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 
-/// What the servers told, by origin.
+/// The documents of the servers, by origin.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Mutex<HashMap<Origin, Told>>);
 
@@ -24,18 +24,18 @@ type Origin = (String, String, u16);
 #[derive(Clone, Debug)]
 struct Told {
     asked_at: Duration,
-    /// The routes in their order, each with how long its keys are kept. `None`: it has no such document.
+    /// The routes in their order, each with how long its keys are kept. `None`: the server has no such document.
     routes: Option<Vec<(String, Duration)>>,
 }
 
 /// How long a server keeps a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
-    /// As it was configured, or as the server tells.
+    /// So long, as configured or as the server's document says.
     Told(Duration),
-    /// The server answers, and does not tell.
+    /// The server answers, and its document does not say.
     Usual,
-    /// The server did not answer the question, so it may be anything.
+    /// The server did not answer, so nothing is known.
     NoAnswer,
 }
 
@@ -58,7 +58,7 @@ impl Windows {
     }
 }
 
-/// How long the server keeps the operation's key: what it was configured to be, or what the server tells.
+/// How long the server keeps the operation's key: the configured time, or the time in the server's document.
 pub(crate) async fn window<T: Transport>(
     retries: &Retries,
     transport: &mut T,
@@ -75,8 +75,8 @@ pub(crate) async fn window<T: Transport>(
     of_route.next().map_or(Window::Usual, |(_, window)| Window::Told(window))
 }
 
-/// What the server tells about itself; `None` if it does not answer. An answer is believed for a while. No
-/// answer is not remembered: the next operation that has to know asks again.
+/// The server's document; `None` if the server does not answer. An answer is cached for a while. A missing answer is
+/// not: the next operation that needs the document asks again.
 async fn told<T: Transport>(
     retries: &Retries,
     transport: &mut T,
@@ -115,7 +115,7 @@ pub(crate) enum State {
     Completed(StatusCode),
 }
 
-/// Asks, if the server is one that tells about itself.
+/// Asks about the operation, if the server has the document.
 pub(crate) async fn look_up<T: Transport>(
     retries: &Retries,
     transport: &mut T,
@@ -140,8 +140,7 @@ pub(crate) async fn look_up<T: Transport>(
     }
 }
 
-/// One question, whose answer is not waited for for long. A server that fails, or asks to come again, has not
-/// answered it.
+/// Sends one question, with a short timeout. A 5xx, or an answer that asks to come again, is no answer.
 async fn ask<T: Transport>(
     retries: &Retries,
     transport: &mut T,
@@ -154,8 +153,8 @@ async fn ask<T: Transport>(
     };
     let answer = match heard {
         Ok(answer) => answer,
-        // Whatever is so large is not the document.
-        Err(Failure { reach: Reach::TooLarge(status), .. }) => Answer::new(status),
+        // A body above the limit is not the document.
+        Err(TransportError { reach: Reach::TooLarge(status), .. }) => Answer::new(status),
         Err(_) => return None,
     };
     let is_silent = matches!(answer.status.as_u16(), 408 | 425 | 429 | 500..);
@@ -199,11 +198,11 @@ fn escaped(path: &str) -> String {
     text
 }
 
-/// Where a uri's server tells about itself.
+/// The path of the document.
 const PATH: &str = "/.well-known/idempotency";
-/// What most services keep, where one does not tell.
+/// How long most services keep keys, for a server that does not say.
 pub(crate) const WINDOW_USUAL: Duration = Duration::from_secs(24 * 3600);
-/// How long what a server told is believed, and how long one is left alone that has no such document.
+/// How long a document is cached, and how long a server without one is not asked again.
 const FRESH: Duration = Duration::from_secs(300);
 const ORIGINS_MAX: usize = 64;
 const ASK_WAIT: Duration = Duration::from_secs(2);

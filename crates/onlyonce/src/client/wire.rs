@@ -1,4 +1,4 @@
-//! The client's own transport: hyper, with rustls and what this machine trusts.
+//! The client's own transport: hyper with rustls, and the certificates that this machine trusts.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::answer::Answer;
 use super::connect::{self, AttemptTime, Bounded, CONNECT_WAIT};
-use super::transport::{Failure, Reach, Transport};
+use super::transport::{Reach, Transport, TransportError};
 use crate::store::BoxError;
 
 /// Connections of its own: HTTP/1.1, and HTTP/2 where TLS negotiates it.
@@ -22,11 +22,11 @@ use crate::store::BoxError;
 pub struct Wire(Client<Bounded<HttpsConnector<HttpConnector>>, Full<Bytes>>);
 
 impl Wire {
-    /// Trusts what this machine trusts; where it trusts nobody, `https` fails and `http` works.
+    /// Trusts the certificates that this machine trusts; without any, `https` fails and `http` works.
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        // Shared by the addresses of a host, so that one that does not answer leaves time for the next.
+        // The addresses of a host share this timeout, so that an address that does not answer leaves time for the next.
         connector.set_connect_timeout(Some(CONNECT_WAIT));
         connector.set_nodelay(true);
         let tls = hyper_rustls::HttpsConnectorBuilder::new();
@@ -67,39 +67,42 @@ impl Transport for Wire {
         &mut self,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         if request.uri().scheme().is_none() || request.uri().host().is_none() {
-            return Err(Failure::new(Reach::Unusable, "the URL must be http://… or https://…"));
+            return Err(TransportError::new(
+                Reach::Unusable,
+                "the URL must be http://… or https://…",
+            ));
         }
         let attempt = request.extensions().get::<AttemptTime>().copied();
         let sending = self.0.request(request.map(Full::new));
         let response = connect::within(attempt.as_ref(), sending).await.map_err(|error| {
             let is_unsent = error.is_connect() || is_refused(&error);
-            Failure::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
+            TransportError::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
         })?;
         whole(response, answer_bytes_max).await
     }
 }
 
-/// The whole answer, or why it is none.
-async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, Failure> {
+/// The whole answer, or why there is none.
+async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, TransportError> {
     let (head, body) = response.into_parts();
     let is_http2 = head.version == Version::HTTP_2;
     let mut body = std::pin::pin!(body);
     let answer = collected(head, body.as_mut(), bytes_max).await?;
     // hyper takes a stream that was reset with NO_ERROR for one that ended.
     if is_http2 && !body.is_end_stream() {
-        return Err(Failure::new(Reach::MaybeSent, "the answer was reset before its end"));
+        return Err(TransportError::new(Reach::MaybeSent, "the answer was reset before its end"));
     }
     Ok(answer)
 }
 
-/// The same for whatever body.
+/// Reads a body of any type to its end.
 pub(crate) async fn collected<B>(
     head: http::response::Parts,
     body: B,
     bytes_max: usize,
-) -> Result<Answer, Failure>
+) -> Result<Answer, TransportError>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
@@ -109,7 +112,7 @@ where
             true => Reach::TooLarge(head.status),
             false => Reach::MaybeSent,
         };
-        Failure::new(reach, error)
+        TransportError::new(reach, error)
     })?;
     let trailers = body.trailers().cloned();
     Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
@@ -133,7 +136,7 @@ mod tests {
         status: u16,
         pieces: &'static [&'static str],
         is_ended: bool,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, TransportError> {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let (read_head, head_is_read) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {

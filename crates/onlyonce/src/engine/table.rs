@@ -4,33 +4,35 @@
 //! `docs/protocol.md`, and the constraints of the SQL schemas.
 //!
 //! ```
-//! use onlyonce::engine::table::{Event, Phase, To, step};
+//! use onlyonce::engine::table::{RecordEvent, Phase, To, step};
 //!
-//! assert_eq!(step(Phase::Running, Event::Settle), Some(To::Completed));
-//! assert_eq!(step(Phase::Unknown, Event::Claim), None, "an unknown outcome is never run again by itself");
+//! assert_eq!(step(Phase::Running, RecordEvent::Settle), Some(To::Completed));
+//! assert_eq!(step(Phase::Unknown, RecordEvent::Claim), None, "an unknown outcome is never run again by itself");
 //! ```
 
 use crate::clock::StoreTime;
 use crate::record::{Record, State, StateKind, StateSet};
 
 /// Where an event leads from a phase; `None` where it may not happen.
-pub const fn step(phase: Phase, event: Event) -> Option<To> {
+pub const fn step(phase: Phase, event: RecordEvent) -> Option<To> {
     match (phase, event) {
         // A client's request makes the record, or takes one that is free.
-        (Phase::Absent | Phase::Released | Phase::Expired, Event::Claim) => Some(To::Running),
+        (Phase::Absent | Phase::Released | Phase::Expired, RecordEvent::Claim) => Some(To::Running),
         // The owner. It holds the true answer, so it may also settle what was given up on.
-        (Phase::Running | Phase::Unknown | Phase::Released, Event::Settle) => Some(To::Completed),
-        (Phase::Running | Phase::Unknown, Event::Release) => Some(To::Back),
-        (Phase::Running, Event::MarkUnknown) => Some(To::Unknown),
-        (Phase::Running, Event::Renew) => Some(To::Running),
+        (Phase::Running | Phase::Unknown | Phase::Released, RecordEvent::Settle) => {
+            Some(To::Completed)
+        }
+        (Phase::Running | Phase::Unknown, RecordEvent::Release) => Some(To::Back),
+        (Phase::Running, RecordEvent::MarkUnknown) => Some(To::Unknown),
+        (Phase::Running, RecordEvent::Renew) => Some(To::Running),
         // The reaper: only running records lapse, and only into unknown.
-        (Phase::Running, Event::Reap) => Some(To::Unknown),
+        (Phase::Running, RecordEvent::Reap) => Some(To::Unknown),
         // Whoever resolves an unknown outcome.
-        (Phase::Unknown, Event::Redrive) => Some(To::Running),
-        (Phase::Unknown, Event::SettleFor) => Some(To::Completed),
-        (Phase::Unknown, Event::ReleaseFor) => Some(To::Released),
+        (Phase::Unknown, RecordEvent::Redrive) => Some(To::Running),
+        (Phase::Unknown, RecordEvent::SettleFor) => Some(To::Completed),
+        (Phase::Unknown, RecordEvent::ReleaseFor) => Some(To::Released),
         // The sweep deletes what has expired, and nothing else.
-        (Phase::Expired, Event::Sweep) => Some(To::Absent),
+        (Phase::Expired, RecordEvent::Sweep) => Some(To::Absent),
         _ => None,
     }
 }
@@ -90,7 +92,7 @@ impl Phase {
 
 /// What may happen to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RecordEvent {
     /// A request claims it.
     Claim,
     /// Its owner writes the final outcome.
@@ -113,7 +115,7 @@ pub enum Event {
     Sweep,
 }
 
-impl Event {
+impl RecordEvent {
     /// All of them: the owner's first, then everyone else's.
     pub const ALL: [Self; 10] = [
         Self::Claim,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::StoreTime;
-use crate::engine::table::Event;
+use crate::engine::table::RecordEvent;
 use crate::record::{Record, Response, Revision, SettledBy, State, TakenFrom, Token};
 use crate::store::{Attempt, Draft, Guard, Next};
 
@@ -20,13 +20,13 @@ impl Write {
     /// The owner's final outcome.
     pub fn settle(token: Token, response: Arc<Response>) -> Self {
         let next = Next::Completed { settled_by: SettledBy::Owner, response, token: None };
-        Self::by_owner(token, Event::Settle, next)
+        Self::by_owner(token, RecordEvent::Settle, next)
     }
 
     /// The owner's, under `recovery = "fail"`: a final outcome that the route's rule dictates.
     pub fn settle_by_policy(token: Token, response: Arc<Response>) -> Self {
         let next = Next::Completed { settled_by: SettledBy::Policy, response, token: None };
-        Self::by_owner(token, Event::Settle, next)
+        Self::by_owner(token, RecordEvent::Settle, next)
     }
 
     /// The owner, which never sent, gives the claim back: attempt 1 to absent, a later one to what it
@@ -39,12 +39,12 @@ impl Write {
                 Next::Released { expires_at: Some(expires_at) }
             }
         };
-        Self::by_owner(token, Event::Release, next)
+        Self::by_owner(token, RecordEvent::Release, next)
     }
 
     /// The owner sent, and has no whole answer.
     pub fn mark_unknown(token: Token) -> Self {
-        Self::by_owner(token, Event::MarkUnknown, Next::Unknown { since: None })
+        Self::by_owner(token, RecordEvent::MarkUnknown, Next::Unknown { since: None })
     }
 
     /// The owner of a running record was silent for a whole lease.
@@ -100,7 +100,7 @@ impl Write {
         })
     }
 
-    fn by_owner(token: Token, event: Event, next: Next) -> Self {
+    fn by_owner(token: Token, event: RecordEvent, next: Next) -> Self {
         Self { guard: Guard::Owner { token, states: event.states() }, next }
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::store::BoxError;
 
-/// What the inner service receives, and what the layer answers with.
+/// The body of a request to the inner service, and of an answer of the layer.
 #[derive(Debug)]
 pub struct Body(Kind);
 
@@ -26,12 +26,12 @@ enum Kind {
     },
     Streamed(UnsyncBoxBody<Bytes, BoxError>),
     Fed(mpsc::Receiver<Fed>),
-    /// A feed that has ended, and said how.
+    /// A feed that has ended.
     Ended,
 }
 
-/// What the operation's task sends: frames, and at last that there are no more. A feed that ends
-/// without that word was broken off, and must not pass for whole.
+/// A message of the operation's task: a frame, or the end. A feed that closes without `End` was broken off, and must
+/// not pass for a whole body.
 #[derive(Debug)]
 pub(super) enum Fed {
     Frame(Frame<Bytes>),
@@ -40,19 +40,19 @@ pub(super) enum Fed {
 }
 
 impl Body {
-    /// These bytes, and these trailers.
+    /// A body of these bytes and trailers.
     pub(crate) fn kept(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self(Kind::Kept { bytes, trailers })
     }
 
-    /// `body` as it comes.
+    /// Streams `body` as it arrives.
     pub fn new<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let mut body = Some(body);
-        // One that is ours already needs no box around it.
+        // A body of this type needs no box around it.
         if let Some(body) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
             return body.take().unwrap_or_default();
         }
@@ -60,7 +60,7 @@ impl Body {
         Self(Kind::Streamed(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// How many bytes of it are held in memory; none of one that streams.
+    /// How many bytes of the body are held in memory; 0 for one that streams.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
             Kind::Kept { bytes, .. } => bytes.len(),
@@ -68,7 +68,7 @@ impl Body {
         }
     }
 
-    /// What of a body was read already, then the rest of it; or the error that ended it.
+    /// The part of a body that was read already, then the error that ended it or the rest of it.
     pub(super) fn resumed<B>(read: [Bytes; 2], error: Option<BoxError>, rest: Pin<Box<B>>) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -84,7 +84,7 @@ impl Body {
         Self(Kind::Streamed(StreamBody::new(frames).boxed_unsync()))
     }
 
-    /// What the operation's task sends.
+    /// A body that the operation's task feeds.
     pub(super) fn fed(frames: mpsc::Receiver<Fed>) -> Self {
         Self(Kind::Fed(frames))
     }

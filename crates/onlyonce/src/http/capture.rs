@@ -1,4 +1,4 @@
-//! The call of the inner service, and what of its answer is kept.
+//! Calls the inner service, and decides what is kept of its answer.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -24,6 +24,7 @@ use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Attempt, Inner, Once, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
+use crate::problem::{failed, timed_out};
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
 use crate::store::BoxError;
@@ -55,21 +56,21 @@ where
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
                     Ok(response) => capture(response, &policy, &once.room, called).await,
-                    Err(_) => no_answer(problem::failed(&policy)),
+                    Err(_) => no_answer(failed(&policy)),
                 }
             };
-            // A panic and an error are the same to the caller: sent, and no whole answer.
+            // A panic and an error mean the same to the caller: the request was sent, and there is no whole answer.
             let answering = AssertUnwindSafe(answering).catch_unwind();
-            match timeout(policy.upstream_timeout, answering).await {
+            match timeout(policy.upstream_timeout(), answering).await {
                 Ok(Ok(worked)) => worked,
-                Ok(Err(_)) => no_answer(problem::failed(&policy)),
-                Err(_) => no_answer(problem::timed_out(&policy)),
+                Ok(Err(_)) => no_answer(failed(&policy)),
+                Err(_) => no_answer(timed_out(&policy)),
             }
         })
     }
 }
 
-/// Among the extensions of a request while it is executed.
+/// Among the extensions of a request while it is executed, for a layer further in.
 #[derive(Clone)]
 pub(super) struct Claimed {
     once: Arc<Inner>,
@@ -85,7 +86,7 @@ impl Claimed {
     }
 }
 
-/// Sent, and no whole answer.
+/// The result of a request that was sent and has no whole answer.
 fn no_answer(told: record::Response) -> Worked<Response<Body>> {
     let fresh = problem::own(&told);
     Worked::new(Verdict::Unknown(Arc::new(told)), fresh)
@@ -115,21 +116,21 @@ where
     loop {
         match body.frame().await {
             None if is_short(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) => {
-                return no_answer(problem::failed(policy));
+                return no_answer(failed(policy));
             }
             None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
-            Some(Err(_)) => return no_answer(problem::failed(policy)),
+            Some(Err(_)) => return no_answer(failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
                 Err(frame) => trailers = frame.into_trailers().ok(),
                 Ok(data) => bytes.extend_from_slice(&data),
             },
         }
-        if bytes.len() > policy.response_bytes_max {
+        if bytes.len() > policy.response_bytes_max() {
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);
         }
         if bytes.len() > SMALL_BYTES_MAX && held.is_none() {
-            // The operation was executed, and must not become unknown at its timeout for want of our own room.
-            let wait = policy.upstream_timeout.saturating_sub(called.elapsed()) / 2;
+            // The operation was executed, and must not become unknown at its timeout because our memory limit is reached.
+            let wait = policy.upstream_timeout().saturating_sub(called.elapsed()) / 2;
             match timeout(wait, room.answer(largest)).await {
                 Ok(room) => held = room,
                 Err(_) => return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy),
@@ -139,7 +140,7 @@ where
     }
 }
 
-/// Whether the answer has another length than its head says. A 304 says the length of what it does not have.
+/// Whether the body has another length than the head says. A 204 or 304 may state a length and has no body.
 fn is_short(head: &response::Parts, bytes: usize) -> bool {
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let told = told.and_then(|value| value.parse::<usize>().ok());
@@ -147,8 +148,8 @@ fn is_short(head: &response::Parts, bytes: usize) -> bool {
     has_body && told.is_some_and(|told| told != bytes)
 }
 
-/// Whether this is a gRPC answer without its end, the status in the trailers (or in the head of an answer that is
-/// nothing but trailers). A hop that lost its backend may end the stream so.
+/// Whether this is a gRPC answer without its status, which is in the trailers, or in the head of an answer that has
+/// only trailers. A proxy that lost its backend may end the stream in this way.
 fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bool {
     let media_type = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     // gRPC-Web has its trailers in its body.
@@ -160,13 +161,14 @@ fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bo
     is_grpc && head.status == StatusCode::OK && !is_ended
 }
 
-/// How large the part of an answer that is read before it is known to be whole, or too large, may become.
+/// How many bytes of the answer may be read before it is known to be whole or too large.
 fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
     let told = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    told.unwrap_or(usize::MAX).min(policy.response_bytes_max)
+    told.unwrap_or(usize::MAX).min(policy.response_bytes_max())
 }
 
-/// What the answer says of the record: its proof, its own word, or its status.
+/// What the answer means for the record: by the extension `NotSent`, else by the header `Idempotency-Store`, else by
+/// its status.
 pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     if head.extensions.get::<NotSent>().is_some() {
         return Keeps::Release;
@@ -211,14 +213,14 @@ fn whole(
     Worked::new(verdict, fresh)
 }
 
-/// Whether nobody can tell that this is all of the answer. One JSON object or array that is closed is.
+/// Whether the body may have been cut off without notice. A JSON object or array that is closed is whole.
 fn may_be_cut(head: &response::Parts, bytes: &[u8]) -> bool {
     if head.extensions.get::<UntilClose>().is_none() {
         return false;
     }
     let media_type = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_json = media_type.is_some_and(|media_type| {
-        // Of a stream of JSON values, each is whole.
+        // A stream of JSON values may end after any of them.
         Kind::of(media_type) == Kind::Json && !media_type.to_ascii_lowercase().starts_with(STREAM)
     });
     let is_closed = matches!(bytes.trim_ascii_start(), [b'{' | b'[', ..])
@@ -234,7 +236,7 @@ fn verdict(keeps: Keeps, kept: record::Response) -> Verdict {
     }
 }
 
-/// An answer that is not kept: settled now, then streamed by the operation's task.
+/// An answer that is not kept: the operation is settled now, then its task streams the answer.
 fn streamed<A>(
     head: response::Parts,
     begun: BytesMut,
@@ -250,7 +252,7 @@ where
     let kept =
         record::Response { status: head.status, headers: HeaderMap::new(), body: Kept::No(why) };
     let (feed, fed) = mpsc::channel(FRAMES_MAX);
-    let idle = policy.upstream_timeout;
+    let idle = policy.upstream_timeout();
     let drains = why == NotKept::TooLarge;
     let after = Box::pin(pump(begun.freeze(), rest, feed, idle, drains));
     let fresh = Response::from_parts(head, Body::fed(fed));
@@ -259,8 +261,8 @@ where
 
 type Feed = mpsc::Sender<Fed>;
 
-/// Passes the stream on. A caller that left ends an event stream; a large answer is read on for a while,
-/// because the inner service may still be at work on it.
+/// Passes the stream on. If the caller leaves, an event stream ends; a large answer is read for a while longer, because
+/// the inner service may still be working on it.
 async fn pump<A>(begun: Bytes, mut rest: Pin<Box<A>>, feed: Feed, idle: Duration, drains: bool)
 where
     A: http_body::Body<Data = Bytes>,
@@ -269,12 +271,12 @@ where
     let is_over = pass_on(begun, &mut rest, feed, idle).await;
     if drains && !is_over {
         let drained = async { while let Ok(Some(Ok(_))) = timeout(idle, rest.frame()).await {} };
-        // Longer than this a service may not hold a place for nobody.
+        // Bounded: an answer without a reader must not take up its place for ever.
         let _ = timeout(DRAIN_WAIT, drained).await;
     }
 }
 
-/// Whether the stream is over; else its reader left, or was too slow.
+/// Passes frames on, and returns whether the stream ended; false if the reader left or was too slow.
 async fn pass_on<A>(begun: Bytes, rest: &mut Pin<Box<A>>, feed: Feed, idle: Duration) -> bool
 where
     A: http_body::Body<Data = Bytes>,
@@ -299,9 +301,9 @@ where
 }
 
 const STREAM: &[u8] = b"application/stream+json";
-/// An answer of this size waits for nobody's room.
+/// An answer up to this size needs no memory permit.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// How long the rest of a large answer is read after its reader left.
 const DRAIN_WAIT: Duration = Duration::from_secs(60);
-/// How many frames of a stream wait for a slow reader.
+/// How many frames of a stream are buffered for a slow reader.
 const FRAMES_MAX: usize = 16;

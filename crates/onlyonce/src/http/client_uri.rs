@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use http::Uri;
 use http::request::Parts;
 
-/// Put it among the extensions of a request to say what the client sent, where something in front of the
-/// layer changes the request's URI: scope and fingerprint then go by this path and query.
+/// Put this among the extensions of a request to say which URI the client sent, where something in front of the layer
+/// changes it: scope and fingerprint then use this path and query.
 ///
 /// In axum 0.8 there is nothing to do for routers. A path that is a suffix of what the client sent is taken for what a
 /// router left of it: where middleware rewrites a path in this way and means something else by it, insert a `ClientUri`
@@ -55,19 +55,19 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// What the client sent, as far as someone in front of the layer has said it.
+/// The URI that the client sent, if something in front of the layer has passed it on.
 fn client_uri(head: &Parts) -> Option<&Uri> {
     let ours = head.extensions.get::<ClientUri>().map(|client| &client.0);
     ours.or_else(|| head.extensions.get::<axum::extract::OriginalUri>().map(|original| &original.0))
 }
 
-/// Whether `seen` is what is left of the client's path after its beginning was cut off.
+/// Whether `seen` is the client's path without its beginning.
 fn is_rest(client: &str, seen: &str) -> bool {
     seen == "/" || client.ends_with(seen)
 }
 
-/// A text that was changed in another way than by cutting may say more than the client's own (a tenant
-/// that came in a header), so both count. Neither has a space in it.
+/// The client's text if it contains the text that the layer sees, else both with a space between: a text that was
+/// changed in another way may say more than the client's own, such as a tenant from a header. Neither has a space.
 fn joined<'a>(client: &'a str, seen: &str, is_contained: bool) -> Cow<'a, str> {
     match is_contained {
         true => Cow::Borrowed(client),

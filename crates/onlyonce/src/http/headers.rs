@@ -1,4 +1,4 @@
-//! Which headers are kept, and which an inner service sees.
+//! Which headers of an answer are kept, and which headers an inner service sees.
 
 use http::Response;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -17,25 +17,25 @@ pub fn kept(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Trailers likewise; they carry a gRPC status.
+/// The trailers, copied out of the network's buffers; gRPC has its status there.
 pub(super) fn kept_trailers(trailers: &HeaderMap) -> HeaderMap {
     trailers.iter().map(|(name, value)| (name.clone(), copied(value))).collect()
 }
 
-/// What the inner service sees: the number of the attempt, and no wish for a coding that another
-/// client of the same answer may not understand.
+/// Prepares the headers for the inner service: adds the number of the attempt, and removes `Accept-Encoding`, because
+/// the kept answer may go to a client that does not understand the coding.
 pub(super) fn for_inner(headers: &mut HeaderMap, attempt: u32) {
     headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(attempt));
     headers.remove(header::ACCEPT_ENCODING);
 }
 
-/// What only we may say is not passed on.
+/// Removes the headers that only this layer may set.
 pub(super) fn for_first_caller(headers: &mut HeaderMap) {
     headers.remove(IDEMPOTENT_REPLAYED);
     headers.remove(IDEMPOTENCY_STORE);
 }
 
-/// An answer for a page of `origin`: a permission that was stored for another origin is not passed on.
+/// Prepares a replay for a page of `origin`: removes a CORS permission that was stored for another origin.
 pub(super) fn for_origin(
     origin: Option<&HeaderValue>,
     mut answer: Response<Body>,
@@ -55,7 +55,7 @@ fn copied(value: &HeaderValue) -> HeaderValue {
     copy
 }
 
-/// Fields that `Connection` names belong to one hop.
+/// The fields that `Connection` names, which belong to one hop.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values =
         headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
@@ -67,7 +67,7 @@ fn is_never_kept(name: &HeaderName) -> bool {
     NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Of one hop, of one caller, or of one moment.
+/// Headers that belong to one hop, to one caller or to one moment.
 const NEVER_KEPT: [&str; 32] = [
     "age",
     "authentication-info",

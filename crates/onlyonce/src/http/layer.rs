@@ -1,4 +1,4 @@
-//! The layer and the service that it makes.
+//! The tower layer, and the service that it wraps around another.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,43 +13,36 @@ use tower_service::Service;
 
 use super::Body;
 use super::look_up::look_up;
-use super::problem::{self, Problem};
 use super::service::{Story, slips_by};
 use crate::once::{Counters, Once, Reconciler};
 use crate::policy::{Mode, Policy};
+use crate::problem::{self, Problem};
 use crate::record;
 use crate::scope::Principal;
 use crate::store::BoxError;
 
 impl Once {
-    /// Guards a service by `policy`.
+    /// A layer that guards a service by `policy`.
     ///
-    /// **Routers that strip a prefix.** Scope and fingerprint go by the path that the client sent. Where a router in
-    /// front of this layer cuts `/accounts/1` off the path and does not say so, `/accounts/1/charges` and
+    /// **Routers that strip a prefix.** Scope and fingerprint use the path that the client sent. Where a router in
+    /// front of this layer cuts `/accounts/1` off the path and does not pass the whole path on, `/accounts/1/charges` and
     /// `/accounts/2/charges` with one key are one operation: the second account is never charged, and gets the
     /// answer of the first.
     ///
-    /// - axum 0.8 says so: below `nest` and `nest_service` there is nothing to do.
+    /// - axum 0.8 passes it on: below `nest` and `nest_service` there is nothing to do.
     /// - axum 0.7, and any other router that changes the URI of a request: put the layer in front of the router, or
     ///   insert a [`ClientUri`](super::ClientUri) into the request's extensions there.
     /// - Middleware of a `Router::layer` that rewrites a path to a suffix of what the client sent is taken for a router
     ///   that strips a prefix, so that the rewritten path does not count: put such middleware around the router, or
     ///   insert a [`ClientUri`](super::ClientUri) with the path that shall count.
     ///
-    /// **Who asks.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
+    /// **The caller.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
     /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
-    ///
-    /// # Panics
-    /// If [`Policy::check`] finds that the policy contradicts itself: call it first where the policy
-    /// comes from outside.
     pub fn layer<F, W>(&self, principal_of_caller: F, policy: Policy) -> OnceLayer
     where
         F: Fn(&Parts) -> W + Send + Sync + 'static,
         W: Into<Who>,
     {
-        if let Err(error) = policy.check() {
-            panic!("the policy is not valid: {error}");
-        }
         let (policy, counters) = self.inner.learn(policy);
         let failure = Arc::new(problem::failed(&policy));
         OnceLayer {
@@ -66,15 +59,15 @@ impl Once {
     }
 }
 
-/// Who asks.
+/// The caller of a request, if it can be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Who {
-    /// This caller.
+    /// The request is from this caller.
     Known(Principal),
-    /// No caller can be told, and anonymous callers are refused: 401.
+    /// The request has no credentials, and anonymous callers are refused: 401.
     Nobody,
-    /// It cannot be told: 400, with this sentence about what to do.
+    /// The credentials do not identify one caller: 400, with this sentence about what to do.
     Unclear(String),
 }
 
@@ -92,42 +85,46 @@ impl From<Option<Principal>> for Who {
 }
 
 impl OnceLayer {
-    /// Whom `recovery = "reconcile"` asks. Default: nobody, so that an unknown outcome is held.
+    /// The reconciler that `recovery = "reconcile"` asks. Default: none, so that an unknown outcome is held. A wrong
+    /// answer of it becomes the answer of every retry, or runs an operation twice.
     ///
     /// Where two layers of one [`Once`] have a reconciler under the same route name, neither is asked in the background:
     /// give each a name with [`Policy::with_route`].
+    #[must_use]
     pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
         let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
-        if self.rules.policy.mode == Mode::Enforce {
+        if self.rules.policy.mode() == Mode::Enforce {
             self.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
         }
         let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules), ..self }
     }
 
-    /// Names, in a word without spaces, how the inner service passes requests and their keys on. It is kept with
-    /// each operation: an unknown outcome is sent again only if it was sent in the same way, because an
-    /// upstream that was given the key otherwise would not know it again. Default: nothing.
+    /// Names, in a word without spaces, how the inner service passes requests and their keys on. The name is kept with
+    /// each operation: an unknown outcome is sent again only if it was sent in the same way, because an upstream that
+    /// was given the key in another form would not recognise it. Default: empty. A change holds the outcomes that were
+    /// unknown before it.
+    #[must_use]
     pub fn with_sent_as(self, sent_as: &str) -> Self {
         let rules = Rules { sent_as: sent_as.replace(' ', "+").into(), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules), ..self }
     }
 
-    /// Whether a request with this head may have a key, and is not guarded only because of how it says its method:
-    /// in another case, or in a header such as `X-HTTP-Method-Override`. This layer answers it with 400. A router
-    /// that chooses among layers by the method asks the layer of the overriding method too.
+    /// Whether a request with this head may have a key, and is not guarded only because of how it states its method:
+    /// in lower case, or in a header such as `X-HTTP-Method-Override`. This layer answers such a request with 400. A
+    /// router that chooses among layers by the method must ask the layer of the overriding method too.
     pub fn slips_by(&self, head: &Parts) -> bool {
         slips_by(&self.rules.policy, head)
     }
 
-    /// Tells the caller of `head` the state of its own operation: the one that a request with this head
-    /// would be about. Nothing is executed and nothing changes.
+    /// The state of the caller's own operation: the operation that a request with this head would be about. Nothing is
+    /// executed and nothing changes.
     ///
     /// `head` must be the head of the operation (its method, path and headers), not that of the request that asks. In
     /// a handler of axum the extensions of the asking request have an `OriginalUri` with the path of the question, and
     /// with it no operation is found: build fresh `Parts`, or remove `OriginalUri` from the extensions.
     ///
-    /// The key is where the policy says, or else in `Idempotency-Key`: a look-up has no body to find it in.
+    /// The key is found where the policy says, or else in `Idempotency-Key`, because a look-up has no body.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
         look_up(&self.once, &self.rules, head).await
     }
@@ -148,15 +145,15 @@ impl<S> Layer<S> for OnceLayer {
     }
 }
 
-/// What one layer does with its requests.
+/// The rules of one layer, shared by the services that it made.
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
     pub(super) counters: Arc<Counters>,
-    /// What `recovery = "fail"` stores, the same for every request.
+    /// The response that `recovery = "fail"` stores, the same for every request.
     pub(super) failure: Arc<record::Response>,
-    /// How requests are passed on.
+    /// How requests are passed on: see `OnceLayer::with_sent_as`.
     pub(super) sent_as: Arc<str>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
 }
@@ -204,7 +201,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone is not ready yet, this one is: use this one.
+        // `poll_ready` was called on this service, not on its clone: call this one, and keep the clone.
         let unready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, unready);
         let story = Story { once: self.once.clone(), rules: self.rules.clone(), inner };

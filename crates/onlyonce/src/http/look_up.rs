@@ -1,16 +1,16 @@
-//! The state of one's own operation, without sending it again.
+//! Tells a caller the state of its own operation, without sending it again.
 
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
 use super::layer::Rules;
-use super::problem::Problem;
 use super::request;
 use super::{Body, OwnAnswer};
 use crate::key::{self, Key, KeyError, KeySource};
 use crate::once::Once;
 use crate::policy::Policy;
+use crate::problem::Problem;
 use crate::record::State;
 use crate::store::Seen;
 
@@ -29,16 +29,16 @@ async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body
     shown(&seen).ok_or_else(Problem::not_found)
 }
 
-/// The key from where the operation itself has it, else from `Idempotency-Key`: a look-up has no body.
+/// The key, from where the policy says, else from `Idempotency-Key`, because a look-up has no body.
 fn named_key(policy: &Policy, head: &Parts) -> Result<Option<Key>, KeyError> {
-    let own = key::find(&policy.key_from, head, None, None, &policy.key_rules)?;
+    let own = key::find(policy.key_from(), head, None, None, policy.key_rules())?;
     match own {
         Some(key) => Ok(Some(key)),
-        None => key::find(&[KeySource::default()], head, None, None, &policy.key_rules),
+        None => key::find(&[KeySource::default()], head, None, None, policy.key_rules()),
     }
 }
 
-/// What is shown; nothing of a record that is free.
+/// The state as a response; `None` for a record that is expired or released.
 fn shown(seen: &Seen) -> Option<Response<Body>> {
     let record = seen.record.as_ref()?;
     let document = match &record.state {

@@ -1,5 +1,5 @@
-//! `mode = "observe"`: every request runs as if there were no layer, and what the rules would have done
-//! is counted. Its records are in a namespace of their own, and hold no answers.
+//! `mode = "observe"`: every request runs as if there were no layer, and the layer counts what the rules would have
+//! done. The records of this mode are in a namespace of their own, and hold no answers.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::keeps;
-use super::problem::Problem;
 use super::request::{self, Begun, Whole, declared_bytes};
 use super::service::{Early, Story, key_of_body, key_of_head};
-use crate::once::{Ask, Verdict, Worked};
+use crate::once::{Ask, Ended, Verdict, Worked};
 use crate::policy::Keeps;
+use crate::problem::Problem;
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
 use crate::store::BoxError;
@@ -29,7 +29,7 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    /// Passes the request on, and watches. Nothing is refused: what cannot be watched passes unseen.
+    /// Passes the request on, and counts. Nothing is refused: a request that cannot be observed passes uncounted.
     pub(super) async fn observe<B>(
         mut self,
         head: Parts,
@@ -60,8 +60,8 @@ where
         Ok(Response::from_parts(head, Body::new(body)))
     }
 
-    /// What the head tells of the key, if there is more to be seen. Only a body whose length is told, and small
-    /// enough, can be watched without changing anything.
+    /// What the head tells about the key, if the request can be observed. A body can be read ahead without changing the
+    /// request only if its length is known and within the limit.
     fn watches(&self, head: &Parts) -> Option<Early> {
         let (policy, counters) = (&self.rules.policy, &self.rules.counters);
         let early = match key_of_head(policy, head) {
@@ -73,7 +73,7 @@ where
             }
         };
         match declared_bytes(head) {
-            Some(bytes) if bytes <= policy.request_bytes_max as u64 => Some(early),
+            Some(bytes) if bytes <= policy.request_bytes_max() as u64 => Some(early),
             Some(_) => {
                 counters.observed_refused.one();
                 None
@@ -85,7 +85,7 @@ where
         }
     }
 
-    /// What is asked, if the rules apply at all.
+    /// The request as the engine needs it, if the rules apply to it.
     fn observed(&self, early: Early, head: &Parts, body: &Whole) -> Option<Ask> {
         let asked = self.asked(early, head, body);
         asked.unwrap_or_else(|_| {
@@ -104,11 +104,11 @@ where
         let id = namespaced(request::id(&self.once, policy, head, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
         let ask = self.ask(id, policy, head, &key, &who, fingerprint);
-        // Nobody is asked about what is only watched: that would be a request of our own.
+        // No reconciler is asked in observe mode: a question would be a request of our own.
         Ok(Some(Ask { asking: None, ..ask }))
     }
 
-    /// Claims, and settles with what the request came to.
+    /// Claims in the background, and settles with the status that the request got.
     fn watch(&self, ask: Arc<Ask>, told: oneshot::Receiver<(Keeps, http::StatusCode)>) {
         let once = self.once.inner.clone();
         let work = move |_| async move {
@@ -119,8 +119,11 @@ where
             Worked::new(verdict, ())
         };
         tokio::spawn(async move {
-            let ended = once.perform(ask.clone(), work).await;
-            ask.count(&ended);
+            let ended = match once.cached_for(&ask) {
+                Some(refusal) => Ended::Refused(refusal),
+                None => once.perform(ask.clone(), work).await,
+            };
+            ask.counters.ended(&ended);
         });
     }
 }

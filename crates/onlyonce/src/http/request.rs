@@ -13,15 +13,15 @@ use tokio::time::timeout;
 use super::Body;
 use super::client_uri::Sent;
 use super::layer::Rules;
-use super::problem::Problem;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
 use crate::once::{BodyRoom, Once};
 use crate::policy::Policy;
+use crate::problem::Problem;
 use crate::scope::{OperationId, Principal, Scope, operation_id};
 use crate::store::BoxError;
 
-/// A body that is here whole; its room is given back with it.
+/// A body that was read whole, with its memory permit.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) bytes: Bytes,
@@ -30,18 +30,18 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// The body, and its room: to be kept for as long as someone works on the body.
+    /// The body, and its permit, to be kept while the handler works on the body.
     pub(super) fn into_parts(self) -> (Body, BodyRoom) {
         (Body::kept(self.bytes, self.trailers), self.room)
     }
 
-    /// The body, which keeps its room for as long as anybody holds bytes of it.
+    /// The body, which keeps its permit while any of its bytes are in use.
     pub(super) fn into_body(self) -> Body {
         Body::kept(roomed(self.bytes, self.room), self.trailers)
     }
 }
 
-/// Reads the whole body, within the route's bound, the process's, and a bound of time.
+/// Reads the whole body, within the size limit of the route, the memory limit of the process, and a time limit.
 pub(super) async fn read<B>(
     once: &Once,
     rules: &Rules,
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// As much of a body as has come.
+/// The part of a body that has arrived.
 #[derive(Debug)]
 pub(super) struct Begun {
     bytes: BytesMut,
@@ -73,7 +73,7 @@ pub(super) struct Begun {
     room: BodyRoom,
 }
 
-/// Why a body was not read to its end, with the bytes that had come and were not taken.
+/// Why a body was not read to its end, with the bytes that had arrived and were not taken.
 #[derive(Debug)]
 pub(super) enum Stop {
     TooLarge(Bytes),
@@ -91,7 +91,7 @@ impl Begun {
         Whole { bytes: self.bytes.freeze(), trailers: self.trailers, room: self.room }
     }
 
-    /// Reads `body` to its end. Nothing that has come is lost where that fails.
+    /// Reads `body` to its end. If that fails, the bytes that have arrived are not lost.
     pub(super) async fn fill<B>(
         &mut self,
         rules: &Rules,
@@ -102,7 +102,7 @@ impl Begun {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let bytes_max = rules.policy.request_bytes_max;
+        let bytes_max = rules.policy.request_bytes_max();
         if declared_bytes(head).is_some_and(|bytes| bytes > bytes_max as u64) {
             return Err(Stop::TooLarge(Bytes::new()));
         }
@@ -134,7 +134,7 @@ impl Begun {
         Ok(())
     }
 
-    /// The body as if nobody had begun to read it.
+    /// The body as if it had not been read: the part that was read, then the rest.
     pub(super) fn resume<B>(self, stop: Stop, rest: Pin<Box<B>>) -> Body
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -149,7 +149,7 @@ impl Begun {
     }
 }
 
-/// The same bytes; their room is given back when nobody holds them any more.
+/// The same bytes; their memory permit is given back when they are no longer in use.
 fn roomed(bytes: Bytes, room: BodyRoom) -> Bytes {
     struct Roomed {
         bytes: Bytes,
@@ -167,10 +167,10 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
     head.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// What the request is compared by, given the digest of its bytes.
+/// The fingerprint of the request, given the digest of its bytes.
 pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
-    Fingerprint::with_raw(raw, &policy.fingerprint, &subject(head, &sent, body))
+    Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body))
 }
 
 /// The digest of the request's bytes.
@@ -178,7 +178,7 @@ pub(super) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
     Fingerprint::raw_digest(&subject(head, &Sent::of(head), body))
 }
 
-/// The parts of the request that count.
+/// The parts of the request that the fingerprint is made of.
 fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<'a> {
     Subject {
         method: head.method.as_str(),
@@ -189,7 +189,7 @@ fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<
     }
 }
 
-/// Which operation the request is about.
+/// The id of the operation that the request is about.
 pub(super) fn id(
     once: &Once,
     policy: &Policy,
@@ -205,10 +205,10 @@ pub(super) fn id(
         path: &Sent::of(head).path,
         headers: &head.headers,
     };
-    operation_id(once.inner.secret.as_ref(), &policy.scope, &scope, key)
+    operation_id(once.inner.secret.as_ref(), policy.scope(), &scope, key)
 }
 
-/// How the request is sent, the `Host` that an inner service sees, and the path as sent, with spaces between.
+/// Three words with spaces between: how the request is sent, the `Host` that the inner service sees, and the path.
 pub(super) fn target(head: &Parts, sent_as: &str) -> String {
     let host = host_field(head).or_else(|| head.uri.authority().map(Authority::as_str));
     format!("{sent_as} {} {}", host.unwrap_or_default(), Sent::of(head).path)

@@ -1,4 +1,4 @@
-//! The way of a request, from its head to its answer.
+//! The way of a request through the layer, from its head to its answer.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use tower_service::Service;
 use super::Body;
 use super::capture::{Claimed, call};
 use super::layer::Rules;
-use super::problem::{self, Problem};
+use super::problem;
 use super::request::{self, Whole};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Ended, Once, Refusal};
-use crate::policy::{InFlight, KeyNeed, Mode, Policy};
+use crate::once::{Ask, Asking, Ended, Once};
+use crate::policy::{KeyNeed, Mode, Policy};
+use crate::problem::Problem;
 use crate::record::KeyText;
 use crate::scope::{OperationId, Principal};
 use crate::store::BoxError;
@@ -37,11 +38,12 @@ where
     /// The whole way:
     ///
     /// 1. Unguarded requests pass.
-    /// 2. The key is judged before the body is read, where it can be.
+    /// 2. A key in the head is checked before the body is read.
     /// 3. The body is read whole.
-    /// 4. Scope and fingerprint say which operation it is, and which request.
-    /// 5. The claim, the call, the settling and the wake-ups happen in a task of their own; only its
-    ///    answer, and the wait for another's, belong to this connection.
+    /// 4. Scope and key make the operation's id; the fingerprint tells whether the request is the same. A completed
+    ///    operation in the cache is answered from there.
+    /// 5. The claim, the call and the settling happen in a task of their own. This connection only awaits its answer,
+    ///    or waits for the answer of another request.
     pub(super) async fn tell<B>(self, request: Request<B>) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -49,10 +51,10 @@ where
     {
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
-        if !policy.methods.contains(&head.method) {
+        if !policy.methods().contains(&head.method) {
             return self.pass(head, body).await;
         }
-        if policy.mode == Mode::Observe {
+        if policy.mode() == Mode::Observe {
             return self.observe(head, body).await;
         }
         let early = match key_of_head(&policy, &head) {
@@ -79,22 +81,16 @@ where
             return self.forward(head, body.into_body()).await;
         }
         let origin = head.headers.get(header::ORIGIN).cloned();
-        if let Some(replay) = self.once.inner.cached_for(id, &raw) {
-            self.rules.counters.replayed.one();
-            return Ok(problem::refused(&replay, &policy, key.as_str(), origin.as_ref()));
+        let fingerprint = || request::fingerprint(&policy, &head, &body, raw);
+        if let Some(refusal) = self.once.inner.cached(id, &raw, fingerprint) {
+            self.rules.counters.refused(&refusal);
+            return Ok(problem::refused(&refusal, &policy, key.as_str(), origin.as_ref()));
         }
-        let fingerprint = request::fingerprint(&policy, &head, &body, raw);
+        let fingerprint = fingerprint();
         let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
         let once = self.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
-        let ended = match (once.perform(ask.clone(), work).await, policy.in_flight) {
-            (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
-                once.wait(&ask, wait).await
-            }
-            (ended, _) => ended,
-        };
-        ask.count(&ended);
-        Ok(match ended {
+        Ok(match once.answer(ask, work).await {
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => {
                 problem::refused(&refusal, &policy, key.as_str(), origin.as_ref())
@@ -103,7 +99,7 @@ where
         })
     }
 
-    /// A request that is not guarded, unless it only seems so.
+    /// Passes an unguarded request on, or refuses one that only seems unguarded.
     async fn pass<B>(self, head: Parts, body: B) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -115,7 +111,7 @@ where
         }
     }
 
-    /// As if there were no layer.
+    /// Calls the inner service as if there were no layer.
     pub(super) async fn forward(
         mut self,
         head: Parts,
@@ -130,7 +126,7 @@ where
         Some(Asking { reconciler, headers: head.headers.clone() })
     }
 
-    /// How the request is sent, and what a reconciler asks about later where there is one.
+    /// How the request is sent; and, where there is a reconciler, its host and path for later questions.
     fn target(&self, head: &Parts) -> Arc<str> {
         match &self.rules.reconciler {
             Some(_) => request::target(head, &self.rules.sent_as).into(),
@@ -161,37 +157,37 @@ where
     }
 }
 
-/// Whether a request that may have a key is not guarded only because of how it says its method: in another case,
-/// or by a header that many services take for the method.
+/// Whether a request that may have a key is not guarded only because of how it states its method: in lower case, or
+/// in a header that many services take for the method.
 pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
     let is_guarded = |name: &[u8]| {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
-        policy.methods.iter().any(is_method)
+        policy.methods().iter().any(is_method)
     };
     let overrides = METHOD_OVERRIDES.into_iter().flat_map(|name| head.headers.get_all(name));
     let mut names = overrides.map(|value| value.as_bytes().trim_ascii());
-    policy.mode == Mode::Enforce
+    policy.mode() == Mode::Enforce
         && (is_guarded(head.method.as_str().as_bytes()) || names.any(is_guarded))
         && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
 }
 
-/// What the head alone tells of the key.
+/// What the head alone tells about the key.
 pub(super) enum Early {
-    /// This is it.
+    /// The key is in the head.
     Key(Key),
-    /// There is none, and none is needed.
+    /// There is no key, and none is required.
     NoKey,
-    /// The body must be asked.
+    /// The key may be in the body.
     InBody,
 }
 
 pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
-    if policy.key_from.iter().any(KeySource::needs_body) {
+    if policy.key_from().iter().any(KeySource::needs_body) {
         return Ok(Early::InBody);
     }
-    match key::find(&policy.key_from, head, None, None, &policy.key_rules) {
+    match key::find(policy.key_from(), head, None, None, policy.key_rules()) {
         Ok(Some(key)) => Ok(Early::Key(key)),
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
+        Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(None) => Ok(Early::NoKey),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
     }
@@ -207,16 +203,16 @@ pub(super) fn key_of_body(
     if let Early::Key(key) = early {
         return Ok(Some(key));
     }
-    let is_asked = policy.key_from.contains(&KeySource::Fingerprint);
+    let is_asked = policy.key_from().contains(&KeySource::Fingerprint);
     let fingerprint = is_asked.then(|| request::fingerprint(policy, head, body, raw));
     match key::find(
-        &policy.key_from,
+        policy.key_from(),
         head,
         Some(&body.bytes),
         fingerprint.as_ref(),
-        &policy.key_rules,
+        policy.key_rules(),
     ) {
-        Ok(None) if policy.key == KeyNeed::Required => Err(Problem::key_missing(policy)),
+        Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(key) => Ok(key),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
     }

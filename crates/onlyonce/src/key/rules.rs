@@ -112,4 +112,5 @@ fn is_uuid(text: &str) -> bool {
     groups.eq([8, 4, 4, 4, 12]) && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
 }
 
-const KEY_BYTES_MAX: usize = 255;
+/// The most characters that a key may have.
+pub(crate) const KEY_BYTES_MAX: usize = 255;

@@ -1,7 +1,7 @@
 //! Completed records in this process, in front of the store.
 //!
-//! A completed record does not change until it expires, so a copy of it may answer a retry: until its
-//! own expiry, and for at most [`CACHE_AGE_MAX`]. It never authorises an execution.
+//! A completed record does not change until it expires, so a copy of it may answer a retry: until the record
+//! expires, and for at most [`CACHE_AGE_MAX`]. The cache never authorises an execution.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a copy of what was just settled.
+    /// Keeps a copy of a response that was just settled.
     pub(crate) fn keep_response(
         &self,
         id: OperationId,
@@ -78,6 +78,6 @@ impl Weighter<OperationId, Entry> for Weight {
     }
 }
 
-/// What an entry costs beside its body and headers, about.
+/// About how many bytes an entry takes besides its body and headers.
 const ENTRY_BYTES: u64 = 512;
 const ENTRIES_EXPECTED_MAX: usize = 100_000;

@@ -1,35 +1,36 @@
-//! From a request to a claim that is ours, or to the answer that it gets instead.
+//! Claims an operation for a request, or finds the answer that the request gets instead.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::claim_guard::ClaimGuard;
 use super::disown::Place;
 use super::flight::Joined;
-use super::hold::Hold;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
 use crate::record::{SettledBy, TakenFrom, Token};
 use crate::store::{Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
-/// A claim that is ours.
+/// A claim that the store has taken for this request.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) hold: Hold,
+    pub(crate) guard: ClaimGuard,
     /// 1, 2, 3…
     pub(crate) attempt: u32,
 }
 
-/// A store call of a claim that gave no answer.
+/// Why a store call gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// It has not happened and never will, because the store cannot be reached.
+    /// The call has not happened and never will: the store cannot be reached.
     Unavailable,
-    /// Nor has it, although the store is there: it is busy or closed, or it has a record that does not read.
+    /// The call has not happened and never will, although the store is there: busy, closed, or with an unreadable
+    /// record.
     NotDone,
-    /// It may have happened, or may yet.
+    /// The call may have happened, or may still happen.
     Unsure,
 }
 
@@ -44,7 +45,7 @@ impl From<Fault> for NoAnswer {
 }
 
 impl Inner {
-    /// Claims the operation, or says what its caller gets instead.
+    /// Claims the operation, or returns the answer that the caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
         for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
@@ -53,13 +54,13 @@ impl Inner {
             let seen = self.claim_once(ask, &draft, place).await;
             let (seen, place) = seen.map_err(|no_answer| match round {
                 0 => self.no_answer(ask, no_answer),
-                // The store has said what is there: nothing may run unguarded any more.
+                // The store has shown a record in an earlier round: `store_down = "pass"` must not run unguarded.
                 _ => self.no_answer(ask, NoAnswer::Unsure),
             })?;
-            let asked = Asked { draft: &draft, recovery: ask.policy.recovery };
+            let asked = Asked { draft: &draft, recovery: ask.policy.recovery() };
             match decide(&seen, asked) {
                 Decision::Execute { attempt, taken_from } => {
-                    return Ok(self.held(&draft, attempt, taken_from, claimed_at, place));
+                    return Ok(self.guarded(&draft, attempt, taken_from, claimed_at, place));
                 }
                 Decision::Take(write) => {
                     place.known();
@@ -67,7 +68,7 @@ impl Inner {
                         return Ok(claim);
                     }
                 }
-                // The store's clock is ahead of what we thought: once more, with its own time.
+                // The claim reached the store after its `not_after`: try again with the store's own time.
                 Decision::GiveUp if seen.record.is_none() => {}
                 Decision::GiveUp => return Err(Refusal::InProgress),
                 other => {
@@ -79,7 +80,8 @@ impl Inner {
         Err(Refusal::InProgress)
     }
 
-    /// Decisions that leave the record to others, or that clear the way for another round.
+    /// Acts on decisions other than executing and taking: either the answer for the caller, or a write after which
+    /// the next round decides anew.
     async fn settle_unclaimed(
         &self,
         ask: &Ask,
@@ -113,14 +115,14 @@ impl Inner {
         }
     }
 
-    /// Writes for a record that is nobody's; the next round sees what became of it.
+    /// Writes to a record that has no live owner; the next round reads the result.
     pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
         let swap = self.swap_until_known(ask, write).await;
-        // The store has said what is there: nothing may run unguarded, written or not.
+        // The store has shown a record: `store_down = "pass"` must not run unguarded, whether this was written or not.
         swap.map(drop).map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
     }
 
-    /// Takes over a record that is nobody's; `None` if someone else was first.
+    /// Takes over a record that has no live owner; `None` if another request was first.
     async fn take(
         &self,
         ask: &Ask,
@@ -134,8 +136,11 @@ impl Inner {
         let (attempt, taken_from) = (next.attempt, next.taken_from);
         let place = self.place(draft, taken_from)?;
         match self.swap_until_known(ask, write).await {
-            Ok(Swap::Done(_)) => Ok(Some(self.held(draft, attempt, taken_from, claimed_at, place))),
-            // An earlier copy took it, and it lapsed before we knew: nothing was sent, so it is given back.
+            Ok(Swap::Done(_)) => {
+                Ok(Some(self.guarded(draft, attempt, taken_from, claimed_at, place)))
+            }
+            // An earlier copy of this write took the record, and its lease lapsed before the answer came. Nothing was
+            // sent, so dropping `place` releases the claim.
             Ok(Swap::Stale(seen)) if is_of(&seen, draft) => Err(Refusal::InProgress),
             Ok(Swap::Stale(_)) => {
                 place.known();
@@ -146,13 +151,13 @@ impl Inner {
                     NoAnswer::Unavailable | NoAnswer::NotDone => place.known(),
                     NoAnswer::Unsure => ask.counters.disowned.one(),
                 }
-                // The store has said what is there: nothing may run unguarded, taken or not.
+                // The store has shown a record: `store_down = "pass"` must not run unguarded, whether it was taken or not.
                 Err(self.no_answer(ask, NoAnswer::Unsure))
             }
         }
     }
 
-    /// What the store answers to the claim, or to that of another caller of the same id.
+    /// The store's answer to this claim, or to the claim of another caller of the same id that this one joined.
     async fn claim_once(
         &self,
         ask: &Ask,
@@ -166,7 +171,7 @@ impl Inner {
                 ask.counters.disowned.one();
                 Err(NoAnswer::Unsure)
             }
-            // A follower's own claim was never sent; it still knows no more of the record than its leader.
+            // A follower's own claim was never sent, so its place is free; the answer of its leader is its answer.
             Joined::Led(Err(no_answer)) | Joined::Followed(Err(no_answer)) => {
                 place.known();
                 Err(no_answer)
@@ -175,7 +180,7 @@ impl Inner {
         }
     }
 
-    /// Repeats the identical claim until the store has answered, or the caller must be.
+    /// Repeats the identical claim until the store has answered, or the caller must be answered.
     async fn claim_until_known(&self, draft: &Draft) -> Result<Seen, NoAnswer> {
         self.until_known(|| self.store.claim(draft.clone())).await
     }
@@ -193,7 +198,7 @@ impl Inner {
         loop {
             match call().await {
                 Ok(answer) => return Ok(answer),
-                // Once a copy may be on its way, only an answer tells.
+                // Once a copy may be on its way, only an answer of the store tells what happened.
                 Err(fault @ Fault::NotDone(_)) if !is_on_its_way => return Err(fault.into()),
                 Err(_) => is_on_its_way = true,
             }
@@ -204,7 +209,7 @@ impl Inner {
         }
     }
 
-    fn held(
+    fn guarded(
         &self,
         draft: &Draft,
         attempt: u32,
@@ -212,12 +217,13 @@ impl Inner {
         claimed_at: Duration,
         place: Place,
     ) -> Claim {
-        let hold = self.holds.hold(draft.id, draft.token, draft.lease, taken_from, claimed_at);
+        let guard =
+            self.live_claims.guard(draft.id, draft.token, draft.lease, taken_from, claimed_at);
         place.known();
-        Claim { hold, attempt }
+        Claim { guard, attempt }
     }
 
-    /// A place on the list of the disowned, before anything is sent.
+    /// Reserves a place on the list of disowned claims, before the claim is sent.
     fn place(&self, draft: &Draft, taken_from: Option<TakenFrom>) -> Result<Place, Refusal> {
         let release = Write::release(draft.token, taken_from);
         let place = self.disowned.reserve(draft.id, release, draft.not_after);
@@ -227,7 +233,7 @@ impl Inner {
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
         Refusal::StoreDown {
             is_unreachable: no_answer == NoAnswer::Unavailable,
-            policy: ask.policy.store_down,
+            policy: ask.policy.store_down(),
         }
     }
 
@@ -240,16 +246,16 @@ impl Inner {
             key: ask.key.clone(),
             fingerprint: ask.fingerprint,
             principal: ask.principal,
-            route: Arc::clone(&policy.route),
+            route: Arc::clone(policy.route()),
             target: ask.target.clone(),
-            lease: Lease::new(policy.lease),
-            quiet_ms: as_ms(policy.lease.saturating_add(policy.upstream_timeout)),
-            ttl_ms: as_ms(policy.ttl),
+            lease: Lease::new(policy.lease()),
+            quiet_ms: as_ms(policy.lease().saturating_add(policy.upstream_timeout())),
+            ttl_ms: as_ms(policy.ttl()),
             not_after: now.plus(CLAIM_NOT_AFTER),
         })
     }
 
-    /// What the store's own clock says; asked for only if it was never heard.
+    /// The time of the store's own clock. Loads a record for it only if no answer of the store has told it yet.
     async fn store_now(&self, ask: &Ask) -> Result<StoreTime, Refusal> {
         if let Some(now) = self.store.time().store_now() {
             return Ok(now);
@@ -259,7 +265,7 @@ impl Inner {
     }
 }
 
-/// Whether what was seen is this attempt, in whichever state.
+/// Whether the record that was seen belongs to this attempt, in any state.
 fn is_of(seen: &Seen, draft: &Draft) -> bool {
     let record = seen.record.as_ref();
     record.is_some_and(|record| record.token == draft.token)
@@ -269,7 +275,7 @@ fn is_of(seen: &Seen, draft: &Draft) -> bool {
 const ROUNDS_MAX: usize = 4;
 /// How long a caller waits for its claim.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
-/// Between two copies of a claim.
+/// Pause between two copies of a claim.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
-/// How long a copy of a claim may travel.
+/// How long after it was made a copy of a claim may still insert a record.
 const CLAIM_NOT_AFTER: Duration = Duration::from_secs(10);

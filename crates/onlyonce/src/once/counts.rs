@@ -1,16 +1,16 @@
-//! How often what happened.
+//! How often each thing happened: executions, replays, refusals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often what happened since this [`Once`](crate::Once) was made.
+        /// How often each thing happened since this [`Once`](crate::Once) was built.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
         impl Counts {
-            /// Both together.
+            /// The sum of both.
             pub fn plus(self, more: Self) -> Self {
                 Self { $($name: self.$name + more.$name,)* }
             }
@@ -80,7 +80,7 @@ counts! {
 }
 
 impl Counts {
-    /// What a route in observe mode has counted, under the names of what would have happened.
+    /// The counts of a route in observe mode, under the names of what would have happened.
     pub(crate) fn as_observed(self) -> Self {
         Self {
             observed_executed: self.executed,

@@ -1,8 +1,8 @@
-//! Claims that may reach the store after nobody wants them any more.
+//! Claims that may reach the store after their caller has given up.
 //!
-//! A claim whose answer was lost may be in the store, or may yet arrive there. Nobody executes it, so
-//! it is released again and again until the store has answered definitely after the claim's
-//! `not_after`: from then on no copy of it can insert anything.
+//! A claim whose answer was lost may be in the store, or may still arrive there. Its operation is never executed, so
+//! the claim is released again and again until the store has answered after the claim's `not_after`: from then on no
+//! copy of the claim can insert a record.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +17,11 @@ use crate::scope::OperationId;
 pub(crate) struct Disowned {
     list: Mutex<VecDeque<Entry>>,
     places: Arc<Semaphore>,
-    /// A claim was disowned.
+    /// Notified when a claim is disowned.
     pub(crate) left: Notify,
 }
 
-/// One claim to be released until it cannot come back.
+/// One claim to be released, until no copy of it can arrive any more.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: OperationId,
@@ -36,7 +36,7 @@ impl Disowned {
         Self { list: Mutex::default(), places, left: Notify::new() }
     }
 
-    /// A place for a claim that is about to be sent; `None` if there is none.
+    /// Reserves a place for a claim that is about to be sent; `None` if all places are taken.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         id: OperationId,
@@ -65,7 +65,7 @@ impl Disowned {
     }
 }
 
-/// A reserved place. Dropped before the claim is [`known`](Self::known), it disowns the claim.
+/// A reserved place. A place that is dropped before [`known`](Self::known) disowns its claim.
 #[derive(Debug)]
 pub(crate) struct Place {
     disowned: Arc<Disowned>,
@@ -73,7 +73,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The store answered: the claim is ours and held, or is not there and never will be.
+    /// The store has answered: the claim has its guard, or is not in the store and never will be.
     pub(crate) fn known(mut self) {
         self.entry = None;
     }
@@ -83,7 +83,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.disowned.push(entry);
-            // Whoever drops it may be a task that dies: nobody else would tell the keeper.
+            // The place may be dropped by a dying task, so the background thread is told here.
             self.disowned.left.notify_one();
         }
     }

@@ -1,6 +1,6 @@
 //! Callers of one id in one process share a store call that has not been sent yet.
 //!
-//! 1. While a call for an id is out, the next one is prepared, and whoever arrives joins it.
+//! 1. While a call for an id is out, the next one is prepared, and callers that arrive join it.
 //! 2. A caller never gets an answer that was read before it arrived.
 //! 3. However many callers a key has, the store sees one call of it at a time.
 
@@ -16,21 +16,21 @@ use crate::scope::OperationId;
 #[derive(Debug)]
 pub(crate) struct Flights<T>(Arc<Mutex<HashMap<OperationId, Option<Next<T>>>>>);
 
-/// The call that goes out when the present one is back.
+/// The call that goes out when the present one has returned.
 #[derive(Debug)]
 struct Next<T> {
-    /// Becomes true when it is this call's turn.
+    /// Set to true when this call may go out.
     turn: watch::Sender<bool>,
-    /// Holds the answer when it is there; closed without one if the caller that led it is gone.
+    /// The answer, once there is one. Closed without an answer if the caller that made the call was dropped.
     answer: watch::Receiver<Option<T>>,
 }
 
-/// What a caller got.
+/// An answer, and whether this caller made the call.
 #[derive(Debug)]
 pub(crate) enum Joined<T> {
-    /// It made the call itself.
+    /// This caller made the call.
     Led(T),
-    /// It shared the answer of one who did.
+    /// Another caller made the call, and this one shares its answer.
     Followed(T),
 }
 
@@ -53,7 +53,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
                 let answer = answer.clone().expect("it was waited for");
                 return Joined::Followed(answer);
             }
-            // Whoever led this call was dropped before it ended: look for another.
+            // The caller that made the call was dropped before it ended: join another call, or make one.
         }
     }
 
@@ -98,16 +98,16 @@ enum Seat<T> {
     Follow(watch::Receiver<Option<T>>),
 }
 
-/// A call that is out, or waits for its turn; dropped at its end, whichever that is.
+/// A call that is out, or waits for its turn. Dropped when the call ends or its caller is dropped.
 struct Out<'a, T: Clone + Send + Sync> {
     flights: &'a Flights<T>,
     id: OperationId,
-    /// Tells when it may go out; `None` once it has.
+    /// Tells when the call may go out; `None` once it is out.
     waits: Option<watch::Receiver<bool>>,
 }
 
 impl<T: Clone + Send + Sync> Out<'_, T> {
-    /// Waits for its turn. From then on it is sent: later callers prepare the next.
+    /// Waits until the call may go out. From then on later callers prepare the next call.
     async fn turn(&mut self) {
         if let Some(waits) = &mut self.waits {
             waits
@@ -128,11 +128,11 @@ impl<T: Clone + Send + Sync> Drop for Out<'_, T> {
         };
         let had_turn = self.waits.as_ref().map(|waits| *waits.borrow());
         match (had_turn, &next) {
-            // It was out, and someone waits for the turn that it had.
+            // This call was out, and the next one waits for it.
             (None, Some(next)) => drop(next.turn.send_replace(true)),
-            // It leaves the queue, and the call that is out goes on.
+            // This call leaves the queue, and the call that is out goes on.
             (Some(false), _) => *next = None,
-            // Nothing of this id is out any more.
+            // No call of this id is out any more.
             (None, None) | (Some(true), _) => drop(flights.remove(&self.id)),
         }
     }

@@ -1,14 +1,14 @@
-//! Whether live keys still have the ids that this configuration gives them.
+//! Checks that this configuration gives live keys the ids that they have in the store.
 //!
-//! The store keeps a small text for each thing that ids are made from. A node with another text would find no
-//! record of a key that was used before, and a retry of it would run again.
+//! The store keeps a small text for each input of the ids: the secret, the version of the encoding, the scope. A node
+//! with another text would find no record of a key that was used before, and a retry would run again.
 
-use super::Settings;
+use super::OnceBuilder;
 use crate::hex;
 use crate::scope::SCOPE_VERSION;
 use crate::store::Fault;
 
-/// Something that ids are made from is not what it was when the store was used last.
+/// An input of the ids that differs from what the store was used with before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdChange {
@@ -29,15 +29,15 @@ impl IdChange {
     pub const SCOPE_VERSION: &str = "scope version";
 }
 
-impl Settings {
-    /// What gives keys other ids than they have in the store: the secret, the version of the encoding, and
-    /// whatever else the caller names with a text each, such as the scope of its policy.
+impl OnceBuilder {
+    /// The inputs that give keys other ids than they have in the store: the secret, the version of the encoding, and
+    /// the inputs that the caller names with a text each, such as the scope of its policy.
     ///
-    /// Without a change it is empty, and the store keeps the texts that it did not know yet. With one the store
-    /// keeps what it has: either do not start, or [accept](Self::accept_id_change) each of them, and every
-    /// live key is forgotten. `onlyonce serve` does not start; [`start`](Self::start) does not look.
+    /// Without a change the list is empty, and the store keeps the texts that it did not know yet. With a change the
+    /// store keeps its old texts: either do not start, or [accept](Self::accept_id_change) each change, and every live
+    /// key is forgotten. `onlyonce serve` does not start; [`build`](Self::build) does not look.
     ///
-    /// Of the secret the store keeps 64 bits of an HMAC. Who reads the store can try out guesses of the secret
+    /// Of the secret the store keeps 64 bits of an HMAC. Somebody who reads the store can test guesses of the secret
     /// with it, as with any record: 32 random bytes cannot be guessed, a word can.
     ///
     /// ```
@@ -46,9 +46,9 @@ impl Settings {
     /// use onlyonce::{Once, scope::Secret, store::memory::MemoryStore};
     ///
     /// let store = MemoryStore::new();
-    /// let settings = |secret: &str| Once::settings(store.clone()).with_secret(Secret::new(secret));
-    /// assert!(settings("one").id_changes(&[]).await?.is_empty());
-    /// let changes = settings("two").id_changes(&[]).await?;
+    /// let builder = |secret: &str| Once::builder(store.clone()).with_secret(Secret::new(secret));
+    /// assert!(builder("one").id_changes(&[]).await?.is_empty());
+    /// let changes = builder("two").id_changes(&[]).await?;
     /// assert_eq!(changes[0].name, "secret");
     /// # Ok::<(), onlyonce::store::Fault>(())
     /// # })?; }
@@ -75,7 +75,7 @@ impl Settings {
     /// Makes the store keep the text of this configuration; false if another node has changed it meanwhile.
     ///
     /// # Errors
-    /// If the store gives no answer. It is repeated without harm.
+    /// If the store gives no answer. Repeating the call is harmless.
     pub async fn accept_id_change(&self, change: &IdChange) -> Result<bool, Fault> {
         let IdChange { name, before, now } = change;
         let kept = self.store.check_value(name, Some(before), Some(now)).await?;
@@ -90,5 +90,5 @@ impl Settings {
     }
 }
 
-/// Two secrets never meet by chance in so many, and nobody needs more to tell two apart.
+/// Enough bytes to tell two secrets apart, and no more of the HMAC than needed.
 const SECRET_BYTES: usize = 8;

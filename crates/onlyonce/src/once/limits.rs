@@ -1,12 +1,12 @@
-//! How much of everything one process takes on.
+//! The limits of one process: how much work, memory and waiting it takes on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bounds of one [`Once`](crate::Once). Over a bound the answer is 503 before any claim, or 409
-/// for a waiter: never a queue without end.
+/// The limits of one [`Once`](crate::Once). Past a limit a request is refused with 503 before any claim, or a waiter
+/// with 409: there is no unbounded queue.
 ///
 /// ```
 /// use onlyonce::Limits;
@@ -21,41 +21,47 @@ pub struct Limits {
     pub executing_max: usize,
     /// Request bodies held, in bytes; 256 MiB.
     pub bodies_bytes_max: usize,
-    /// Answers above 64 KiB that are being read and stored, in bytes; 64 MiB. Past it the next one waits.
+    /// Answers above 64 KiB that are being read and stored, in bytes; 64 MiB. Past it the next answer waits.
     pub answers_bytes_max: usize,
-    /// Callers that wait for the answer of another; 10,000.
+    /// Callers that wait for the answer of another request; 10,000.
     pub waiters_max: usize,
-    /// Of these, for one key; 1,000.
+    /// Callers that wait for one key; 1,000.
     pub waiters_per_key_max: usize,
-    /// Of these, from one principal; 2,000.
+    /// Callers of one principal that wait; 2,000.
     pub waiters_per_principal_max: usize,
-    /// Answers that the store did not take yet, in bytes; 64 MiB. Past it the oldest becomes unknown.
+    /// Answers that the store did not take yet, in bytes; 64 MiB. Past it the outcome of the oldest becomes unknown.
     pub unsettled_bytes_max: usize,
     /// Completed answers kept in memory, in bytes; 64 MiB. 0 turns the cache off.
     pub cache_bytes_max: u64,
     /// How often expired records are deleted; every 15 minutes.
     pub sweep_every: Duration,
-    /// How many at a time; 5,000.
+    /// How many expired records are deleted at a time; 5,000.
     pub sweep_rows: usize,
 }
 
 impl Limits {
-    /// Operations under way.
+    /// Operations under way. Default: 10,000. Past it requests are refused with 503.
+    #[must_use]
     pub fn with_executing_max(self, executing_max: usize) -> Self {
         Self { executing_max, ..self }
     }
 
-    /// Request bodies held, in bytes.
+    /// Request bodies held, in bytes. Default: 256 MiB. Past it requests are refused with 503.
+    #[must_use]
     pub fn with_bodies_bytes_max(self, bodies_bytes_max: usize) -> Self {
         Self { bodies_bytes_max, ..self }
     }
 
-    /// Answers above 64 KiB that are being read and stored, in bytes.
+    /// Answers above 64 KiB that are being read and stored, in bytes. Default: 64 MiB. An answer that waits too long
+    /// for its turn is streamed and not kept.
+    #[must_use]
     pub fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
         Self { answers_bytes_max, ..self }
     }
 
-    /// Callers that wait: in all, for one key, and from one principal.
+    /// Callers that wait: in all, for one key, and from one principal. Default: 10,000, 1,000 and 2,000. Past it a
+    /// duplicate gets 409 at once.
+    #[must_use]
     pub fn with_waiters(self, in_all: usize, per_key: usize, per_principal: usize) -> Self {
         Self {
             waiters_max: in_all,
@@ -65,17 +71,23 @@ impl Limits {
         }
     }
 
-    /// Answers that the store did not take yet, in bytes.
+    /// Answers that the store did not take yet, in bytes. Default: 64 MiB. A low limit makes outcomes unknown while the
+    /// store is down.
+    #[must_use]
     pub fn with_unsettled_bytes_max(self, unsettled_bytes_max: usize) -> Self {
         Self { unsettled_bytes_max, ..self }
     }
 
-    /// Completed answers kept in memory, in bytes; 0 turns the cache off.
+    /// Completed answers kept in memory, in bytes. Default: 64 MiB; 0 turns the cache off, and every retry asks the
+    /// store.
+    #[must_use]
     pub fn with_cache_bytes_max(self, cache_bytes_max: u64) -> Self {
         Self { cache_bytes_max, ..self }
     }
 
-    /// How often expired records are deleted, and how many at a time.
+    /// How often expired records are deleted, and how many at a time. Default: every 15 minutes, 5,000. Large batches
+    /// hold up the requests of a store with one writer.
+    #[must_use]
     pub fn with_sweep(self, every: Duration, rows: usize) -> Self {
         Self { sweep_every: every, sweep_rows: rows, ..self }
     }
@@ -100,7 +112,7 @@ impl Default for Limits {
 
 const MIB: usize = 1024 * 1024;
 
-/// What is left of the bounds that count work.
+/// The permits that are left of the limits.
 #[derive(Debug)]
 pub(crate) struct Room {
     executing: Arc<Semaphore>,
@@ -120,25 +132,25 @@ impl Room {
         }
     }
 
-    /// A place for one operation; `None` if there is none.
+    /// A permit for one operation; `None` if all are taken.
     pub(crate) fn operation(&self) -> Option<OwnedSemaphorePermit> {
         self.executing.clone().try_acquire_owned().ok()
     }
 
-    /// Room for the whole of a large answer, once there is some. Asked for once per answer: who holds a part
-    /// and waits for more would wait for others who do the same.
+    /// Waits for a permit for the whole of a large answer. Taken once per answer: answers that held a part and waited
+    /// for more could wait for each other for ever.
     pub(crate) async fn answer(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes.min(self.answers_bytes_max)).unwrap_or(u32::MAX);
         self.answers.clone().acquire_many_owned(bytes).await.ok()
     }
 
-    /// Room for a body that is empty yet.
+    /// The permit of a body that is still empty.
     pub(crate) fn body(&self) -> BodyRoom {
         BodyRoom { bodies: self.bodies.clone(), held: None }
     }
 }
 
-/// Room for one body; given back when dropped.
+/// The memory permit of one body; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct BodyRoom {
     bodies: Arc<Semaphore>,
@@ -146,7 +158,7 @@ pub(crate) struct BodyRoom {
 }
 
 impl BodyRoom {
-    /// Makes room for `bytes` more; false if there is none.
+    /// Takes a permit for `bytes` more; false if the limit is reached.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let permit = u32::try_from(bytes)
             .ok()

@@ -1,4 +1,4 @@
-//! What the caller of [`Once::run`](crate::Once::run) is told.
+//! What [`Once::run`](crate::Once::run) returns.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use crate::clock::StoreTime;
 use crate::store::BoxError;
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<T> {
     /// The work ran, and this is its value.
     Fresh(T),
-    /// It had run before; this is the value of that time.
+    /// The work had run before, and this is the value of that run.
     Replayed(T),
-    /// It runs elsewhere. Ask again.
+    /// Another caller runs the work now. Call again.
     InProgress {
-        /// When.
+        /// How long to wait before the next call.
         retry_after: Duration,
     },
-    /// The key belongs to another payload. Do not retry; use a key of its own.
+    /// The key was used with another payload. Do not retry; use a new key for this operation.
     Reused,
-    /// It may have run, and nobody knows. Do not run it again; find out what it did, then settle it.
+    /// The work may have run: its result is not known. Do not run it again; find out what it did, then settle it.
     Unknown {
-        /// Since when.
+        /// When the outcome became unknown.
         since: StoreTime,
-        /// Why, for the caller whose own work it was; `None` for every later one.
+        /// The reason, for the caller whose own work it was; `None` for every later caller.
         cause: Option<Cause>,
     },
 }
@@ -48,7 +48,7 @@ impl Cause {
     }
 }
 
-/// Equal if it is the same error, not one that says the same.
+/// Two causes are equal if they are the same error value; equal messages are not enough.
 impl PartialEq for Cause {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -61,25 +61,23 @@ impl Eq for Cause {}
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnceError {
-    /// The work did not happen. Try again with the same key.
+    /// The work did not happen. Call again with the same key.
     #[error("the work was not done")]
     NotDone(#[source] BoxError),
     /// The work happened, and its value is not kept. Do not run it again.
     #[error("the work was done, and its value is not kept")]
     NotKept,
-    /// The outcome was unknown for good. Do not run it again; look at what it did.
+    /// The outcome was unknown for longer than `hold_max`, or the policy fails unknown outcomes. Do not run the work
+    /// again; find out what it did.
     #[error("the outcome of the work stays unknown")]
     GivenUp,
-    /// The store gave no answer; nothing was run. Try again with the same key.
+    /// The store gave no answer, and nothing was run. Call again with the same key.
     #[error("the store is unavailable")]
     StoreDown,
-    /// Too much is under way, or the process is shutting down. Try again with the same key.
+    /// A limit of this process is reached, or the process is shutting down. Call again with the same key.
     #[error("too much is under way")]
     Overloaded,
     /// The payload or the value cannot be written or read as JSON. Check its type.
     #[error("a value does not convert")]
     Value(#[source] BoxError),
-    /// The policy contradicts itself. Correct it.
-    #[error("the policy is not valid")]
-    Policy(#[source] BoxError),
 }

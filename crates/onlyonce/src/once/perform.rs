@@ -8,62 +8,78 @@ use tokio::time::{sleep, timeout};
 
 use super::any_store::BoxFuture;
 use super::claim::Claim;
-use super::hold::{Hold, UnderWay};
+use super::claim_guard::{ClaimGuard, UnderWay};
 use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
 use crate::engine::Write;
-use crate::fingerprint::Digest;
-use crate::policy::{Recovery, StoreDown};
+use crate::fingerprint::{Digest, Fingerprint};
+use crate::policy::{InFlight, Recovery, StoreDown};
 use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::Seen;
 
-/// What the work came to.
+/// The result of the work, for the record and for the caller.
 pub(crate) struct Worked<T> {
     pub(crate) verdict: Verdict,
-    /// What the first caller gets.
+    /// The answer for the first caller.
     pub(crate) fresh: T,
-    /// What remains to be done once the first caller has it: the rest of a stream.
+    /// Work that remains after the first caller has its answer: the rest of a stream.
     pub(crate) after: Option<BoxFuture<'static, ()>>,
-    /// The room of a large answer, until it is stored.
+    /// The memory permit of a large answer, until the answer is stored.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 impl<T> Worked<T> {
-    /// Work that is over when its caller has the answer.
+    /// A result with nothing left to do.
     pub(crate) fn new(verdict: Verdict, fresh: T) -> Self {
         Self { verdict, fresh, after: None, room: None }
     }
 }
 
-/// What the work means for the record.
+/// How the record is to end.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// This is the final outcome.
+    /// Store this response as the final outcome.
     Store(Arc<Response>),
-    /// The answer says that nothing was executed, and goes to the caller as it is.
+    /// The answer says that nothing was executed: release the claim, and pass the answer on as it is.
     NotExecuted,
-    /// The attempt did nothing. If an earlier one may have, its caller hears of that instead.
+    /// Nothing was sent: release the claim. If an earlier attempt may have executed the operation, the caller is told
+    /// that its outcome is unknown.
     NotSent,
-    /// Nobody knows; `recovery = "fail"` stores this.
+    /// The outcome is unknown; `recovery = "fail"` stores this response.
     Unknown(Arc<Response>),
 }
 
 impl Inner {
-    /// Runs `work` at most once for the operation, or says what its caller gets instead.
+    /// [Performs](Self::perform) the operation. Where another request is at it and the policy says so, waits for the
+    /// end of that one. Counts how the request ended.
+    pub(crate) async fn answer<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(u32) -> F + Send + 'static,
+        F: Future<Output = Worked<T>> + Send + 'static,
+    {
+        let ended = match (self.perform(ask.clone(), work).await, ask.policy.in_flight()) {
+            (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
+                self.wait(&ask, wait).await
+            }
+            (ended, _) => ended,
+        };
+        ask.counters.ended(&ended);
+        ended
+    }
+
+    /// Runs `work` at most once for the operation, or returns the answer that the caller gets instead.
     ///
-    /// The work goes on in a task of its own: dropping this future changes nothing.
+    /// The work runs in a task of its own: dropping this future does not stop it.
     pub(crate) async fn perform<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
     where
         T: Send + 'static,
         W: FnOnce(u32) -> F + Send + 'static,
         F: Future<Output = Worked<T>> + Send + 'static,
     {
-        if let Some(ended) = self.cached(&ask) {
-            return ended;
-        }
-        let Some(under_way) = self.holds.begin() else {
+        let Some(under_way) = self.live_claims.begin() else {
             return Ended::Refused(Refusal::Overloaded);
         };
         let (tell, told) = oneshot::channel();
@@ -75,38 +91,41 @@ impl Inner {
             under_way: Some(under_way),
         };
         tokio::spawn(task.run(work));
-        // Without a word from the task nobody knows how far it came.
+        // A task that died without telling may have executed the operation.
         told.await.unwrap_or(Ended::Unsettled)
     }
 
-    /// The answer of a completed operation to a request of the same bytes, if this process has it at hand:
-    /// what the bytes mean need not be found out.
-    pub(crate) fn cached_for(&self, id: OperationId, raw: &Digest) -> Option<Refusal> {
-        let (fingerprint, response) =
-            self.cache.find(id, self.store.time().now()?, self.clock.boot())?;
-        fingerprint.raw.ct_eq(raw).to_bool().then_some(Refusal::Replay(response))
+    /// What a request gets for an operation whose completed record is in the cache.
+    ///
+    /// Requests with equal bytes are the same, so the fingerprint of this one, for which its body is parsed, is made
+    /// only where the bytes differ.
+    pub(crate) fn cached(
+        &self,
+        id: OperationId,
+        raw: &Digest,
+        fingerprint: impl FnOnce() -> Fingerprint,
+    ) -> Option<Refusal> {
+        let now = self.store.time().now()?;
+        let (first, response) = self.cache.find(id, now, self.clock.boot())?;
+        let is_same = first.raw.ct_eq(raw).to_bool() || first.matches(&fingerprint());
+        Some(if is_same { Refusal::Replay(response) } else { Refusal::Reused })
     }
 
-    /// The answer of a completed operation, if this process has it at hand.
-    pub(crate) fn cached<T>(&self, ask: &Ask) -> Option<Ended<T>> {
-        let (fingerprint, response) =
-            self.cache.find(ask.id, self.store.time().now()?, self.clock.boot())?;
-        Some(if fingerprint.matches(&ask.fingerprint) {
-            Ended::Refused(Refusal::Replay(response))
-        } else {
-            Ended::Refused(Refusal::Reused)
-        })
+    /// [`cached`](Self::cached), for a request whose fingerprint is known.
+    pub(crate) fn cached_for(&self, ask: &Ask) -> Option<Refusal> {
+        self.cached(ask.id, &ask.fingerprint.raw, || ask.fingerprint)
     }
 }
 
 struct Task<T> {
     once: Arc<Inner>,
     ask: Arc<Ask>,
-    /// To the caller, who may have left; `None` once told.
+    /// The channel to the caller, who may have left; `None` once the caller was told.
     tell: Option<oneshot::Sender<Ended<T>>>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
-    /// `None` once the outcome is in the store. A task that dies drops its hold before this.
+    /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
+    /// always sees one of the two.
     under_way: Option<UnderWay>,
 }
 
@@ -119,36 +138,36 @@ impl<T: Send + 'static> Task<T> {
         let Some(_place) = self.once.room.operation() else {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
-        let Claim { hold, attempt } = match self.once.claim(&self.ask).await {
+        let Claim { guard, attempt } = match self.once.claim(&self.ask).await {
             Ok(claim) => claim,
             Err(Refusal::StoreDown { is_unreachable: true, policy: StoreDown::Pass }) => {
                 return self.pass(work).await;
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),
         };
-        if !hold.may_send(self.once.clock.boot()) {
-            return self.unsent(hold).await;
+        if !guard.may_send(self.once.clock.boot()) {
+            return self.unsent(guard).await;
         }
         self.ask.counters.executed.one();
         let worked = work(attempt).await;
-        self.conclude(hold, worked).await;
+        self.conclude(guard, worked).await;
     }
 
-    /// The claim lost its margin, or the process drains: nothing is sent.
-    async fn unsent(mut self, hold: Hold) {
+    /// The lease is nearly over, or the process drains: releases the claim, and sends nothing.
+    async fn unsent(mut self, guard: ClaimGuard) {
         let once = self.once.clone();
-        let write = Write::release(hold.claimed().token, hold.claimed().taken_from);
+        let write = Write::release(guard.claim().token, guard.claim().taken_from);
         {
-            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             // The key is free when the caller hears of it, but a dead store does not hold up the caller.
-            let in_time = timeout(self.ask.policy.lease, &mut writing).await;
+            let in_time = timeout(self.ask.policy.lease(), &mut writing).await;
             self.tell(Ended::Refused(Refusal::Overloaded));
             if in_time.is_err() {
                 writing.await;
             }
         }
         self.ask.counters.released.one();
-        hold.end();
+        guard.end();
     }
 
     /// `store_down = "pass"`: the work runs unguarded.
@@ -167,35 +186,35 @@ impl<T: Send + 'static> Task<T> {
     }
 
     /// Writes the outcome, then answers: the response is durable before its last byte leaves.
-    async fn conclude(mut self, hold: Hold, worked: Worked<T>) {
+    async fn conclude(mut self, guard: ClaimGuard, worked: Worked<T>) {
         let once = self.once.clone();
         let Worked { verdict, fresh, after, room } = worked;
-        let write = self.outcome(&hold, &verdict);
-        let mut fresh = Some(told(&hold, &verdict, fresh));
+        let write = self.outcome(&guard, &verdict);
+        let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
-        // The write alone holds the answer, so that one which is given up takes no room any more.
+        // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
-        // Read before the write, so that a copy of the answer never outlives the record.
+        // Read before the write, so that a cached copy never outlives the record.
         self.settling_at = once.store.time().now();
         {
-            let mut writing = Box::pin(once.write_until_known(hold.claimed(), write));
+            let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             tokio::select! {
                 biased;
-                settled = &mut writing => self.answer(&hold, settled, fresh.take()),
-                // The caller waits no longer; an answer that is not stored is not told.
-                () = sleep(self.ask.policy.lease) => {
+                settled = &mut writing => self.answer(&guard, settled, fresh.take()),
+                // The caller waits no longer. An answer that must be kept is not told before it is stored.
+                () = sleep(self.ask.policy.lease()) => {
                     let late = fresh.take().filter(|_| !is_kept);
                     self.tell(late.unwrap_or(Ended::Unsettled));
                     let settled = writing.await;
-                    self.answer(&hold, settled, None);
+                    self.answer(&guard, settled, None);
                 }
             }
         }
         if is_released {
             self.ask.counters.released.one();
         }
-        hold.end();
+        guard.end();
         drop(room);
         self.under_way = None;
         if let Some(after) = after {
@@ -204,12 +223,12 @@ impl<T: Send + 'static> Task<T> {
     }
 
     /// The write that the verdict and the route's recovery ask for.
-    fn outcome(&self, hold: &Hold, verdict: &Verdict) -> Write {
-        let (token, taken_from) = (hold.claimed().token, hold.claimed().taken_from);
+    fn outcome(&self, guard: &ClaimGuard, verdict: &Verdict) -> Write {
+        let (token, taken_from) = (guard.claim().token, guard.claim().taken_from);
         match verdict {
             Verdict::Store(response) => Write::settle(token, response.clone()),
             Verdict::NotExecuted | Verdict::NotSent => Write::release(token, taken_from),
-            Verdict::Unknown(response) => match self.ask.policy.recovery {
+            Verdict::Unknown(response) => match self.ask.policy.recovery() {
                 Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
                     Write::mark_unknown(token)
                 }
@@ -219,7 +238,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    fn answer(&mut self, hold: &Hold, settled: Settled, fresh: Option<Ended<T>>) {
+    fn answer(&mut self, guard: &ClaimGuard, settled: Settled, fresh: Option<Ended<T>>) {
         match settled {
             Settled::Done(kept) => {
                 kept.into_iter().for_each(|response| self.remember(response));
@@ -228,19 +247,19 @@ impl<T: Send + 'static> Task<T> {
             Settled::GaveUp => self.tell(Ended::Unsettled),
             Settled::Fenced(seen) => {
                 self.ask.counters.fenced.one();
-                self.tell(self.by_record(hold, &seen));
+                self.tell(self.by_record(guard, &seen));
             }
         }
     }
 
     /// A fenced owner answers from the record, never with its own body.
-    fn by_record(&self, hold: &Hold, seen: &Seen) -> Ended<T> {
+    fn by_record(&self, guard: &ClaimGuard, seen: &Seen) -> Ended<T> {
         let Some(record) = &seen.record else {
             return Ended::Unsettled;
         };
         match &record.state {
             State::Completed { response, .. } => Ended::Refused(Refusal::Replay(response.clone())),
-            State::Running { .. } if record.token != hold.claimed().token => {
+            State::Running { .. } if record.token != guard.claim().token => {
                 Ended::Refused(Refusal::InProgress)
             }
             State::Unknown { since } => Ended::Refused(Refusal::Unknown { since: *since }),
@@ -248,11 +267,11 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// Keeps a copy of what the store has.
+    /// Puts the response that the store has taken into the cache.
     fn remember(&self, response: Arc<Response>) {
         let (once, ask) = (&self.once, &self.ask);
         if let Some(settling_at) = self.settling_at {
-            let expires_at = settling_at.plus(ask.policy.ttl);
+            let expires_at = settling_at.plus(ask.policy.ttl());
             once.cache.keep_response(
                 ask.id,
                 ask.fingerprint,
@@ -263,7 +282,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// The caller may be gone; that changes nothing.
+    /// Tells the caller, if it is still there and was not told before.
     fn tell(&mut self, ended: Ended<T>) {
         if let Some(tell) = self.tell.take() {
             let _ = tell.send(ended);
@@ -271,9 +290,10 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-/// What the caller hears of its own attempt. One that did nothing says nothing of the attempt that it was to repeat.
-fn told<T>(hold: &Hold, verdict: &Verdict, fresh: T) -> Ended<T> {
-    match (verdict, hold.claimed().taken_from) {
+/// What the caller is told of its own attempt. An attempt that was not sent says nothing about the unknown attempt
+/// that it was to repeat.
+fn told<T>(guard: &ClaimGuard, verdict: &Verdict, fresh: T) -> Ended<T> {
+    match (verdict, guard.claim().taken_from) {
         (Verdict::NotSent, Some(TakenFrom::Unknown { since })) => {
             Ended::Refused(Refusal::Unknown { since })
         }

@@ -17,20 +17,19 @@ use crate::record::{Record, Response, Revision, SettledBy, State};
 use crate::scope::OperationId;
 use crate::store::Seen;
 
-/// Knows whom to ask what became of an operation. Give it to
-/// [`OnceLayer::with_reconciler`](crate::http::OnceLayer::with_reconciler).
+/// Asks a service what became of an operation. A layer takes one with `OnceLayer::with_reconciler`.
 pub trait Reconciler: Send + Sync + 'static {
-    /// Asks. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
+    /// Asks what became of the operation. A wrong [`Finding::Found`] becomes the answer of every retry; a wrong
     /// [`Finding::Absent`] may run the operation twice. When in doubt: [`Finding::Unclear`].
     fn ask<'a>(&'a self, question: Question<'a>) -> BoxFuture<'a, Finding>;
 
-    /// Whether it has credentials of its own, and may be asked without a client's.
+    /// Whether the reconciler has credentials of its own, so that it may be asked in the background too.
     fn asks_by_itself(&self) -> bool {
         false
     }
 }
 
-/// What is asked: always about the request that was sent, not about the one that asks again.
+/// A question about an operation: about the request that was sent, not about the retry that causes the question.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Question<'a> {
@@ -38,7 +37,7 @@ pub struct Question<'a> {
     pub id: OperationId,
     /// The key of the operation.
     pub key: &'a str,
-    /// What [`OnceLayer::with_sent_as`](crate::http::OnceLayer::with_sent_as) said when the request was sent.
+    /// What `OnceLayer::with_sent_as` said when the request was sent.
     pub sent_as: &'a str,
     /// The `Host` that the request was sent with.
     pub host: &'a str,
@@ -62,7 +61,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What was found.
+/// The answer to a question about an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// It was executed, and this is what retries are answered with.
@@ -86,7 +85,7 @@ impl std::fmt::Debug for Asking {
 }
 
 impl Inner {
-    /// On a client's retry: settles or releases what is unknown, if that can be told.
+    /// On a client's retry: asks about the unknown operation, and settles or releases it if the finding allows that.
     pub(super) async fn reconcile(
         &self,
         ask: &Ask,
@@ -117,7 +116,7 @@ impl Inner {
         let State::Unknown { since } = record.state else {
             return None;
         };
-        let Recovery::Reconcile { absent, quiet } = policy.recovery else {
+        let Recovery::Reconcile { absent, quiet } = policy.recovery() else {
             return None;
         };
         match finding {
@@ -131,18 +130,18 @@ impl Inner {
     }
 }
 
-/// Asks within the route's time. A panic is no answer: the keeper must outlive whomever it asks.
+/// Asks within the route's time. A panic is no answer: the background thread must outlive whomever it asks.
 pub(super) async fn find(
     reconciler: &dyn Reconciler,
     question: Question<'_>,
     policy: &Policy,
 ) -> Finding {
     let asking = AssertUnwindSafe(async { reconciler.ask(question).await }).catch_unwind();
-    let finding = timeout(policy.upstream_timeout, asking).await;
+    let finding = timeout(policy.upstream_timeout(), asking).await;
     finding.map_or(Finding::Unclear, |found| found.unwrap_or(Finding::Unclear))
 }
 
-/// Operations that nobody had heard of, once: the second time counts.
+/// Operations that were once found absent. Only a second absence counts.
 #[derive(Debug, Default)]
 pub(super) struct Absences(Mutex<HashMap<OperationId, Revision>>);
 

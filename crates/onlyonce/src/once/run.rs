@@ -1,4 +1,4 @@
-//! The same promise for consumers and jobs: no HTTP, values instead of answers.
+//! The same promise for consumers and jobs: without HTTP, with values instead of responses.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
@@ -17,16 +17,16 @@ use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
 use crate::key::{Key, KeyError};
-use crate::policy::{InFlight, Mode, Policy};
+use crate::policy::{Mode, Policy};
 use crate::record::{Kept, KeyText, NotKept, Response};
 use crate::scope::{OperationId, Principal, operation_id_of};
 use crate::store::BoxError;
 
 impl Once {
-    /// Runs `work` at most once for `operation`, and gives every later caller its value.
+    /// Runs `work` at most once for `operation`, and returns its value to every later caller.
     ///
     /// The work runs in a task of its own: dropping this future does not stop it, and an outer timeout
-    /// does not bound it. `upstream_timeout` of the operation's policy does.
+    /// does not bound it. [`Policy::with_upstream_timeout`] of the operation's policy does.
     ///
     /// ```
     /// # #[cfg(feature = "memory")]
@@ -56,23 +56,22 @@ impl Once {
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let ask = Arc::new(operation.ask(self)?);
+        let ask = Arc::new(operation.ask(self));
         let (id, policy) = (ask.id, ask.policy.clone());
         let work = move |number| bounded(work(Attempt { number, id }), policy);
-        let ended = match self.inner.perform(ask.clone(), work).await {
-            Ended::Refused(Refusal::InProgress) => match ask.policy.in_flight {
-                InFlight::Wait(wait) => self.inner.wait(&ask, wait).await,
-                InFlight::Reject => Ended::Refused(Refusal::InProgress),
-            },
-            ended => ended,
+        let ended = match self.inner.cached_for(&ask) {
+            Some(refusal) => {
+                ask.counters.refused(&refusal);
+                Ended::Refused(refusal)
+            }
+            None => self.inner.answer(ask, work).await,
         };
-        ask.count(&ended);
         let now = self.inner.store.time().now().unwrap_or_else(|| self.inner.clock.wall());
         outcome(ended, now)
     }
 }
 
-/// One logical intent: a name for its kind, who asks, and the key.
+/// One logical intent: the name of its kind, the principal that asks, and the key.
 #[derive(Clone, Debug)]
 pub struct Operation {
     namespace: Box<str>,
@@ -86,12 +85,12 @@ impl Operation {
     /// The operation of kind `namespace` that `principal` calls `key`, under [`Policy::default`].
     pub fn new(namespace: &str, principal: Principal, key: &str) -> Result<Self, KeyError> {
         let policy = Policy::default().with_route(namespace);
-        let key = Key::from_text(key, &policy.key_rules)?;
+        let key = Key::from_text(key, policy.key_rules())?;
         Ok(Self { namespace: namespace.into(), principal, key, payload: Bytes::new(), policy })
     }
 
-    /// What the operation is about: the same key with another payload is [`Outcome::Reused`].
-    /// Default: nothing, so that the key alone decides.
+    /// The data of the operation: the same key with another payload is [`Outcome::Reused`]. Default: no payload, so
+    /// that the key alone tells operations apart.
     ///
     /// # Errors
     /// If `payload` cannot be written as JSON.
@@ -101,13 +100,14 @@ impl Operation {
         Ok(Self { payload: payload.into(), ..self })
     }
 
-    /// Other rules than [`Policy::default`]: times, bounds and recovery.
+    /// The rules of the operation: times, limits and recovery. Default: [`Policy::default`], with the namespace as its
+    /// route. Rules about HTTP (methods, where the key is found, statuses, errors, observing) do not apply.
+    #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
     }
 
-    fn ask(self, once: &Once) -> Result<Ask, OnceError> {
-        self.policy.check().map_err(|error| OnceError::Policy(error.into()))?;
+    fn ask(self, once: &Once) -> Ask {
         // Values have no observe mode: the work of a second caller is never run.
         let (policy, counters) = once.inner.learn(self.policy.with_mode(Mode::Enforce));
         let subject = Subject {
@@ -117,7 +117,7 @@ impl Operation {
             headers: &JSON,
             body: &self.payload,
         };
-        Ok(Ask {
+        Ask {
             id: operation_id_of(
                 once.inner.secret.as_ref(),
                 &self.namespace,
@@ -125,14 +125,14 @@ impl Operation {
                 &self.key,
             ),
             key: KeyText::new(self.key.as_str()),
-            fingerprint: Fingerprint::of(&policy.fingerprint, &subject),
+            fingerprint: Fingerprint::of(policy.fingerprint(), &subject),
             principal: self.principal,
             failure: Arc::new(failed(&policy)),
             policy,
             counters,
             asking: None,
             target: Arc::default(),
-        })
+        }
     }
 }
 
@@ -166,12 +166,12 @@ impl Attempt {
     }
 }
 
-/// Why work did not succeed. `?` on any error means `Unknown`: the safe reading.
+/// Why the work did not succeed. An error passed on with `?` is `Unknown`, which is the safe reading.
 #[derive(Debug)]
 pub enum Failure {
     /// Nothing happened: the key is free again.
     NotDone(BoxError),
-    /// It may have happened: it is not run again by itself.
+    /// The work may have happened: it is not run again by itself.
     Unknown(BoxError),
 }
 
@@ -188,7 +188,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// What the caller whose work it was is told.
+/// The result of the work, for the caller whose work it was.
 enum Ran<T> {
     Done(T),
     NotDone(BoxError),
@@ -197,13 +197,13 @@ enum Ran<T> {
     Unwritable(BoxError),
 }
 
-/// The work within its time, a panic caught.
+/// Runs the work within its timeout, and catches a panic.
 async fn bounded<T, Fut>(work: Fut, policy: Arc<Policy>) -> Worked<Ran<T>>
 where
     T: Serialize,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    let caught = timeout(policy.upstream_timeout, AssertUnwindSafe(work).catch_unwind()).await;
+    let caught = timeout(policy.upstream_timeout(), AssertUnwindSafe(work).catch_unwind()).await;
     match caught {
         Ok(Ok(Ok(value))) => done(value, &policy),
         Ok(Ok(Err(Failure::NotDone(error)))) => not_done(error),
@@ -216,13 +216,13 @@ where
 fn done<T: Serialize>(value: T, policy: &Policy) -> Worked<Ran<T>> {
     let json = match serde_json::to_vec(&value) {
         Ok(json) => json,
-        // The work is done: what cannot be kept is still done.
+        // The work is done, even if its value cannot be kept.
         Err(error) => {
             let verdict = Verdict::Store(Arc::new(ran(Kept::No(NotKept::Refused))));
             return Worked::new(verdict, Ran::Unwritable(error.into()));
         }
     };
-    let body = if json.len() > policy.response_bytes_max {
+    let body = if json.len() > policy.response_bytes_max() {
         Kept::No(NotKept::TooLarge)
     } else {
         Kept::Bytes { body: json.into(), trailers: None }
@@ -244,10 +244,10 @@ fn ran(body: Kept) -> Response {
 }
 
 fn failed(policy: &Policy) -> Response {
-    crate::http::problem::failed(policy)
+    crate::problem::failed(policy)
 }
 
-/// What the caller is told; `now` is the store's time.
+/// What `run` returns; `now` is the store's time.
 fn outcome<T: DeserializeOwned>(
     ended: Ended<Ran<T>>,
     now: StoreTime,

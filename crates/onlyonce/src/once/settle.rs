@@ -8,39 +8,40 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::hold::Claimed;
+use super::claim_guard::LiveClaim;
 use crate::engine::Write;
 use crate::record::{Kept, NotKept, Response};
 use crate::store::{Fault, Next, Seen, StoreError, Swap};
 
-/// What became of an owner's last write.
+/// The result of an owner's last write.
 #[derive(Debug)]
 pub(crate) enum Settled {
-    /// It is in the store; with the answer that a retry will get, if it is final.
+    /// The write is in the store. The response that retries will get, if the write was a final outcome.
     Done(Option<Arc<Response>>),
-    /// The store did not take the answer for too long: the outcome is unknown now.
+    /// The store did not take the answer, and its memory was needed: the outcome is marked unknown.
     GaveUp,
-    /// The record is no longer this owner's; this is what it is.
+    /// Another owner has the record; this is the record that was seen.
     Fenced(Box<Seen>),
 }
 
 impl Inner {
-    /// Repeats `write` until the store has answered. Never a release instead of an outcome.
-    pub(crate) async fn write_until_known(&self, claimed: &Claimed, mut write: Write) -> Settled {
+    /// Repeats `write` until the store has answered. An outcome that cannot be written becomes unknown, never a
+    /// release.
+    pub(crate) async fn write_until_known(&self, claim: &LiveClaim, mut write: Write) -> Settled {
         let mut waiting: Option<Unsettled> = None;
         let mut pause = PAUSE_MIN;
         let mut gave_up = false;
         loop {
-            let fault = match self.store.swap(claimed.id, write.clone()).await {
+            let fault = match self.store.swap(claim.id, write.clone()).await {
                 Ok(Swap::Done(_)) if gave_up => return Settled::GaveUp,
                 Ok(Swap::Done(_)) => return Settled::Done(answer(&write).cloned()),
-                Ok(Swap::Stale(seen)) => return stale(claimed, seen),
+                Ok(Swap::Stale(seen)) => return stale(claim, seen),
                 Err(fault) => fault,
             };
             if let Fault::NotDone(StoreError::Refused(_)) = fault {
-                (write, gave_up) = weaker(claimed, write);
+                (write, gave_up) = weaker(claim, write);
             }
-            // Only what holds an answer is ever given up for room.
+            // Only a write with a response body takes memory, and may be given up for it.
             let bytes = body_bytes(&write);
             if bytes > 0 && waiting.is_none() {
                 waiting = Some(self.unsettled.enter(bytes));
@@ -48,7 +49,7 @@ impl Inner {
             tokio::select! {
                 () = given_up(waiting.as_ref()) => {
                     self.counters.unsettled.one();
-                    (write, gave_up) = (Write::mark_unknown(claimed.token), true);
+                    (write, gave_up) = (Write::mark_unknown(claim.token), true);
                 }
                 () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
             }
@@ -56,7 +57,7 @@ impl Inner {
     }
 }
 
-/// Ends when the room of an answer that waits is needed for others.
+/// Ends when the memory of this waiting answer is needed for newer ones.
 async fn given_up(waiting: Option<&Unsettled>) {
     match waiting {
         Some(waiting) => waiting.must_give_up.notified().await,
@@ -64,16 +65,16 @@ async fn given_up(waiting: Option<&Unsettled>) {
     }
 }
 
-/// Fenced off, unless an earlier copy of this owner's settle is what stands there.
-fn stale(claimed: &Claimed, seen: Box<Seen>) -> Settled {
-    let ours = seen.record.as_ref().filter(|record| record.token == claimed.token);
+/// The result of a stale write: fenced off, unless the record shows an earlier copy of this owner's own settle.
+fn stale(claim: &LiveClaim, seen: Box<Seen>) -> Settled {
+    let ours = seen.record.as_ref().filter(|record| record.token == claim.token);
     match ours.and_then(|record| record.response().cloned()) {
         Some(response) => Settled::Done(Some(response)),
         None => Settled::Fenced(seen),
     }
 }
 
-/// The answer that `write` makes final.
+/// The response that `write` makes final.
 fn answer(write: &Write) -> Option<&Arc<Response>> {
     match &write.next {
         Next::Completed { response, .. } => Some(response),
@@ -81,14 +82,15 @@ fn answer(write: &Write) -> Option<&Arc<Response>> {
     }
 }
 
-/// A settle that is refused for its content is written once without its body, then as unknown.
-fn weaker(claimed: &Claimed, write: Write) -> (Write, bool) {
+/// The next write after the store refused this one for its content: a settle without its body, then unknown. True
+/// if the outcome is given up.
+fn weaker(claim: &LiveClaim, write: Write) -> (Write, bool) {
     match &write.next {
         Next::Completed { response, .. } if matches!(response.body, Kept::Bytes { .. }) => {
             let response = Arc::new(response.without_body(NotKept::Refused));
-            (Write::settle(claimed.token, response), false)
+            (Write::settle(claim.token, response), false)
         }
-        Next::Completed { .. } => (Write::mark_unknown(claimed.token), true),
+        Next::Completed { .. } => (Write::mark_unknown(claim.token), true),
         _ => (write, false),
     }
 }
@@ -97,7 +99,7 @@ fn body_bytes(write: &Write) -> usize {
     answer(write).map_or(0, |response| response.body_bytes())
 }
 
-/// The answers that the store has not taken yet: past the bound the oldest is given up.
+/// The answers that the store has not taken yet. Past `bytes_max` the oldest one is given up.
 #[derive(Debug, Default)]
 pub(crate) struct UnsettledAnswers {
     bytes_max: usize,
@@ -110,7 +112,7 @@ struct Queue {
     waiting: VecDeque<(Arc<Notify>, usize)>,
 }
 
-/// One answer that waits for the store.
+/// The place of one waiting answer in the queue; left when dropped.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     answers: Arc<UnsettledAnswers>,
@@ -149,6 +151,6 @@ impl Drop for Unsettled {
     }
 }
 
-/// Between two copies of a write that the store did not take, at first and at last.
+/// The shortest and the longest pause between two copies of a write that the store did not take.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);

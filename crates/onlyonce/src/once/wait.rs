@@ -1,4 +1,4 @@
-//! Callers that wait for the answer of another. A waiter never changes a record.
+//! Callers that wait for the answer of another request. A waiter never changes a record.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use crate::scope::{OperationId, Principal};
 use crate::store::Seen;
 
 impl Inner {
-    /// Waits at most `wait` for the operation to end; holds nothing of the store meanwhile.
+    /// Waits at most `wait` for the operation to end, without a connection or a lock of the store.
     pub(crate) async fn wait<T>(&self, ask: &Ask, wait: Duration) -> Ended<T> {
         let Some(_place) = self.waiters.enter(ask) else {
             return Ended::Refused(Refusal::InProgress);
@@ -39,10 +39,10 @@ impl Inner {
         }
     }
 
-    /// How the operation ended, if it has.
+    /// The answer for a waiter, if the operation has ended.
     async fn look<T>(&self, ask: &Ask) -> Option<Ended<T>> {
-        if let Some(ended) = self.cached(ask) {
-            return Some(ended);
+        if let Some(refusal) = self.cached_for(ask) {
+            return Some(Ended::Refused(refusal));
         }
         let load = || async { self.store.load(ask.id).await.map_err(|_| NoAnswer::NotDone) };
         let (Joined::Led(seen) | Joined::Followed(seen)) = self.loads.join(ask.id, load).await;
@@ -55,7 +55,7 @@ impl Inner {
     }
 }
 
-/// What a waiter is told; `None` while the operation runs.
+/// The answer for a waiter, by the record; `None` while the operation runs.
 fn after_waiting(seen: &Seen, ask: &Ask) -> Option<Refusal> {
     let record: &Record = match &seen.record {
         Some(record) if !record.is_expired(seen.now) => record,
@@ -70,11 +70,11 @@ fn after_waiting(seen: &Seen, ask: &Ask) -> Option<Refusal> {
     }
 }
 
-/// The safety net for a wake-up that was lost.
+/// How often a waiter reads the record without being woken, in case a wake-up was lost.
 const POLL_MIN: Duration = Duration::from_millis(100);
 const POLL_MAX: Duration = Duration::from_secs(1);
 
-/// How many wait: in all, for one key, and from one principal.
+/// Counts the waiters: in all, for one key, and from one principal.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     counts: Arc<Mutex<Counts>>,

@@ -37,6 +37,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+/// The guide for a store of one's own, whose code is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/own-store.md")]
+struct OwnStoreGuide;
+
 mod cases;
 mod check;
 mod clock;
@@ -108,6 +113,7 @@ impl<S> Fresh<S> {
     }
 
     /// The store's time is what `clock` says, now and after a crash.
+    #[must_use]
     pub fn with_clock(self, clock: ManualClock) -> Self {
         let clock = Some(clock);
         Self { clock, ..self }

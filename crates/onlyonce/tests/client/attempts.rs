@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce::client::{Doubt, Outcome, SendError, Stop};
+use onlyonce::client::{Doubt, SendError, SendOutcome, Stop};
 use onlyonce::key::Key;
 
 use crate::environment::{BACKOFF, BACKOFF_MAX, TestTime};
@@ -11,7 +11,7 @@ use crate::server::{Act, Received, Server, answer, problem, with};
 const BODY: &str = "{\"amount\":7998}";
 
 /// What a script ends in.
-async fn send(time: &TestTime, script: &[Act]) -> (Result<Outcome, SendError>, Vec<Received>) {
+async fn send(time: &TestTime, script: &[Act]) -> (Result<SendOutcome, SendError>, Vec<Received>) {
     let server = Server::start(time, script.to_vec()).await;
     let request = time.client().post(&server.url()).header("content-type", "application/json");
     let end = request.body(BODY).send().await;
@@ -19,7 +19,7 @@ async fn send(time: &TestTime, script: &[Act]) -> (Result<Outcome, SendError>, V
     (end, server.received())
 }
 
-fn name(end: &Result<Outcome, SendError>) -> &'static str {
+fn name(end: &Result<SendOutcome, SendError>) -> &'static str {
     match end {
         Ok(outcome) => outcome.name(),
         Err(SendError::NotThrough { .. }) => "not through",
@@ -191,7 +191,7 @@ async fn an_operation_that_never_ends_is_asked_about_until_the_deadline_and_no_l
     let server = Server::start(&time, vec![with(409, "retry-after", "5"); 100]).await;
     let end = time.client().post(&server.url()).body(BODY).send().await.unwrap();
     let advice = end.advice();
-    let Outcome::Unknown { doubt, stop, last, .. } = end else { panic!("{end:?}") };
+    let SendOutcome::Unknown { doubt, stop, last, .. } = end else { panic!("{end:?}") };
     assert_eq!((doubt, stop), (Doubt::Conflict, Stop::Deadline));
     assert_eq!(last.unwrap().status, 409);
     assert!(advice.starts_with("The service answered 409, which may mean"), "{advice}");
@@ -287,7 +287,7 @@ async fn an_answer_larger_than_is_read_says_that_it_happened() {
     let server = Server::start(&time, [large]).await;
     let client = time.client().with_retries(time.retries().with_answer_bytes_max(99));
     let end = client.post(&server.url()).send().await.unwrap();
-    assert!(matches!(end, Outcome::Done { original_status, .. } if original_status == 201));
+    assert!(matches!(end, SendOutcome::Done { original_status, .. } if original_status == 201));
 }
 
 #[tokio::test]

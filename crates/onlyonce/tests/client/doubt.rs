@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use onlyonce::client::{Client, Doubt, Failure, Journal, Outcome, Transport};
+use onlyonce::client::{Client, Doubt, Journal, SendOutcome, Transport, TransportError};
 
 use crate::environment::TestTime;
 use crate::server::{Act, Received, Server, answer, problem, with};
@@ -111,9 +111,9 @@ async fn the_codes_of_the_gateway_count_in_stripes_shape_too() {
     let held = stripe(409, "idempotency_outcome_unknown");
     let server = Server::start(&time, [gone, held]).await;
     let ended = time.client().post(&server.url()).send().await.unwrap();
-    assert!(matches!(ended, Outcome::Unknown { .. }), "{ended:?}");
+    assert!(matches!(ended, SendOutcome::Unknown { .. }), "{ended:?}");
     let ended = time.client().post(&server.url()).send().await.unwrap();
-    assert!(matches!(ended, Outcome::Unknown { doubt: Doubt::HeldUnknown, .. }), "{ended:?}");
+    assert!(matches!(ended, SendOutcome::Unknown { doubt: Doubt::HeldUnknown, .. }), "{ended:?}");
 }
 
 // R160; threat J6
@@ -179,7 +179,9 @@ async fn an_operation_whose_process_died_is_in_doubt_for_the_next_one() {
     let again = once.post(&server.url()).with_key(onlyonce::key::Key::derive(["order", "1"]));
     assert_eq!(again.send().await.unwrap().name(), "unknown");
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Unknown { .. }))] = &resumed.operations[..] else { panic!("{resumed:?}") };
+    let [(_, Ok(SendOutcome::Unknown { .. }))] = &resumed.operations[..] else {
+        panic!("{resumed:?}")
+    };
     assert_eq!(server.left(), 0);
 }
 
@@ -192,7 +194,7 @@ impl Transport for Endless {
         &mut self,
         _: http::Request<bytes::Bytes>,
         _: usize,
-    ) -> Result<onlyonce::client::Answer, Failure> {
+    ) -> Result<onlyonce::client::Answer, TransportError> {
         std::future::pending().await
     }
 }

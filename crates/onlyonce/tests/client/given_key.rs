@@ -1,7 +1,7 @@
 //! A key that the caller gives in a header is the operation's key.
 
 use http::{HeaderName, HeaderValue};
-use onlyonce::client::{Client, Outcome, Request, SendError, Wire};
+use onlyonce::client::{Client, Request, SendError, SendOutcome, Wire};
 use onlyonce::key::{Key, KeyRules};
 
 use crate::environment::TestTime;
@@ -19,7 +19,7 @@ async fn sent(make: impl Fn(&Client, &str) -> Request<Wire>, times: usize) -> Ve
     let server = Server::start(&time, vec![answer(201); times]).await;
     for _ in 0..times {
         let end = make(&time.client(), &server.url()).send().await.unwrap();
-        assert!(matches!(end, Outcome::Fresh(_)), "{end:?}");
+        assert!(matches!(end, SendOutcome::Fresh(_)), "{end:?}");
     }
     let received = server.received();
     received.iter().map(|one| one.header("idempotency-key").unwrap().to_owned()).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce::client::{Doubt, Outcome};
+use onlyonce::client::{Doubt, SendOutcome};
 
 use crate::environment::TestTime;
 use crate::server::{Act, Server, with};
@@ -23,7 +23,7 @@ async fn a_held_unknown_is_not_asked_about_until_the_deadline() {
         let time = TestTime::default();
         let server = Server::start(&time, vec![held(409, retry_after); 100]).await;
         let end = time.client().post(&server.url()).send().await.unwrap();
-        let Outcome::Unknown { doubt, .. } = &end else { panic!("{end:?}") };
+        let SendOutcome::Unknown { doubt, .. } = &end else { panic!("{end:?}") };
         assert_eq!(*doubt, Doubt::HeldUnknown);
         assert!(end.advice().contains("operator"), "{}", end.advice());
         assert!(server.received().len() <= 2, "asked {} times", server.received().len());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use onlyonce::client::journal::JournalError;
-use onlyonce::client::{Client, Doubt, Journal, Outcome, SendError, Stop};
+use onlyonce::client::{Client, Doubt, Journal, SendError, SendOutcome, Stop};
 use onlyonce::key::Key;
 
 use crate::environment::TestTime;
@@ -64,7 +64,10 @@ async fn what_is_open_is_resumed_with_the_same_key_and_the_same_bytes() {
         let journal = if sealed { journal.sealed(SECRET) } else { journal };
         let resumed = client(&time, &journal).resume().await.unwrap();
         assert_eq!(resumed.left, 0);
-        assert!(matches!(&resumed.operations[..], [(_, Ok(Outcome::Replayed(_)))]), "{resumed:?}");
+        assert!(
+            matches!(&resumed.operations[..], [(_, Ok(SendOutcome::Replayed(_)))]),
+            "{resumed:?}"
+        );
         assert!(journal.entries().await.unwrap().is_empty());
         let [first, again] = &server.received()[..] else { panic!() };
         assert_eq!(again.body, first.body);
@@ -86,7 +89,7 @@ async fn what_the_server_may_have_forgotten_is_not_sent_again() {
     for _ in 0..2 {
         let resumed = once.resume().await.unwrap();
         let [(_, Ok(end))] = &resumed.operations[..] else { panic!("{resumed:?}") };
-        assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
+        assert!(matches!(end, SendOutcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
         assert!(end.advice().contains("Reconcile"));
     }
     assert_eq!(server.received().len(), 1);
@@ -124,7 +127,7 @@ async fn without_its_body_an_operation_is_handed_back_and_never_sent_half() {
     let bytes = std::fs::read(folder.path().join("journal-wal")).unwrap();
     assert!(!bytes.windows(11).any(|part| part == b"secret-body"));
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Unknown { stop: Stop::Body, .. }))] = &resumed.operations[..] else {
+    let [(_, Ok(SendOutcome::Unknown { stop: Stop::Body, .. }))] = &resumed.operations[..] else {
         panic!("{resumed:?}")
     };
     assert_eq!(server.received().len(), 1);
@@ -202,7 +205,7 @@ async fn a_refusal_does_not_strike_out_what_another_process_sent_meanwhile() {
         let journal = open(folder.path()).await;
         let once = client(&time, &journal).with_retries(retries);
         let end = once.post(&server.url()).send().await;
-        assert!(!matches!(end, Ok(Outcome::Unknown { .. })), "{end:?}");
+        assert!(!matches!(end, Ok(SendOutcome::Unknown { .. })), "{end:?}");
         let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
         assert!(open.is_in_doubt);
     }
@@ -311,7 +314,7 @@ async fn a_doubt_stays_one_when_the_next_attempt_cannot_be_noted() {
     });
     let once = client(&time, &journal).with_retries(retries);
     let end = once.post(&server.url()).send().await.unwrap();
-    let Outcome::Unknown { doubt, stop, .. } = end else { panic!("{end:?}") };
+    let SendOutcome::Unknown { doubt, stop, .. } = end else { panic!("{end:?}") };
     assert_eq!((doubt, stop), (Doubt::NoAnswer, Stop::Journal));
     // The look-up, and no second attempt.
     let attempts = server.received().iter().filter(|one| one.line.starts_with("POST")).count();
@@ -358,7 +361,8 @@ async fn outcomes_are_told_although_the_journal_cannot_be_written_any_more() {
     file.execute_batch(&format!("CREATE TRIGGER full BEFORE DELETE ON entry {full}")).unwrap();
 
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Replayed(_))), (_, Ok(Outcome::Replayed(_)))] = &resumed.operations[..]
+    let [(_, Ok(SendOutcome::Replayed(_))), (_, Ok(SendOutcome::Replayed(_)))] =
+        &resumed.operations[..]
     else {
         panic!("{resumed:?}")
     };
@@ -378,7 +382,7 @@ async fn what_was_proved_not_executed_is_sent_however_old_it_is() {
     time.pass(Duration::from_secs(25 * 3600));
     for _ in 0..2 {
         let resumed = once.resume().await.unwrap();
-        let [(_, Ok(Outcome::Unknown { stop: Stop::Attempts, .. }))] = &resumed.operations[..]
+        let [(_, Ok(SendOutcome::Unknown { stop: Stop::Attempts, .. }))] = &resumed.operations[..]
         else {
             panic!("{resumed:?}")
         };
@@ -388,6 +392,6 @@ async fn what_was_proved_not_executed_is_sent_however_old_it_is() {
     assert_eq!(server.left(), 0);
     time.pass(Duration::from_secs(24 * 3600));
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Unknown { stop, .. }))] = &resumed.operations[..] else { panic!() };
+    let [(_, Ok(SendOutcome::Unknown { stop, .. }))] = &resumed.operations[..] else { panic!() };
     assert_eq!(*stop, Stop::Window);
 }

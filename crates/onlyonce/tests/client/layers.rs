@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use onlyonce::client::{Client, NoAnswer, OnceMiddleware, OperationLayer, Outcome, Retries, Told};
+use onlyonce::client::{
+    Client, NoAnswer, OnceMiddleware, OperationLayer, Retries, SendOutcome, Told,
+};
 use onlyonce::key::Key;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -104,7 +106,7 @@ async fn the_client_works_over_a_reqwest_client_of_the_callers() {
     let server = Server::start(&time, [Act::ResetAfter, answer(201)]).await;
     let once = Client::over(reqwest_client()).with_retries(time.retries());
     let end = once.post(&server.url()).json(&1).send().await.unwrap();
-    assert!(matches!(end, Outcome::Fresh(_)));
+    assert!(matches!(end, SendOutcome::Fresh(_)));
     assert_eq!(server.received().len(), 2);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce::client::{Client, Journal, Outcome, Retries, Stop};
+use onlyonce::client::{Client, Journal, Retries, SendOutcome, Stop};
 
 use crate::environment::{ATTEMPT_TIMEOUT, TestTime};
 use crate::server::{Act, Server, answer, problem, with};
@@ -27,7 +27,7 @@ async fn nothing_is_sent_again_after_the_window_that_the_server_tells() {
     let not_found = answer(404);
     let server = Server::start(&time, [later, json(ROUTES), not_found]).await;
     let end = asking(&time).post(&server.url()).send().await.unwrap();
-    let Outcome::Unknown { stop, .. } = &end else { panic!("{end:?}") };
+    let SendOutcome::Unknown { stop, .. } = &end else { panic!("{end:?}") };
     assert_eq!(*stop, Stop::Window);
     assert!(end.advice().contains("Reconcile"), "{}", end.advice());
     let lines: Vec<_> = server.received().into_iter().map(|one| one.line).collect();
@@ -54,7 +54,7 @@ async fn an_operation_that_would_be_unknown_is_looked_up_with_its_key() {
     let server = Server::start(&time, script).await;
     let request = asking(&time).post(&server.url()).header("authorization", "Bearer me");
     let end = request.body("amount=1").send().await.unwrap();
-    let Outcome::Done { original_status, may_be_replayed } = end else { panic!("{end:?}") };
+    let SendOutcome::Done { original_status, may_be_replayed } = end else { panic!("{end:?}") };
     assert_eq!((original_status.as_u16(), may_be_replayed), (201, true));
     assert!(end.advice().contains("again with the same key to get the answer"), "{}", end.advice());
     let received = server.received();
@@ -102,12 +102,12 @@ async fn a_reused_key_is_not_looked_up_by_this_run_or_the_next() {
     let journal = Journal::open(folder.path().join("journal")).await.unwrap();
     let once = asking(&time).with_journal(journal.clone());
     let end = once.post(&server.url()).send().await.unwrap();
-    assert!(matches!(end, Outcome::Unknown { stop: Stop::KeyReused, .. }), "{end:?}");
+    assert!(matches!(end, SendOutcome::Unknown { stop: Stop::KeyReused, .. }), "{end:?}");
     assert!(end.advice().contains("Reconcile"), "{}", end.advice());
     let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };
     assert!(open.needs_reconciling);
     let resumed = once.resume().await.unwrap();
-    let [(_, Ok(Outcome::Unknown { stop, .. }))] = &resumed.operations[..] else {
+    let [(_, Ok(SendOutcome::Unknown { stop, .. }))] = &resumed.operations[..] else {
         panic!("{resumed:?}")
     };
     assert_eq!(*stop, Stop::KeyReused);

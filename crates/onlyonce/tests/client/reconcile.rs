@@ -1,6 +1,6 @@
 //! What only a person can settle is not sent again, by whichever way.
 
-use onlyonce::client::{Journal, Outcome, Stop};
+use onlyonce::client::{Journal, SendOutcome, Stop};
 use onlyonce::key::Key;
 
 use crate::environment::TestTime;
@@ -16,7 +16,7 @@ async fn what_needs_reconciling_is_not_sent_again_by_the_same_command() {
     let charge = once.post(&server.url()).with_key(Key::derive(["order", "1"]));
     for _ in 0..3 {
         let end = charge.clone().send().await.unwrap();
-        assert!(matches!(end, Outcome::Unknown { stop: Stop::Closed, .. }), "{end:?}");
+        assert!(matches!(end, SendOutcome::Unknown { stop: Stop::Closed, .. }), "{end:?}");
     }
     assert_eq!(server.received().len(), 1);
     let [open] = &journal.entries().await.unwrap()[..] else { panic!("it is gone") };

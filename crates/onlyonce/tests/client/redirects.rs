@@ -1,6 +1,6 @@
 //! Redirects: within the origin with the key, to another one not at all.
 
-use onlyonce::client::{Journal, Outcome};
+use onlyonce::client::{Journal, SendOutcome};
 use onlyonce::key::Key;
 
 use crate::environment::TestTime;
@@ -33,7 +33,7 @@ async fn another_origin_is_reported_and_hears_nothing() {
     let stranger = Server::start(&time, []).await;
     let server = Server::start(&time, [with(307, "location", &stranger.url())]).await;
     let end = time.client().post(&server.url()).body("amount=1").send().await.unwrap();
-    let Outcome::Rejected { answer, elsewhere } = &end else { panic!("{end:?}") };
+    let SendOutcome::Rejected { answer, elsewhere } = &end else { panic!("{end:?}") };
     assert_eq!(answer.status, 307);
     assert_eq!(elsewhere.as_deref(), Some(stranger.url().as_str()));
     assert!(end.advice().contains("another origin"));
@@ -48,7 +48,7 @@ async fn see_other_is_read_without_the_key() {
     let server = Server::start(&time, [with(303, "location", "/charges/7"), result]).await;
     let request = time.client().post(&server.url()).header("authorization", "Bearer me");
     let end = request.json(&7).send().await.unwrap();
-    let Outcome::Fresh(answer) = end else { panic!("{end:?}") };
+    let SendOutcome::Fresh(answer) = end else { panic!("{end:?}") };
     assert_eq!(answer.text(), "paid");
     let got = &server.received()[1];
     assert_eq!(got.line, "GET /charges/7 HTTP/1.1");
@@ -66,7 +66,7 @@ async fn what_happened_is_done_although_its_result_is_not_there() {
     let server = Server::start(&time, [with(303, "location", "/charges/7"), answer(404)]).await;
     let end = time.client().post(&server.url()).send().await.unwrap();
     assert!(
-        matches!(end, Outcome::Done { original_status, .. } if original_status == 303),
+        matches!(end, SendOutcome::Done { original_status, .. } if original_status == 303),
         "{end:?}"
     );
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use onlyonce::client::{
-    Answer, Budget, Client, Environment, Failure, Journal, Outcome, Reach, Retries, SendError,
-    Transport,
+    Answer, Budget, Client, Environment, Journal, Reach, Retries, SendError, SendOutcome,
+    Transport, TransportError,
 };
 use onlyonce::clock::{Clock, StoreTime};
 use tokio::task::JoinSet;
@@ -77,7 +77,7 @@ async fn simulate(budget: Budget) -> Seen {
     let world = service.world.lock().unwrap();
     assert_eq!(world.executions.len(), clients * periods, "some were never executed");
     assert!(world.executions.values().all(|times| *times == 1));
-    let unknown = ends.iter().filter(|end| matches!(end, Ok(Outcome::Unknown { .. }))).count();
+    let unknown = ends.iter().filter(|end| matches!(end, Ok(SendOutcome::Unknown { .. }))).count();
     Seen { usual: clients, windows: world.windows(), unknown }
 }
 
@@ -99,7 +99,7 @@ async fn customer(
     time: SimTime,
     n: usize,
     clients: usize,
-) -> Vec<Result<Outcome, SendError>> {
+) -> Vec<Result<SendOutcome, SendError>> {
     let mut sends = JoinSet::new();
     let offset = PERIOD.mul_f64(n as f64 / clients as f64);
     let mut next = time.start + offset;
@@ -183,17 +183,17 @@ impl Service {
 }
 
 impl Transport for Service {
-    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, Failure> {
+    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, TransportError> {
         let Some(key) = self.arrive(&request) else {
             return Ok(Answer::new(StatusCode::NOT_FOUND));
         };
         let now = self.time.boot();
         if (OUTAGE_BEGINS..OUTAGE_ENDS).contains(&now) {
             return match self.time.random() % 4 {
-                0 => Err(Failure::new(Reach::NotSent, "refused")),
+                0 => Err(TransportError::new(Reach::NotSent, "refused")),
                 1 => {
                     self.execute(key);
-                    Err(Failure::new(Reach::MaybeSent, "reset"))
+                    Err(TransportError::new(Reach::MaybeSent, "reset"))
                 }
                 _ => std::future::pending().await,
             };

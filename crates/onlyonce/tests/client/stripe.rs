@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode};
-use onlyonce::client::{Client, Outcome, Retries};
+use onlyonce::client::{Client, Retries, SendOutcome};
 use onlyonce::key::Key;
 use tokio::sync::Notify;
 
@@ -92,10 +92,10 @@ async fn stripes_answers_are_understood_without_being_told_that_it_is_stripe() {
     let (url, api) = start().await;
     let key = Key::derive(["order", "1"]);
     let charge = client().post(&url).with_key(key.clone()).body("amount=1");
-    assert!(matches!(charge.clone().send().await.unwrap(), Outcome::Fresh(_)));
-    assert!(matches!(charge.clone().send().await.unwrap(), Outcome::Replayed(_)));
+    assert!(matches!(charge.clone().send().await.unwrap(), SendOutcome::Fresh(_)));
+    assert!(matches!(charge.clone().send().await.unwrap(), SendOutcome::Replayed(_)));
     let other = charge.body("amount=2").send().await.unwrap();
-    let Outcome::Rejected { answer, .. } = other else { panic!("{other:?}") };
+    let SendOutcome::Rejected { answer, .. } = other else { panic!("{other:?}") };
     assert_eq!(answer.status, 400);
     assert_eq!(*api.charges.lock().unwrap(), 1);
 }
@@ -118,8 +118,8 @@ async fn a_key_in_use_is_asked_again_until_its_answer_is_there() {
         api.gate.notify_one();
         second.await.unwrap().unwrap()
     };
-    assert!(matches!(opened.await, Outcome::Replayed(_)));
-    assert!(matches!(first.await.unwrap().unwrap(), Outcome::Fresh(_)));
+    assert!(matches!(opened.await, SendOutcome::Replayed(_)));
+    assert!(matches!(first.await.unwrap().unwrap(), SendOutcome::Fresh(_)));
     assert_eq!(*api.charges.lock().unwrap(), 1);
 }
 
@@ -128,7 +128,7 @@ async fn a_key_in_use_is_asked_again_until_its_answer_is_there() {
 async fn a_500_is_asked_again_once_and_its_replay_is_the_end() {
     let (url, api) = start().await;
     let end = client().post(&url).body("amount=1&fail").send().await.unwrap();
-    let Outcome::Unknown { last: Some(last), .. } = end else { panic!("{end:?}") };
+    let SendOutcome::Unknown { last: Some(last), .. } = end else { panic!("{end:?}") };
     assert!(last.is_replay() && last.status == 500);
     assert_eq!(*api.charges.lock().unwrap(), 1);
 }

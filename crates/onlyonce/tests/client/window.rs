@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use onlyonce::client::{
-    Answer, Client, Failure, Journal, Outcome, Reach, Retries, Stop, Transport,
+    Answer, Client, Journal, Reach, Retries, SendOutcome, Stop, Transport, TransportError,
 };
 use tokio::sync::Barrier;
 
@@ -31,7 +31,7 @@ fn posts(server: &Server) -> usize {
 }
 
 /// The one operation that is resumed.
-async fn resumed(time: &TestTime, folder: &Path) -> Outcome {
+async fn resumed(time: &TestTime, folder: &Path) -> SendOutcome {
     let mut resumed = process(time, folder).await.resume().await.unwrap();
     assert_eq!(resumed.operations.len(), 1);
     resumed.operations.remove(0).1.unwrap()
@@ -51,7 +51,7 @@ async fn a_service_that_does_not_answer_is_not_taken_for_one_that_keeps_keys_for
         assert_eq!(end.name(), "unknown");
         for _ in 0..2 {
             let end = resumed(&time, folder.path()).await;
-            let Outcome::Unknown { stop, .. } = &end else { panic!("{silence:?}: {end:?}") };
+            let SendOutcome::Unknown { stop, .. } = &end else { panic!("{silence:?}: {end:?}") };
             assert_eq!(*stop, Stop::WindowUnknown, "{silence:?}");
             assert!(end.advice().contains("same key"), "{}", end.advice());
             assert_eq!(posts(&server), 1, "{silence:?}");
@@ -77,12 +77,12 @@ async fn the_window_is_kept_in_the_journal_for_a_time_when_the_service_cannot_be
 
     time.pass(Duration::from_secs(5));
     let end = resumed(&time, folder.path()).await;
-    assert!(matches!(end, Outcome::Unknown { stop: Stop::Attempts, .. }), "{end:?}");
+    assert!(matches!(end, SendOutcome::Unknown { stop: Stop::Attempts, .. }), "{end:?}");
     assert_eq!(posts(&server), 2, "sent without asking first");
 
     time.pass(Duration::from_secs(30));
     let end = resumed(&time, folder.path()).await;
-    assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
+    assert!(matches!(end, SendOutcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
     assert_eq!(posts(&server), 2);
 }
 
@@ -91,7 +91,7 @@ async fn the_window_is_kept_in_the_journal_for_a_time_when_the_service_cannot_be
 struct Asked(Arc<Barrier>);
 
 impl Transport for Asked {
-    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, Failure> {
+    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, TransportError> {
         if request.method() == Method::POST {
             let mut failed = Answer::new(StatusCode::INTERNAL_SERVER_ERROR);
             failed.headers.insert("retry-after", http::HeaderValue::from_static("30"));
@@ -117,7 +117,7 @@ async fn while_a_service_is_being_asked_no_other_operation_takes_a_day_for_grant
     let both = futures_util::future::join(send(), send());
     let (one, other) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
     for end in [one.unwrap(), other.unwrap()] {
-        assert!(matches!(end, Outcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
+        assert!(matches!(end, SendOutcome::Unknown { stop: Stop::Window, .. }), "{end:?}");
     }
 }
 
@@ -129,7 +129,7 @@ struct Away {
 }
 
 impl Transport for Away {
-    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, Failure> {
+    async fn send(&mut self, request: Request<Bytes>, _: usize) -> Result<Answer, TransportError> {
         let mut heard = self.heard.lock().unwrap();
         let what = match request.uri().path() {
             "/charges" => "charge",
@@ -151,7 +151,7 @@ impl Transport for Away {
                     .insert("idempotent-replayed", http::HeaderValue::from_static("true"));
                 Ok(replay)
             }
-            "window" if of("window") <= 3 => Err(Failure::new(Reach::NotSent, "away")),
+            "window" if of("window") <= 3 => Err(TransportError::new(Reach::NotSent, "away")),
             "window" => {
                 let page = format!("{{\"routes\":[{{\"match\":\"*\",\"ttl\":{}}}]}}", self.ttl_s);
                 Ok(Answer { body: page.into(), ..Answer::new(StatusCode::OK) })

@@ -71,8 +71,8 @@ impl Lab {
         policy: Policy,
         limits: Limits,
     ) -> Self {
-        let settings = Once::settings(store.clone()).with_clock(clock.clone()).with_limits(limits);
-        let once = settings.start();
+        let builder = Once::builder(store.clone()).with_clock(clock.clone()).with_limits(limits);
+        let once = builder.build();
         let app = handler.guarded(&once, policy);
         Self { memory, store, clock, handler, once, app }
     }

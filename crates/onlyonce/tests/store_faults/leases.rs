@@ -58,12 +58,14 @@ async fn a_store_that_panics_now_and_then_does_not_lose_the_lease() {
     assert_eq!(owner.once.counts().renewals_unsure, 1);
 }
 
-// threat B10: a lease that comes into use while the keeper sleeps by a longer one
+// threat B10: a lease that comes into use while the background thread sleeps by a longer one
 #[tokio::test]
 async fn a_short_lease_is_renewed_although_a_longer_one_was_known_first() {
     let (owner, gate) = gated(Policy::default());
-    until("the keeper to sleep by the longer one", || async { owner.store.made(Call::Scan) >= 1 })
-        .await;
+    until("the background thread to sleep by the longer one", || async {
+        owner.store.made(Call::Scan) >= 1
+    })
+    .await;
     let other = owner.another(Handler::counting(), policy());
     let short = owner.handler.guarded(&owner.once, policy());
     let first = send_apart(&short, KEY);

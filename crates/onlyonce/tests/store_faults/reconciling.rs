@@ -16,7 +16,7 @@ use crate::faults::{soon, until, until_state};
 
 // threat A11, B10
 #[tokio::test]
-async fn a_reconciler_that_panics_in_the_background_does_not_end_the_keeper() {
+async fn a_reconciler_that_panics_in_the_background_does_not_end_the_background_thread() {
     let (lab, gate) = gated(Policy::default());
     let asked = Panicking::default();
     let app = reconciled(&lab, asked.clone());
@@ -27,7 +27,8 @@ async fn a_reconciler_that_panics_in_the_background_does_not_end_the_keeper() {
     gate.open();
     assert!(soon("the owner", first).await.expect("alive").is_fresh());
     let scans = lab.store.made(Call::Scan);
-    until("the keeper to go on", || async { lab.store.made(Call::Scan) > scans + 3 }).await;
+    until("the background thread to go on", || async { lab.store.made(Call::Scan) > scans + 3 })
+        .await;
 }
 
 // threat B6

@@ -112,8 +112,9 @@ async fn recovery_redrive_holds_once_its_time_is_over() {
 // R87, R88
 #[tokio::test]
 async fn an_outcome_held_for_too_long_is_closed_and_never_run_again() {
-    let mut held = policy(Recovery::Hold).with_ttl(Duration::from_secs(60));
-    held.hold_max = Duration::from_secs(120);
+    let held = policy(Recovery::Hold)
+        .with_ttl(Duration::from_secs(60))
+        .with_hold_max(Duration::from_secs(120));
     let sweeping = limits().with_sweep(Duration::from_millis(5), 100);
     let lab = Lab::bounded(fails_once(), held, sweeping);
     lab.send(KEY).await.assert_problem(502, "idempotency_outcome_unknown");

@@ -46,7 +46,7 @@ async fn a_shutdown_with_nothing_under_way_takes_no_time() {
     let lab = Lab::new(Policy::default());
     assert!(lab.send(KEY).await.is_fresh());
     let shutdown = lab.once.clone().shutdown(LONG);
-    // Less than the keeper sleeps between two renewals by the default lease.
+    // Less than the background thread sleeps between two renewals by the default lease.
     let in_time = tokio::time::timeout(Duration::from_secs(1), shutdown).await;
     assert_eq!(in_time.expect("in time").unknown, 0);
 }
@@ -82,7 +82,8 @@ async fn a_shutdown_keeps_to_its_bound_although_a_dead_tasks_claim_cannot_be_end
     dying.spawn(async move { send(&app, charge(KEY)).await });
     until("the handler to be called", || async { lab.executed() == 1 }).await;
     dying.shutdown_background();
-    until("the keeper to try", || async { lab.store.made(Call::MarkUnknown) >= 2 }).await;
+    until("the background thread to try", || async { lab.store.made(Call::MarkUnknown) >= 2 })
+        .await;
     let left = soon("the shutdown", lab.once.clone().shutdown(SHORT)).await;
     assert_eq!(left.unknown, 1);
     lab.store.always(Call::MarkUnknown, Act::Do);
@@ -123,7 +124,7 @@ async fn an_operation_outlives_every_handle_of_its_engine() {
     let _ = first.await;
     let Lab { store, handler, once, app, .. } = lab;
     drop((once, app));
-    // A keeper that would end now has the time to.
+    // A background thread that would end now has the time to.
     tokio::time::sleep(LEASE / 5).await;
     claim.open();
     until("the handler to be called", || async { handler.executed() == 1 }).await;

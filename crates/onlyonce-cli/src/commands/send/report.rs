@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use http::header::LOCATION;
 use onlyonce::client::journal::JournalError;
-use onlyonce::client::{Answer, Outcome, Resumed, SendError, Stop};
+use onlyonce::client::{Answer, Resumed, SendError, SendOutcome, Stop};
 use onlyonce::key::Key;
 use serde_json::{Value, json};
 
@@ -33,28 +33,30 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn of(key: &Key, end: &Result<Outcome, SendError>) -> Self {
+    pub(super) fn of(key: &Key, end: &Result<SendOutcome, SendError>) -> Self {
         match end {
             Ok(outcome) => Self::of_outcome(key, outcome),
             Err(error) => Self::of_error(key, error),
         }
     }
 
-    fn of_outcome(key: &Key, outcome: &Outcome) -> Self {
+    fn of_outcome(key: &Key, outcome: &SendOutcome) -> Self {
         let (why, code) = match outcome {
-            Outcome::Fresh(_) | Outcome::Replayed(_) | Outcome::Done { .. } => (None, HAPPENED),
-            Outcome::Rejected { elsewhere: Some(to), .. } => {
+            SendOutcome::Fresh(_) | SendOutcome::Replayed(_) | SendOutcome::Done { .. } => {
+                (None, HAPPENED)
+            }
+            SendOutcome::Rejected { elsewhere: Some(to), .. } => {
                 (Some(format!("redirect to {to}")), REFUSED)
             }
-            Outcome::Rejected { .. } => (None, REFUSED),
-            Outcome::Unknown { doubt, stop, last, .. } => {
+            SendOutcome::Rejected { .. } => (None, REFUSED),
+            SendOutcome::Unknown { doubt, stop, last, .. } => {
                 let to = last.as_ref().filter(|_| *stop == Stop::NotFollowed).and_then(location);
                 let to = to.map(|to| format!(": {to}")).unwrap_or_default();
                 (Some(format!("{doubt}; {stop}{to}")), UNKNOWN)
             }
         };
         let status = match outcome {
-            Outcome::Done { original_status, .. } => Some(original_status.as_u16()),
+            SendOutcome::Done { original_status, .. } => Some(original_status.as_u16()),
             _ => outcome.answer().map(|answer| answer.status.as_u16()),
         };
         Self {

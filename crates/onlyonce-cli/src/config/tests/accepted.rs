@@ -84,12 +84,12 @@ fn a_value_stands_over_the_preset_and_the_preset_over_the_policy() {
         "#,
     );
     let of = |path| &config.route(&Method::POST, path).policy;
-    let hours = |path| of(path).ttl.as_secs() / 3600;
+    let hours = |path| of(path).ttl().as_secs() / 3600;
     assert_eq!(["/plain", "/preset", "/own", "/other"].map(hours), [2, 24, 3, 2]);
-    assert_eq!(of("/plain").key, KeyNeed::Optional);
-    assert_eq!(of("/preset").key, KeyNeed::Required);
-    assert_eq!(of("/own").key_rules.length, (16, 255));
-    assert_eq!(of("/preset").lease, Duration::from_secs(7));
+    assert_eq!(of("/plain").key(), KeyNeed::Optional);
+    assert_eq!(of("/preset").key(), KeyNeed::Required);
+    assert_eq!(of("/own").key_rules().length, (16, 255));
+    assert_eq!(of("/preset").lease(), Duration::from_secs(7));
 }
 
 // R20, R21
@@ -124,7 +124,7 @@ fn the_first_route_that_matches_wins() {
         match = "POST /v1/{*rest}"
         "#,
     );
-    let name = |path| config.route(&Method::POST, path).policy.route.to_string();
+    let name = |path| config.route(&Method::POST, path).policy.route().to_string();
     assert_eq!(name("/v1/charges"), "POST /v1/charges");
     assert_eq!(name("/v1/ch%61rges"), "POST /v1/charges");
     assert_eq!(name("/v1/charges/"), "POST /v1/{*rest}");
@@ -161,11 +161,11 @@ fn a_route_says_what_only_the_gateway_needs() {
     assert_eq!(config.upstream_of(route).unwrap().to_string(), "http://other/api");
     assert_eq!((route.upstream_idle, config.fallback.upstream_idle.as_secs()), (Duration::ZERO, 1));
     assert_eq!(config.upstream_of(&config.fallback).unwrap().authority(), "main");
-    assert_eq!(route.policy.key_from.last(), Some(&KeySource::Fingerprint));
-    assert_eq!(route.policy.in_flight, InFlight::Wait(Duration::from_secs(2)));
-    assert_eq!(route.policy.mode, Mode::Observe);
+    assert_eq!(route.policy.key_from().last(), Some(&KeySource::Fingerprint));
+    assert_eq!(route.policy.in_flight(), InFlight::Wait(Duration::from_secs(2)));
+    assert_eq!(route.policy.mode(), Mode::Observe);
     let tenant = ScopePart::Header(http::HeaderName::from_static("x-tenant"));
-    assert_eq!(route.policy.scope, [ScopePart::Principal, ScopePart::Path, tenant]);
+    assert_eq!(route.policy.scope(), [ScopePart::Principal, ScopePart::Path, tenant]);
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn each_recovery_has_its_details() {
         "#,
     );
     let (quiet, day) = (Duration::from_secs(90), Duration::from_secs(23 * 3600));
-    assert_eq!(config.fallback.policy.recovery, Recovery::Redrive { within: day });
+    assert_eq!(config.fallback.policy.recovery(), Recovery::Redrive { within: day });
     let absent = Absent::Release;
-    assert_eq!(config.routes[0].policy.recovery, Recovery::Reconcile { absent, quiet });
+    assert_eq!(config.routes[0].policy.recovery(), Recovery::Reconcile { absent, quiet });
     let rule = config.routes[0].reconcile.as_ref().unwrap();
     assert_eq!(rule.found.to_string(), "/0/id");
     assert_eq!(rule.auth.as_ref().unwrap(), "0123456789abcdef0123456789abcdef");
-    assert_eq!(config.routes[1].policy.recovery, Recovery::Fail);
+    assert_eq!(config.routes[1].policy.recovery(), Recovery::Fail);
     assert!(config.routes[1].reconcile.is_none());
 }
 

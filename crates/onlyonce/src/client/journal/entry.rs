@@ -9,7 +9,7 @@ use http::Uri;
 use super::row::{Row, name_of, note};
 use super::{Journal, JournalError};
 use crate::client::operation::Operation;
-use crate::client::outcome::{Outcome, SendError, Stop};
+use crate::client::outcome::{SendError, SendOutcome, Stop};
 use crate::clock::as_ms;
 use crate::key::Key;
 
@@ -18,22 +18,22 @@ use crate::key::Key;
 pub(crate) struct Entry {
     journal: Journal,
     key: Key,
-    /// As it was at the start: written anew if it is gone when an attempt is to be noted.
+    /// The entry as it was at the start, to be written anew if it is gone when an attempt is noted.
     row: Arc<Row>,
-    /// Where it was last sent, as the entry has it.
+    /// Where the operation was last sent, according to the entry.
     uri: Arc<Mutex<Uri>>,
     /// How many attempts the entry has if nobody else sends the operation at the same time.
     attempts: Arc<AtomicU32>,
 }
 
 impl Entry {
-    /// `uri` is where the entry has it sent.
+    /// `uri` is where the operation was last sent, according to the entry.
     pub(super) fn new(journal: Journal, key: Key, uri: Uri, row: Arc<Row>) -> Self {
         let attempts = Arc::new(row.attempts.into());
         Self { journal, key, row, uri: Arc::new(Mutex::new(uri)), attempts }
     }
 
-    /// Before attempt `number`. The first is part of the entry from the start.
+    /// Notes attempt `number` before it is made. The first attempt is part of the entry from the start.
     ///
     /// After an error the attempt must not be sent: where an earlier run ended without a doubt, only this
     /// note says that the operation may have been executed.
@@ -67,7 +67,7 @@ impl Entry {
         self.uri.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the server keeps the key.
+    /// Notes how long the server keeps the key.
     pub(crate) async fn note_window(&self, window: Duration) -> Result<(), JournalError> {
         let (key, window_ms) = (self.key.as_str().to_owned(), as_ms(window));
         let sql = "UPDATE entry SET window_ms = ?2 WHERE key = ?1";
@@ -76,13 +76,13 @@ impl Entry {
         noted.await.map(drop)
     }
 
-    /// After the last attempt: settled it goes, else it stays for later.
+    /// After the last attempt: deletes the entry of a settled operation, and keeps any other for later.
     ///
     /// That nothing was executed is known of the attempts of this process only: where another process sent
     /// the operation meanwhile, the entry stays, and stays in doubt.
     pub(in crate::client) async fn note_end(
         &self,
-        end: &Result<Outcome, SendError>,
+        end: &Result<SendOutcome, SendError>,
     ) -> Result<(), JournalError> {
         let key = self.key.as_str().to_owned();
         let attempts = self.attempts.load(Ordering::SeqCst);
@@ -109,7 +109,7 @@ impl Entry {
     }
 }
 
-/// Whether only a person can settle an operation that ended so.
+/// Whether only a person can settle an operation that ended in this way.
 fn is_closing(stop: Stop) -> bool {
     matches!(stop, Stop::Closed | Stop::Window | Stop::KeyReused)
 }
@@ -123,16 +123,16 @@ enum End {
     /// No attempt of this process did anything; it is to be sent again.
     NotExecuted,
     InDoubt,
-    /// It may have been executed, and asking again does not tell.
+    /// The operation may have been executed, and asking again does not tell.
     Closed(Stop),
 }
 
 impl End {
-    fn of(end: &Result<Outcome, SendError>) -> Self {
+    fn of(end: &Result<SendOutcome, SendError>) -> Self {
         match end {
-            Ok(Outcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
-            Ok(Outcome::Unknown { .. }) => Self::InDoubt,
-            Ok(Outcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
+            Ok(SendOutcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
+            Ok(SendOutcome::Unknown { .. }) => Self::InDoubt,
+            Ok(SendOutcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
             Ok(_) => Self::Settled,
             Err(SendError::NotThrough { .. }) => Self::NotExecuted,
             Err(_) => Self::RefusedHere,

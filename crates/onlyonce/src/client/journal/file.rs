@@ -1,4 +1,4 @@
-//! The file: made private, found to be ours, durable before it is used.
+//! Opens the journal's file: private to its owner, checked to be a journal, and durable before it is used.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, JournalError> {
     prepare(&mut connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // A name is durable once its folder is.
+    // A new file is durable only once its folder is synced.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     sync(folder.unwrap_or_else(|| Path::new("."))).map_err(JournalError::File)?;
     Ok(connection)
@@ -51,7 +51,7 @@ fn not_ours(error: rusqlite::Error) -> JournalError {
     }
 }
 
-/// The right to resume. It ends with the file's handle, and so with the process.
+/// The lock of the one process that may resume. It ends with the file's handle, and so with the process.
 pub(super) fn lock(path: &Path) -> Result<File, JournalError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-resume");

@@ -67,7 +67,7 @@ impl Row {
         self.window_ms.and_then(|ms| ms.try_into().ok()).map(Duration::from_millis)
     }
 
-    /// As it is shown, without what may be secret.
+    /// The row as it is shown, without the request, which may be secret.
     pub(super) fn open(&self, key: Key, seal: Option<&Seal>) -> Open {
         let request = self.unsealed(&key, seal);
         Open {
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// What a stop is called in the journal.
+/// The name of a stop in the journal.
 pub(super) fn name_of(stop: Stop) -> &'static str {
     match stop {
         Stop::Window => "window",

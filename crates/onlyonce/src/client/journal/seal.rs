@@ -19,12 +19,12 @@ impl Seal {
         Self { cipher: XChaCha20Poly1305::new(&key.into()), salt }
     }
 
-    /// What digests are mixed with, so that nobody can try out bodies against them.
+    /// The key of the digests, so that nobody can test guesses of a body against them.
     pub(super) fn salt(&self) -> &[u8] {
         &self.salt
     }
 
-    /// Nonce, then ciphertext; bound to `key`, so that no entry can take another's place.
+    /// Nonce, then ciphertext. Bound to `key`, so that the contents of two entries cannot be swapped.
     pub(super) fn close(&self, key: &str, plain: &[u8]) -> Result<Vec<u8>, JournalError> {
         let mut sealed = vec![0; NONCE_BYTES];
         getrandom::fill(&mut sealed).map_err(|_| JournalError::Sealed)?;

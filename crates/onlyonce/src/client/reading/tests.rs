@@ -165,7 +165,7 @@ fn a_503_that_asks_to_come_back_did_nothing() {
 // R153, R159
 #[test]
 fn only_what_is_proved_unsent_leaves_no_doubt() {
-    let failed = |reach| read(&Err(Failure::new(reach, "test")), NOW);
+    let failed = |reach| read(&Err(TransportError::new(reach, "test")), NOW);
     let unsent = Again { doubt: None, pause: Pause::Backoff, is_unsent: true };
     assert_eq!(failed(Reach::NotSent), Meaning::Again(unsent));
     assert_eq!(failed(Reach::MaybeSent), again(Some(Doubt::NoAnswer)));

@@ -3,18 +3,18 @@
 use super::*;
 
 /// The table, once more and by hand: a changed cell must be changed twice.
-const CELLS: [(Event, [&str; 6]); 10] = [
+const CELLS: [(RecordEvent, [&str; 6]); 10] = [
     //                  absent     running      unknown      released     completed  expired
-    (Event::Claim, ["running", "", "", "running", "", "running"]),
-    (Event::Settle, ["", "completed", "completed", "completed", "", ""]),
-    (Event::Release, ["", "back", "back", "", "", ""]),
-    (Event::MarkUnknown, ["", "unknown", "", "", "", ""]),
-    (Event::Renew, ["", "running", "", "", "", ""]),
-    (Event::Reap, ["", "unknown", "", "", "", ""]),
-    (Event::Redrive, ["", "", "running", "", "", ""]),
-    (Event::SettleFor, ["", "", "completed", "", "", ""]),
-    (Event::ReleaseFor, ["", "", "released", "", "", ""]),
-    (Event::Sweep, ["", "", "", "", "", "absent"]),
+    (RecordEvent::Claim, ["running", "", "", "running", "", "running"]),
+    (RecordEvent::Settle, ["", "completed", "completed", "completed", "", ""]),
+    (RecordEvent::Release, ["", "back", "back", "", "", ""]),
+    (RecordEvent::MarkUnknown, ["", "unknown", "", "", "", ""]),
+    (RecordEvent::Renew, ["", "running", "", "", "", ""]),
+    (RecordEvent::Reap, ["", "unknown", "", "", "", ""]),
+    (RecordEvent::Redrive, ["", "", "running", "", "", ""]),
+    (RecordEvent::SettleFor, ["", "", "completed", "", "", ""]),
+    (RecordEvent::ReleaseFor, ["", "", "released", "", "", ""]),
+    (RecordEvent::Sweep, ["", "", "", "", "", "absent"]),
 ];
 
 fn word(to: Option<To>) -> String {
@@ -33,16 +33,16 @@ fn every_cell_is_as_the_design_says() {
 #[test]
 fn an_owners_guard_names_the_states_of_the_table() {
     use StateKind::{Released, Running, Unknown};
-    assert_eq!(Event::Settle.states(), StateSet::of(&[Running, Unknown, Released]));
-    assert_eq!(Event::Release.states(), StateSet::of(&[Running, Unknown]));
-    assert_eq!(Event::MarkUnknown.states(), StateSet::of(&[Running]));
-    assert_eq!(Event::Renew.states(), StateSet::of(&[Running]));
+    assert_eq!(RecordEvent::Settle.states(), StateSet::of(&[Running, Unknown, Released]));
+    assert_eq!(RecordEvent::Release.states(), StateSet::of(&[Running, Unknown]));
+    assert_eq!(RecordEvent::MarkUnknown.states(), StateSet::of(&[Running]));
+    assert_eq!(RecordEvent::Renew.states(), StateSet::of(&[Running]));
 }
 
 // Rule 1: a completed, unexpired record is never replaced. R108
 #[test]
 fn nothing_may_happen_to_a_completed_record() {
-    for event in Event::ALL {
+    for event in RecordEvent::ALL {
         assert_eq!(step(Phase::Completed, event), None, "{event:?}");
     }
 }
@@ -64,7 +64,7 @@ fn markdown() -> String {
     let mut lines =
         vec![row("event", Phase::ALL.map(|phase| format!("*{phase:?}*").to_lowercase()))];
     lines.push("|---|---|---|---|---|---|---|".to_owned());
-    for event in Event::ALL {
+    for event in RecordEvent::ALL {
         let cells = Phase::ALL
             .map(|phase| step(phase, event).map_or_else(|| "·".to_owned(), |to| word(Some(to))));
         lines.push(row(&spaced(event), cells));
@@ -76,7 +76,7 @@ fn row(head: &str, cells: [String; 6]) -> String {
     format!("| {head} | {} |", cells.join(" | "))
 }
 
-fn spaced(event: Event) -> String {
+fn spaced(event: RecordEvent) -> String {
     let name = format!("{event:?}");
     let words =
         name.chars().flat_map(|c| [c.is_uppercase().then_some(' '), Some(c.to_ascii_lowercase())]);

@@ -1,4 +1,7 @@
-//! What this process holds: claims that are ours, until they are settled, released or unknown.
+//! The claims that this process owns, and the guard that each task has on its claim.
+//!
+//! A claim is live from the moment the store has taken it until the store has taken its end: settled, released or
+//! unknown. A task that dies without an end leaves its claim to the background thread.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,13 +15,13 @@ use crate::record::{TakenFrom, Token};
 use crate::scope::OperationId;
 use crate::store::{Beat, Lease};
 
-/// Every claim of this process.
+/// Every live claim of this process.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
+pub(crate) struct LiveClaims {
     table: Mutex<Table>,
-    /// A claim was left to the keeper.
+    /// Notified when a dead task left its claim to the background thread.
     pub(crate) left: Notify,
-    /// Nothing is under way any more, or nothing is left to the keeper.
+    /// Notified when the last operation ended, and when the background thread ended claims of dead tasks.
     pub(crate) ended: Notify,
     under_way: AtomicUsize,
     draining: AtomicBool,
@@ -26,43 +29,45 @@ pub(crate) struct Holds {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<Token, Arc<Claimed>>,
+    claims: HashMap<Token, Arc<LiveClaim>>,
     orphans: Vec<Orphan>,
-    /// Of these, and of those that the keeper has taken, how many are not ended.
+    /// How many claims of dead tasks the store has not ended yet: `orphans`, and those that the background thread
+    /// has taken from there.
     orphans_open: usize,
 }
 
-/// A claim of ours.
+/// One live claim of this process.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct LiveClaim {
     pub(crate) id: OperationId,
     pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) taken_from: Option<TakenFrom>,
     is_sent: AtomicBool,
     is_lost: AtomicBool,
-    /// On this node's clock, from before the claim or the last renewal was sent.
+    /// When the claim or its last renewal was sent, on this node's clock: read before sending, so that the lease
+    /// is never thought to be longer than it is.
     renewed_at: Mutex<Duration>,
 }
 
-/// A claim whose task ended without a word: the keeper ends it.
+/// A claim whose task died. The background thread makes this write to end it.
 #[derive(Clone, Debug)]
 pub(crate) struct Orphan {
     pub(crate) id: OperationId,
     pub(crate) write: Write,
 }
 
-impl Holds {
-    /// Takes charge of a claim that is ours.
-    pub(crate) fn hold(
+impl LiveClaims {
+    /// Guards a claim that the store has taken.
+    pub(crate) fn guard(
         self: &Arc<Self>,
         id: OperationId,
         token: Token,
         lease: Lease,
         taken_from: Option<TakenFrom>,
         claimed_at: Duration,
-    ) -> Hold {
-        let claimed = Arc::new(Claimed {
+    ) -> ClaimGuard {
+        let claim = Arc::new(LiveClaim {
             id,
             token,
             lease,
@@ -71,11 +76,11 @@ impl Holds {
             is_lost: AtomicBool::new(false),
             renewed_at: Mutex::new(claimed_at),
         });
-        self.lock().held.insert(token, claimed.clone());
-        Hold { holds: self.clone(), claimed, is_ended: false }
+        self.lock().claims.insert(token, claim.clone());
+        ClaimGuard { live_claims: self.clone(), claim, is_ended: false }
     }
 
-    /// One more operation is under way, from before its claim; `None` while draining.
+    /// Counts an operation as under way, from before its claim; `None` while the process drains.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
         // Counted first, so that a drain that begins in between sees it and waits.
         self.under_way.fetch_add(1, Ordering::SeqCst);
@@ -83,7 +88,7 @@ impl Holds {
         (!self.is_draining()).then_some(under_way)
     }
 
-    /// From now on nothing is sent that has not been sent.
+    /// From now on no claimed operation is sent to its handler. What was sent goes on.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }
@@ -93,40 +98,41 @@ impl Holds {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Everything that is held.
-    pub(crate) fn all(&self) -> Vec<Arc<Claimed>> {
-        self.lock().held.values().cloned().collect()
+    /// Every live claim.
+    pub(crate) fn all(&self) -> Vec<Arc<LiveClaim>> {
+        self.lock().claims.values().cloned().collect()
     }
 
-    /// Everything that is held, and how much dead tasks left that the store has not taken.
-    pub(crate) fn all_and_orphans(&self) -> (Vec<Arc<Claimed>>, usize) {
+    /// Every live claim, and how many claims of dead tasks the store has not ended yet. Read under one lock: a task
+    /// that dies in between moves its claim from the one to the other.
+    pub(crate) fn all_and_orphans(&self) -> (Vec<Arc<LiveClaim>>, usize) {
         let table = self.lock();
-        (table.held.values().cloned().collect(), table.orphans_open)
+        (table.claims.values().cloned().collect(), table.orphans_open)
     }
 
-    /// What dead tasks left.
+    /// The claims of dead tasks, to be ended by the caller.
     pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
         std::mem::take(&mut self.lock().orphans)
     }
 
-    /// The store has taken the end of so many of them.
+    /// The store has ended `count` claims of dead tasks.
     pub(crate) fn end_orphans(&self, count: usize) {
         self.lock().orphans_open -= count;
         self.ended.notify_waiters();
     }
 
-    /// What dead tasks left and the store has not taken.
+    /// How many claims of dead tasks the store has not ended yet.
     fn orphans_open(&self) -> usize {
         self.lock().orphans_open
     }
 
-    /// Whether nothing is under way and nothing is left to end.
+    /// Whether no operation is under way and no claim of a dead task is open.
     pub(crate) fn is_idle(&self) -> bool {
-        // In this order: whoever leaves something leaves it before it is no longer under way.
+        // In this order: a dying task adds its orphan before it stops counting as under way.
         self.under_way.load(Ordering::SeqCst) == 0 && self.orphans_open() == 0
     }
 
-    /// Waits until nothing is under way and nothing is left to end.
+    /// Waits until [`is_idle`](Self::is_idle).
     pub(crate) async fn idle(&self) {
         loop {
             let ended = self.ended.notified();
@@ -142,7 +148,7 @@ impl Holds {
     }
 }
 
-impl Claimed {
+impl LiveClaim {
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent.load(Ordering::Acquire)
     }
@@ -161,7 +167,7 @@ impl Claimed {
         }
     }
 
-    /// What ends this claim if its task never says how: unknown once sent, else given back.
+    /// The write that ends this claim if its task dies: unknown if the operation was sent, else a release.
     pub(crate) fn last_word(&self) -> Write {
         if self.is_sent() {
             Write::mark_unknown(self.token)
@@ -181,57 +187,58 @@ impl Claimed {
     }
 }
 
-/// One part in so many of a lease must be left before the first byte is sent.
+/// A quarter of the lease must be left before the first byte is sent.
 const LEASE_MARGIN: u32 = 4;
 
-/// The task's hold on its claim. Dropped before [`end`](Self::end), it leaves the claim to the keeper.
+/// A task's guard on its claim. A guard that is dropped before [`end`](Self::end) leaves the claim to the background
+/// thread.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    holds: Arc<Holds>,
-    claimed: Arc<Claimed>,
+pub(crate) struct ClaimGuard {
+    live_claims: Arc<LiveClaims>,
+    claim: Arc<LiveClaim>,
     is_ended: bool,
 }
 
-impl Hold {
-    pub(crate) fn claimed(&self) -> &Claimed {
-        &self.claimed
+impl ClaimGuard {
+    pub(crate) fn claim(&self) -> &LiveClaim {
+        &self.claim
     }
 
-    /// Right before the first byte: true marks the claim as sent; false means that it must be released.
+    /// Asked right before the first byte. `true` marks the claim as sent; after `false` it must be released.
     pub(crate) fn may_send(&self, boot: Duration) -> bool {
-        // Sent is set first, so that a drain that begins in between sees it and waits.
-        self.claimed.is_sent.store(true, Ordering::SeqCst);
-        let may = !self.holds.is_draining()
-            && !self.claimed.is_lost.load(Ordering::SeqCst)
-            && self.claimed.has_margin(boot);
+        // Marked as sent first, so that a drain that begins in between sees it and waits.
+        self.claim.is_sent.store(true, Ordering::SeqCst);
+        let may = !self.live_claims.is_draining()
+            && !self.claim.is_lost.load(Ordering::SeqCst)
+            && self.claim.has_margin(boot);
         if !may {
-            self.claimed.is_sent.store(false, Ordering::SeqCst);
+            self.claim.is_sent.store(false, Ordering::SeqCst);
         }
         may
     }
 
-    /// The claim is settled, released, unknown or no longer ours: in the store, not only here.
+    /// The store has the end of the claim: settled, released, unknown, or taken by another owner.
     pub(crate) fn end(mut self) {
         self.is_ended = true;
     }
 }
 
-impl Drop for Hold {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        let mut table = self.holds.lock();
-        table.held.remove(&self.claimed.token);
+        let mut table = self.live_claims.lock();
+        table.claims.remove(&self.claim.token);
         if !self.is_ended {
-            let (id, write) = (self.claimed.id, self.claimed.last_word());
+            let (id, write) = (self.claim.id, self.claim.last_word());
             table.orphans.push(Orphan { id, write });
             table.orphans_open += 1;
-            self.holds.left.notify_one();
+            self.live_claims.left.notify_one();
         }
     }
 }
 
-/// An operation under way, held or not yet; the keeper lives at least as long.
+/// An operation under way, with a claim or before it. The background thread runs at least until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Holds>);
+pub(crate) struct UnderWay(Arc<LiveClaims>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
-//! The background thread: renews leases, ends what dead tasks left, reaps, and sweeps.
+//! The background thread: renews leases, ends the claims of dead tasks, reaps, sweeps and reconciles.
 //!
-//! It has a runtime of its own, so that a busy or blocked caller cannot make a lease lapse.
+//! The thread has a runtime of its own, so that a busy or blocked caller cannot make a lease lapse.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Inner;
+use super::claim_guard::{LiveClaim, Orphan};
 use super::disown::Entry;
-use super::hold::{Claimed, Orphan};
 use super::reconcile::{Question, find};
 use crate::engine::Write;
 use crate::engine::lapse::Lapses;
@@ -18,14 +18,14 @@ use crate::record::{Record, SettledBy, State, StateKind, StateSet};
 use crate::scope::OperationId;
 use crate::store::{Beat, Cursor, Fault, Lease, Page, Scan, Swap};
 
-/// The handle of the thread. It ends when this is dropped and nothing is under way any more.
+/// The handle of the background thread. The thread ends once the handle is dropped and no operation is under way.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Maintenance {
     stop: watch::Sender<bool>,
     ended: watch::Receiver<()>,
 }
 
-impl Keeper {
+impl Maintenance {
     /// # Panics
     /// If the operating system gives no thread: without one no lease could be kept.
     pub(crate) fn start(once: Arc<Inner>) -> Self {
@@ -37,7 +37,8 @@ impl Keeper {
             runtime.block_on(Rounds { once, stopped }.all());
             drop(end);
         };
-        let thread = std::thread::Builder::new().name("onlyonce-keeper".to_owned()).spawn(keep);
+        let thread =
+            std::thread::Builder::new().name("onlyonce-maintenance".to_owned()).spawn(keep);
         thread.expect("the operating system gives a thread");
         Self { stop, ended }
     }
@@ -51,7 +52,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Maintenance {
     fn drop(&mut self) {
         self.stop.send_replace(true);
     }
@@ -67,12 +68,12 @@ impl Rounds {
         tokio::join!(self.renew(), self.end(), self.reap(), self.sweep(), self.reconcile());
     }
 
-    /// Whether the handle is gone.
+    /// Whether the handle was dropped or stopped.
     fn is_stopped(&self) -> bool {
         *self.stopped.borrow()
     }
 
-    /// Sleeps, but not past the stop.
+    /// Sleeps, and wakes at once when the handle is stopped.
     async fn pause(&self, pause: Duration) {
         let mut stopped = self.stopped.clone();
         tokio::select! {
@@ -81,8 +82,8 @@ impl Rounds {
         }
     }
 
-    /// Sleeps for one of `parts` of the shortest lease, but not past the stop, nor past the moment when
-    /// a shorter lease comes into use: it must not lapse while the keeper sleeps by a longer one.
+    /// Sleeps for the shortest lease divided by `parts`. Wakes when the handle is stopped, and when a shorter lease
+    /// comes into use: that lease must not lapse while this thread sleeps by a longer one.
     async fn pause_of_lease(&self, parts: u32) {
         let mut lease = self.once.lease_min.subscribe();
         let pause = *lease.borrow_and_update() / parts;
@@ -92,9 +93,9 @@ impl Rounds {
         }
     }
 
-    /// Renews what is due, also while the process drains.
+    /// Renews the leases that are due, also while the process drains.
     async fn renew(&self) {
-        while !(self.is_stopped() && self.once.holds.is_idle()) {
+        while !(self.is_stopped() && self.once.live_claims.is_idle()) {
             self.renew_due().await;
             if self.is_stopped() {
                 let tick = *self.once.lease_min.borrow() / RENEWAL_TICKS;
@@ -107,7 +108,7 @@ impl Rounds {
 
     async fn renew_due(&self) {
         let sent_at = self.once.clock.boot();
-        let mut due = self.once.holds.all();
+        let mut due = self.once.live_claims.all();
         due.retain(|claimed| claimed.renewal_due() <= sent_at);
         due.sort_by_key(|claimed| claimed.lease);
         for same_lease in due.chunk_by(|a, b| a.lease == b.lease) {
@@ -117,7 +118,7 @@ impl Rounds {
         }
     }
 
-    async fn renew_batch(&self, batch: &[Arc<Claimed>], lease: Lease, sent_at: Duration) {
+    async fn renew_batch(&self, batch: &[Arc<LiveClaim>], lease: Lease, sent_at: Duration) {
         let held: Vec<_> = batch.iter().map(|claimed| (claimed.id, claimed.token)).collect();
         let beats = self.once.store.renew(&held, lease).await;
         let unsure = beats.iter().filter(|beat| **beat == Beat::Unsure).count();
@@ -127,22 +128,22 @@ impl Rounds {
         }
     }
 
-    /// Ends the claims that nobody else will end: of dead tasks, and disowned ones.
+    /// Ends the claims that have no task: those of dead tasks, and disowned ones.
     async fn end(&self) {
         let mut orphans = Vec::new();
         loop {
-            orphans.append(&mut self.once.holds.take_orphans());
+            orphans.append(&mut self.once.live_claims.take_orphans());
             let count = orphans.len();
             orphans = self.end_orphans(orphans).await;
-            self.once.holds.end_orphans(count - orphans.len());
+            self.once.live_claims.end_orphans(count - orphans.len());
             self.release_disowned().await;
             let is_idle = orphans.is_empty() && self.once.disowned.len() == 0;
-            if self.is_stopped() && self.once.holds.is_idle() {
+            if self.is_stopped() && self.once.live_claims.is_idle() {
                 return;
             }
             let mut stopped = self.stopped.clone();
             tokio::select! {
-                () = self.once.holds.left.notified() => {}
+                () = self.once.live_claims.left.notified() => {}
                 () = self.once.disowned.left.notified() => {}
                 _ = stopped.wait_for(|stopped| *stopped), if !self.is_stopped() => {}
                 () = sleep(END_PAUSE), if !is_idle || self.is_stopped() => {}
@@ -150,7 +151,7 @@ impl Rounds {
         }
     }
 
-    /// Those that the store did not take yet.
+    /// Ends these claims, and returns those whose end the store did not take.
     async fn end_orphans(&self, orphans: Vec<Orphan>) -> Vec<Orphan> {
         let mut left = Vec::new();
         for orphan in orphans {
@@ -172,8 +173,8 @@ impl Rounds {
         }
     }
 
-    /// Whether no copy of the claim can come any more. The time is read before the release, so that a
-    /// release that counts was sent after the claim's last moment; it is the time of the clock that judges a copy.
+    /// Releases the claim, and says whether no copy of it can arrive any more: the store's clock, which judges a
+    /// copy by its `not_after`, was past that moment before the release was sent.
     async fn release_for_good(&self, entry: &Entry) -> Result<bool, Fault> {
         self.once.store.load(entry.id).await?;
         let now = self.once.store.time().store_now();
@@ -184,7 +185,7 @@ impl Rounds {
     async fn reap(&self) {
         let mut lapses = Lapses::default();
         while !self.is_stopped() {
-            // A scan that the store does not answer is made again in the next round.
+            // A scan that failed is made again in the next round.
             let _ = self.reap_once(&mut lapses).await;
             self.pause_of_lease(REAPS).await;
         }
@@ -214,7 +215,7 @@ impl Rounds {
             };
             match self.once.store.swap(*id, write).await {
                 Ok(Swap::Done(_)) => self.once.counters.reaped.one(),
-                // One that cannot be written now is met again, and the others do not wait for it.
+                // The next round finds this record again; the others do not wait for it.
                 Ok(Swap::Stale(_)) | Err(Fault::NotDone(_)) => {}
                 Err(unsure) => return Err(unsure),
             }
@@ -225,7 +226,7 @@ impl Rounds {
     async fn sweep(&self) {
         while !self.is_stopped() {
             self.pause(self.once.limits.sweep_every).await;
-            // What a sweep leaves, the next one takes.
+            // The next sweep deletes what a failed one left.
             let _ = self.sweep_once().await;
             let _ = self.close_held().await;
         }
@@ -244,7 +245,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Completes what was unknown for longer than its route holds it: never absent, never run again.
+    /// Completes operations that were unknown for longer than `hold_max` of their route. An unknown operation is never
+    /// deleted and never run again.
     async fn close_held(&self) -> Result<(), Fault> {
         let mut after = None;
         loop {
@@ -274,7 +276,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Writes it, unless that cannot be done now: then it is met again, and the others do not wait for it.
+    /// Writes, and ignores a write that the store did not do: the next round finds the record again, and the other
+    /// records do not wait for it.
     async fn pass_over(&self, id: OperationId, write: Write) -> Result<(), Fault> {
         match self.once.store.swap(id, write).await {
             Ok(_) | Err(Fault::NotDone(_)) => Ok(()),
@@ -282,11 +285,11 @@ impl Rounds {
         }
     }
 
-    /// Asks about unknown outcomes whose route has credentials of its own for that.
+    /// Asks about the unknown outcomes of routes whose reconciler has credentials of its own.
     async fn reconcile(&self) {
         while !self.is_stopped() {
             self.pause(RECONCILE_PAUSE).await;
-            // What could not be asked now is asked in the next round.
+            // The next round asks about the outcomes that this one could not.
             let _ = self.reconcile_once().await;
         }
     }
@@ -326,19 +329,19 @@ impl Rounds {
     }
 }
 
-/// Asked for only to hear the time.
+/// Loaded only to read the store's time.
 const NO_OPERATION: OperationId = OperationId::from_bytes([0; 16]);
-/// How often in a lease the keeper looks for renewals that are due.
+/// How often in a lease the thread looks for renewals that are due.
 const RENEWAL_TICKS: u32 = 12;
 /// How often in a lease the reaper scans.
 const REAPS: u32 = 3;
 /// How many leases are renewed in one call.
 const RENEWALS_MAX: usize = 1_000;
-/// Between two tries to end what dead tasks left.
+/// Pause between two tries to end the claims of dead tasks.
 const END_PAUSE: Duration = Duration::from_millis(100);
-/// Between two parts of a sweep, for the requests that wait.
+/// Pause between two batches of a sweep, so that requests get their turn at the store.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
-/// Between two rounds of asking what became of unknown outcomes.
+/// Pause between two rounds of asking about unknown outcomes.
 const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
 /// How many records are scanned at a time.
 const PAGE_ROWS: usize = 500;

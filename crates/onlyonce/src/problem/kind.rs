@@ -30,7 +30,7 @@ impl Kind {
 }
 
 /// A sentence for each code.
-pub fn sentences() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn sentences() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.iter().map(|kind| (kind.code, kind.sentence))
 }
 

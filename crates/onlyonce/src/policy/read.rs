@@ -1,0 +1,146 @@
+//! The rules of a policy as they hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{self, HeaderMap};
+use http::{Method, StatusCode};
+
+use super::{
+    Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Policy, Recovery, Statuses, StoreDown,
+    is_relayed,
+};
+use crate::fingerprint::FingerprintRules;
+use crate::key::{KeyRules, KeySource};
+use crate::scope::ScopePart;
+
+impl Policy {
+    /// The name of the route in records and counts.
+    pub fn route(&self) -> &Arc<str> {
+        &self.route
+    }
+
+    /// The methods that are guarded.
+    pub fn methods(&self) -> &[Method] {
+        &self.methods
+    }
+
+    /// Whether a request must have a key.
+    pub fn key(&self) -> KeyNeed {
+        self.key
+    }
+
+    /// Where the key is found; at least one place.
+    pub fn key_from(&self) -> &[KeySource] {
+        &self.key_from
+    }
+
+    /// What a key must look like.
+    pub fn key_rules(&self) -> &KeyRules {
+        &self.key_rules
+    }
+
+    /// What besides the key tells two operations apart.
+    pub fn scope(&self) -> &[ScopePart] {
+        &self.scope
+    }
+
+    /// What makes two requests with one key the same.
+    pub fn fingerprint(&self) -> &FingerprintRules {
+        &self.fingerprint
+    }
+
+    /// How long an answer is kept, from completion; never zero.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// What a duplicate gets while the first request still runs.
+    pub fn in_flight(&self) -> InFlight {
+        self.in_flight
+    }
+
+    /// The status for a key that was used for another request.
+    pub fn mismatch(&self) -> Mismatch {
+        self.mismatch
+    }
+
+    /// Answers that say "not executed" and free the key.
+    pub fn not_executed(&self) -> &[Statuses] {
+        &self.not_executed
+    }
+
+    /// What is done about an unknown outcome. A quiet time is at least twice the upstream timeout and a lease: before
+    /// that, "never heard of it" proves nothing, because the request may still arrive.
+    pub fn recovery(&self) -> Recovery {
+        match self.recovery {
+            Recovery::Reconcile { absent, quiet } => {
+                let quiet_min = self.upstream_timeout.saturating_mul(2).saturating_add(self.lease);
+                Recovery::Reconcile { absent, quiet: quiet.max(quiet_min) }
+            }
+            other => other,
+        }
+    }
+
+    /// How long an owner may be silent; never zero.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// After how long an unknown outcome is closed for good; never below the ttl.
+    pub fn hold_max(&self) -> Duration {
+        self.hold_max.max(self.ttl)
+    }
+
+    /// How long the inner service may take until its whole answer is there; never zero.
+    pub fn upstream_timeout(&self) -> Duration {
+        self.upstream_timeout
+    }
+
+    /// The largest request that is taken.
+    pub fn request_bytes_max(&self) -> usize {
+        self.request_bytes_max
+    }
+
+    /// The largest answer that is kept for replay.
+    pub fn response_bytes_max(&self) -> usize {
+        self.response_bytes_max
+    }
+
+    /// What happens to requests while the store is down.
+    pub fn store_down(&self) -> StoreDown {
+        self.store_down
+    }
+
+    /// The shape of our own errors.
+    pub fn errors(&self) -> Errors {
+        self.errors
+    }
+
+    /// Whether the rules are enforced, or only watched.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What an answer of the inner service means for the record.
+    ///
+    /// - Stored: 2xx, 3xx, 4xx, 500 and other 5xx, except those below.
+    /// - Released: the statuses of [`not_executed`](Self::not_executed), and 409 or 503 with `Retry-After`.
+    /// - Unknown: 502, 504, 503 without `Retry-After`, and 503 with the `Via` of another proxy, because a proxy behind us
+    ///   may have sent the request on: Varnish answers 503 with `Retry-After` when its backend dies after it executed
+    ///   the request.
+    pub fn keeps(&self, status: StatusCode, headers: &HeaderMap) -> Keeps {
+        let retry_after = headers.contains_key(header::RETRY_AFTER);
+        match status {
+            _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
+            StatusCode::CONFLICT if retry_after => Keeps::Release,
+            StatusCode::SERVICE_UNAVAILABLE if retry_after && !is_relayed(headers) => {
+                Keeps::Release
+            }
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Keeps::Unknown,
+            _ => Keeps::Store,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The values that the rules of a route may have.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+/// Whether a request must have a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyNeed {
+    /// A request without a key runs unguarded.
+    Optional,
+    /// A request without a key is refused.
+    Required,
+}
+
+/// What a duplicate gets while the first request still runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFlight {
+    /// 409 at once.
+    Reject,
+    /// The answer of the first request, if it comes within this time; else 409.
+    Wait(Duration),
+}
+
+/// The status for a key that was used for another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// 422, as in the IETF draft.
+    Unprocessable,
+    /// 409, as some clients expect.
+    Conflict,
+}
+
+/// One status, or a class of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Statuses {
+    /// This status.
+    One(StatusCode),
+    /// Every 5xx. A 5xx says that something failed, not that nothing was executed: use it only for a service that
+    /// removes duplicates itself.
+    ServerErrors,
+}
+
+impl Statuses {
+    /// Whether `status` is this status, or of this class.
+    pub fn has(self, status: StatusCode) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::ServerErrors => status.is_server_error(),
+        }
+    }
+}
+
+impl From<StatusCode> for Statuses {
+    fn from(status: StatusCode) -> Self {
+        Self::One(status)
+    }
+}
+
+/// What is done about an unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// Nothing, until the owner or a person settles the operation.
+    Hold,
+    /// A client's retry is sent again, with the same key. Only for an upstream that removes duplicates by that key.
+    Redrive {
+        /// How long after the first send; shorter than the time for which the upstream keeps keys.
+        within: Duration,
+    },
+    /// The failure becomes the final answer.
+    Fail,
+    /// A client's retry runs again. **This may execute twice**; only for work that is harmless twice.
+    Release,
+    /// A client's retry first asks the upstream what became of the operation; see `OnceLayer::with_reconciler`.
+    Reconcile {
+        /// What it means if the upstream says twice that it does not know the operation.
+        absent: Absent,
+        /// How long after the last possible send these answers count; at least twice the upstream timeout and a lease.
+        quiet: Duration,
+    },
+}
+
+/// What it means if the upstream does not know an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Nothing: the request may still arrive there.
+    Hold,
+    /// The operation was not executed: release it.
+    Release,
+}
+
+/// The shape of our own errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errors {
+    /// RFC 9457 `application/problem+json`.
+    Problem,
+    /// The shape of Stripe's API.
+    Stripe,
+}
+
+/// Whether the rules are enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The rules are enforced.
+    Enforce,
+    /// Every request runs, and the layer counts what the rules would have done.
+    Observe,
+}
+
+/// What happens to requests while the store is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreDown {
+    /// Requests with a key are refused with 503.
+    Refuse,
+    /// Requests run unguarded, and are counted: only if the store certainly cannot be reached, never while it is busy.
+    Pass,
+}
+
+/// What an answer means for the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// The answer is the final outcome.
+    Store,
+    /// The answer says that nothing was executed.
+    Release,
+    /// The answer does not say whether anything was executed.
+    Unknown,
+}

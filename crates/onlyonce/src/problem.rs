@@ -1,0 +1,374 @@
+//! The only place that picks a status: the answers that are our own, as RFC 9457 problem documents.
+//!
+//! A problem becomes a stored response here, because an outcome that stays unknown is completed with one. The HTTP
+//! layer sends the same documents to its callers.
+
+pub(crate) mod kind;
+mod stripe;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use self::kind::{Kind, Retry};
+use crate::key::{KeyError, KeySource};
+use crate::policy::{Errors, Mismatch, Policy, Recovery};
+use crate::record::{Kept, Response};
+
+/// An answer that is ours, not the inner service's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    kind: &'static Kind,
+    status: StatusCode,
+    detail: String,
+    retry: Retry,
+    retry_after_s: Option<u32>,
+    original_status: Option<u16>,
+    /// The key, for a shape that repeats it.
+    key: String,
+    errors: Errors,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static Kind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status,
+            detail: detail.into(),
+            retry: kind.retry,
+            retry_after_s: None,
+            original_status: None,
+            key: String::new(),
+            errors: Errors::Problem,
+        }
+    }
+
+    fn after(self, seconds: u32) -> Self {
+        Self { retry_after_s: Some(seconds), ..self }
+    }
+
+    pub(crate) fn key_missing(policy: &Policy) -> Self {
+        let detail = format!(
+            "This operation needs an idempotency key in {}. Create one key for each operation and send the \
+             same key with every retry. This request was not executed.",
+            places(policy.key_from())
+        );
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
+    }
+
+    /// For a look-up, which has no body to find a key in.
+    pub(crate) fn look_up_key_missing() -> Self {
+        let detail = "To look up an operation, send its key in the header Idempotency-Key.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
+    }
+
+    pub(crate) fn key_invalid(error: &KeyError, policy: &Policy) -> Self {
+        let detail = format!(
+            "The idempotency key in {} cannot be used: {error}. This request was not executed.",
+            places(policy.key_from())
+        );
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+    }
+
+    pub(crate) fn principal_unclear(why: &str) -> Self {
+        let detail = format!("{why} {NOT_EXECUTED}");
+        Self::new(StatusCode::BAD_REQUEST, &kind::PRINCIPAL_UNCLEAR, detail)
+    }
+
+    pub(crate) fn anonymous() -> Self {
+        let detail = "A request with an idempotency key must carry the credentials of its caller. This request was \
+                      not executed; send it again with your credentials and the same key.";
+        Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
+    }
+
+    pub(crate) fn request_too_large(policy: &Policy) -> Self {
+        let detail = format!(
+            "The request body is larger than the {} bytes that this route accepts. This request was not executed.",
+            policy.request_bytes_max()
+        );
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, &kind::REQUEST_TOO_LARGE, detail)
+    }
+
+    pub(crate) fn request_incomplete() -> Self {
+        let detail = "The request body ended early. This request was not executed; send it again, whole, with the \
+                      same key.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_INCOMPLETE, detail)
+    }
+
+    pub(crate) fn request_too_slow() -> Self {
+        let detail = "The request body arrived too slowly. This request was not executed; send it again with the \
+                      same key.";
+        Self::new(StatusCode::REQUEST_TIMEOUT, &kind::REQUEST_INCOMPLETE, detail)
+    }
+
+    pub(crate) fn method_unclear() -> Self {
+        let detail = "The request has an idempotency key, and its method is not in upper case, or is overridden \
+                      by a header. Send the method itself, in upper case. This request was not executed.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
+    }
+
+    pub(crate) fn overloaded() -> Self {
+        let detail = "This server is at its limit. This request was not executed; retry with the same key after \
+                      the time in Retry-After.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail).after(RETRY_AFTER_S)
+    }
+
+    pub(crate) fn key_reused(mismatch: Mismatch) -> Self {
+        let status = match mismatch {
+            Mismatch::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+            Mismatch::Conflict => StatusCode::CONFLICT,
+        };
+        let detail = "This key was already used for a different request, and this request was not executed. A \
+                      retry must repeat the first request exactly; a different operation needs a new key.";
+        Self::new(status, &kind::KEY_REUSED, detail)
+    }
+
+    pub(crate) fn in_progress() -> Self {
+        let detail = "The first request with this key is still being processed. Retry with the same key after \
+                      the time in Retry-After to get its answer.";
+        Self::new(StatusCode::CONFLICT, &kind::IN_PROGRESS, detail).after(RETRY_AFTER_S)
+    }
+
+    /// For a caller who asks about an operation that is not recorded.
+    pub(crate) fn not_found() -> Self {
+        let detail = "No operation of yours is recorded under this key: it never arrived, it was not executed, \
+                      or its record has expired. This does not prove that it was not executed.";
+        Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
+    }
+
+    /// For a retry of an operation whose outcome is unknown.
+    pub(crate) fn held(recovery: Recovery) -> Self {
+        let (remedy, retry_after_s) = match recovery {
+            Recovery::Reconcile { .. } => (ASKED, RECOVERING_RETRY_AFTER_S),
+            Recovery::Release => (QUIET, RECOVERING_RETRY_AFTER_S),
+            Recovery::Hold | Recovery::Redrive { .. } | Recovery::Fail => {
+                (OPERATOR, HELD_RETRY_AFTER_S)
+            }
+        };
+        let detail = format!(
+            "The outcome of this operation is unknown: it was sent to the service, and the service did not say \
+             whether it was executed. {remedy} Do not use a new key: that could execute the operation twice."
+        );
+        Self::new(StatusCode::CONFLICT, &kind::OUTCOME_UNKNOWN, detail).after(retry_after_s)
+    }
+
+    /// For the first caller.
+    fn outcome_unknown(status: StatusCode, recovery: Recovery) -> Self {
+        let next = match recovery {
+            Recovery::Hold | Recovery::Fail => FIRST_HELD,
+            Recovery::Redrive { .. } | Recovery::Release => FIRST_SENT_AGAIN,
+            Recovery::Reconcile { .. } => FIRST_ASKED,
+        };
+        let detail = format!(
+            "The request was sent to the service, and no complete answer came back, so it may have been executed. \
+             {next} Do not use a new key: that could execute the operation twice."
+        );
+        Self::new(status, &kind::OUTCOME_UNKNOWN, detail)
+    }
+
+    /// For a first caller whose answer the store did not take in time.
+    pub(crate) fn unsettled() -> Self {
+        Self::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Hold)
+    }
+
+    pub(crate) fn store_unavailable() -> Self {
+        let detail = "The record of this key cannot be read or written right now, so this request was not \
+                      executed. Retry with the same key after the time in Retry-After.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::STORE_UNAVAILABLE, detail)
+            .after(RETRY_AFTER_S)
+    }
+
+    pub(crate) fn response_unavailable(original: StatusCode) -> Self {
+        let detail = "The operation was executed, but its response was not kept for replay. Do not send it \
+                      again; read what it created from the service.";
+        let problem = Self::new(StatusCode::GONE, &kind::RESPONSE_UNAVAILABLE, detail);
+        Self { original_status: Some(original.as_u16()), ..problem }
+    }
+
+    /// The service got nothing: the request could not be delivered.
+    pub(crate) fn upstream_unreachable() -> Self {
+        let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \
+                      again; if it has a key, with that key.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::UPSTREAM_UNREACHABLE, detail)
+            .after(RETRY_AFTER_S)
+    }
+
+    /// The service closed the connection on a request without a key.
+    pub(crate) fn upstream_failed() -> Self {
+        let detail = format!("The service closed the connection before it answered. {NO_KEY}");
+        Self::new(StatusCode::BAD_GATEWAY, &kind::UPSTREAM_FAILED, detail)
+    }
+
+    /// The service did not answer a request without a key in time.
+    pub(crate) fn upstream_timeout() -> Self {
+        let detail = format!("The service did not answer in time. {NO_KEY}");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, &kind::UPSTREAM_TIMEOUT, detail)
+    }
+
+    /// The server holds too many answers that their clients do not read. Without `Retry-After`, which says of a 503
+    /// that nothing was executed.
+    pub(crate) fn answer_not_sent() -> Self {
+        let detail = "This server holds too many answers that their clients have not read, so this one was not \
+                      sent. Retry with the same key: what was executed is not executed again, and its stored answer is \
+                      sent.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail)
+    }
+
+    /// Two servers on the way could read the request differently; `why` is a whole sentence.
+    pub(crate) fn request_ambiguous(why: &str) -> Self {
+        let detail = format!("{why} {NOT_EXECUTED}");
+        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
+    }
+
+    /// CONNECT, on a server that opens no tunnels.
+    pub(crate) fn method_not_allowed() -> Self {
+        let detail =
+            "CONNECT asks for a tunnel, and this server opens none. This request was not executed.";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, &kind::METHOD_NOT_ALLOWED, detail)
+    }
+
+    /// The same problem, naming the key in the shapes that repeat it.
+    pub(crate) fn about_key(self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self }
+    }
+
+    fn body(&self) -> Bytes {
+        match self.errors {
+            Errors::Problem => self.document(),
+            Errors::Stripe => stripe::document(self),
+        }
+        .to_string()
+        .into()
+    }
+
+    fn document(&self) -> Value {
+        let mut document = json!({
+            "type": format!("{WELL_KNOWN}#{}", self.kind.code),
+            "title": self.kind.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.kind.code,
+            "retry": match self.retry {
+                Retry::SameKey => "same-key",
+                Retry::NewKey => "new-key",
+                Retry::Never => "never",
+            },
+        });
+        if let Some(original) = self.original_status {
+            document["original_status"] = original.into();
+        }
+        document
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let media_type = match self.errors {
+            Errors::Problem => "application/problem+json",
+            Errors::Stripe => "application/json",
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::LINK, HeaderValue::from_static(DESCRIBED_BY));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        headers
+    }
+
+    /// The problem as the route of `policy` stores it.
+    pub(crate) fn record(self, policy: &Policy) -> Response {
+        let problem = self.shaped(policy.errors());
+        let body = Kept::Bytes { body: problem.body(), trailers: None };
+        Response { status: problem.status, headers: problem.headers(), body }
+    }
+
+    fn shaped(self, errors: Errors) -> Self {
+        let status = match errors {
+            Errors::Problem => self.status,
+            Errors::Stripe => stripe::status(&self),
+        };
+        Self { status, errors, ..self }
+    }
+}
+
+/// The request was sent, and no whole answer came in time: the answer of the first caller, which `recovery = "fail"`
+/// also stores.
+pub(crate) fn timed_out(policy: &Policy) -> Response {
+    unknown(StatusCode::GATEWAY_TIMEOUT, policy)
+}
+
+/// The request was sent, and no whole answer came at all: the same.
+pub(crate) fn failed(policy: &Policy) -> Response {
+    unknown(StatusCode::BAD_GATEWAY, policy)
+}
+
+fn unknown(status: StatusCode, policy: &Policy) -> Response {
+    let problem = Problem::outcome_unknown(status, policy.recovery());
+    match policy.recovery() {
+        Recovery::Fail => closed(problem).record(policy),
+        Recovery::Hold
+        | Recovery::Redrive { .. }
+        | Recovery::Release
+        | Recovery::Reconcile { .. } => problem.record(policy),
+    }
+}
+
+/// The response that completes an operation which was unknown for longer than `hold_max`.
+pub(crate) fn given_up() -> Response {
+    closed(Problem::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Fail))
+        .record(&Policy::default())
+}
+
+/// The same problem for an outcome that is final.
+fn closed(problem: Problem) -> Problem {
+    let detail = "The request was sent to the service, and no complete answer came back, so it may have been \
+                  executed; this outcome is final. Check with the service what was done before you send it \
+                  again.";
+    Problem { retry: Retry::Never, detail: detail.to_owned(), ..problem }
+}
+
+/// Where the key is expected, in words.
+fn places(sources: &[KeySource]) -> String {
+    let places = sources.iter().filter_map(|source| match source {
+        KeySource::Header(name) => Some(format!("the header {}", spelled(name))),
+        KeySource::Json(pointer) => Some(format!("the member {pointer} of the JSON body")),
+        KeySource::Query(name) => Some(format!("the query parameter {name}")),
+        KeySource::Form(name) => Some(format!("the form field {name}")),
+        KeySource::Fingerprint => None,
+    });
+    let places: Vec<_> = places.collect();
+    places.join(" or ")
+}
+
+/// A field's name as people write it: `Idempotency-Key`.
+fn spelled(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// Where a service tells what it promises about keys.
+pub(crate) const WELL_KNOWN: &str = "/.well-known/idempotency";
+const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
+const RETRY_AFTER_S: u32 = 1;
+/// `Retry-After` for an unknown outcome that only a person resolves.
+const HELD_RETRY_AFTER_S: u32 = 60;
+/// `Retry-After` for an unknown outcome that the next retries may resolve.
+const RECOVERING_RETRY_AFTER_S: u32 = 5;
+const OPERATOR: &str = "It is not executed again automatically; an operator must resolve it. Until then every \
+                        retry with this key gets this answer.";
+const ASKED: &str = "The service is asked what became of it; retry with the same key after the time in \
+                     Retry-After.";
+const QUIET: &str =
+    "Once the first attempt can no longer arrive, a retry with the same key executes it.";
+const FIRST_HELD: &str = "It is not sent again automatically. A retry with the same key is told the outcome, once it \
+                          is known.";
+const FIRST_SENT_AGAIN: &str = "A retry with the same key sends it again.";
+const FIRST_ASKED: &str = "A retry with the same key asks the service what became of it.";
+/// Said of this request alone: an earlier request with the same key may have been executed.
+const NOT_EXECUTED: &str = "This request was not executed.";
+const NO_KEY: &str = "The request had no idempotency key, and it may have been executed: send it again only if \
+                      executing it twice does no harm.";
