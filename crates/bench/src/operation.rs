@@ -9,7 +9,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::fingerprint::Fingerprint;
 use onlyonce::record::{Kept, KeyText, Response, SettledBy, StateKind, StateSet, Token};
 use onlyonce::scope::{OperationId, Principal};
-use onlyonce::store::{Draft, Guard, Lease, Next, Notes, Store, Swap};
+use onlyonce::store::{Draft, Guard, Lease, Next, Store, Swap};
 
 use crate::load::Cycle;
 
@@ -92,7 +92,7 @@ impl<S: Store> Cycle for Operations<S> {
             response: self.answer.clone(),
             token: None,
         };
-        let swap = self.store.swap(id, guard, to, Notes::default()).await;
+        let swap = self.store.swap(id, guard, to).await;
         assert!(matches!(swap, Ok(Swap::Done(_))), "the settle was not taken");
     }
 }

@@ -48,13 +48,12 @@ pub trait Store: Send + Sync + 'static {
     /// What is there now. It must see every write that was answered before it was called.
     fn load(&self, id: OperationId) -> impl Future<Output = Result<Seen, Fault>> + Send;
 
-    /// Makes the record what `to` says if `guard` still holds, with `notes` in the same commit.
+    /// Makes the record what `to` says if `guard` still holds.
     fn swap(
         &self,
         id: OperationId,
         guard: Guard,
         to: Next,
-        notes: Notes,
     ) -> impl Future<Output = Result<Swap, Fault>> + Send;
 
     /// Extends the lease of each running record that still has its token, and changes its revision.
@@ -100,7 +99,7 @@ pub trait Maintain: Store {
     ) -> impl Future<Output = Result<Option<String>, Fault>> + Send;
 
     /// What the store can take.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> StoreLimits;
 }
 
 /// A claim: the record to be, less what the store's clock decides.
@@ -172,7 +171,7 @@ pub enum Next {
     /// No record.
     Absent,
     /// A new attempt.
-    Running(Box<Attempt>),
+    Running(Box<Takeover>),
     /// Outcome unknown, the owner's token kept; since now, or since an earlier moment that it returns to.
     Unknown {
         /// `None`: now.
@@ -196,7 +195,7 @@ pub enum Next {
 
 /// An attempt that takes over a record that someone else left.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attempt {
+pub struct Takeover {
     /// The claim.
     pub draft: Draft,
     /// Its number.
@@ -206,11 +205,6 @@ pub struct Attempt {
     /// `None`: now.
     pub first_claimed_at: Option<StoreTime>,
 }
-
-/// What is written to the audit in the same commit. Nothing is noted yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Notes {}
 
 /// What a store holds for an id, and its time.
 #[derive(Clone, Debug, PartialEq)]
@@ -280,7 +274,7 @@ pub struct Swept {
 
 /// What a store can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct StoreLimits {
     /// The largest body that it keeps.
     pub body_bytes_max: usize,
     /// Whether it lives in this process alone.

@@ -11,7 +11,7 @@ use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock, exercise};
 use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::postgres::PostgresStore;
-use onlyonce::store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use onlyonce::store::sqlite::{SqliteOpenError, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use servers::{Postgres, Redis};
 
@@ -63,7 +63,7 @@ async fn opened(path: &Path, clock: &ManualClock) -> SqliteStore {
     loop {
         let options = SqliteOptions::new().with_clock(clock.clone());
         match SqliteStore::open_with(path, options).await {
-            Err(OpenError::InUse { .. }) if SystemClock.boot() - start < LET_GO_WAIT_MAX => {
+            Err(SqliteOpenError::InUse { .. }) if SystemClock.boot() - start < LET_GO_WAIT_MAX => {
                 tokio::task::yield_now().await;
             }
             opened => return opened.expect("the store opens"),

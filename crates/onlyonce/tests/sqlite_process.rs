@@ -9,8 +9,8 @@ use onlyonce::clock::StoreTime;
 use onlyonce::fingerprint::Fingerprint;
 use onlyonce::record::{Kept, KeyText, Response, SettledBy, StateKind, StateSet, Token};
 use onlyonce::scope::{OperationId, Principal};
-use onlyonce::store::sqlite::{OpenError, SqliteStore};
-use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Notes, Store, StoreError, Swap};
+use onlyonce::store::sqlite::{SqliteOpenError, SqliteStore};
+use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Store, StoreError, Swap};
 
 // threat B9
 #[tokio::test]
@@ -69,12 +69,12 @@ fn child(before: &[&str], name: &str, path: &Path) -> Output {
 async fn child_that_opens() {
     match SqliteStore::open(path()).await {
         Ok(_) => {}
-        Err(error @ OpenError::InUse { .. }) => panic!("{}", shown(&error)),
+        Err(error @ SqliteOpenError::InUse { .. }) => panic!("{}", shown(&error)),
         Err(error) => panic!("{error:?}"),
     }
 }
 
-fn shown(error: &OpenError) -> String {
+fn shown(error: &SqliteOpenError) -> String {
     println!("{error}");
     error.to_string()
 }
@@ -133,7 +133,7 @@ async fn settle(store: &SqliteStore, n: u32, token: Token) {
     let mut last = None;
     for _ in 0..TRIES {
         let guard = Guard::Owner { token, states };
-        match store.swap(id(n), guard, to.clone(), Notes::default()).await {
+        match store.swap(id(n), guard, to.clone()).await {
             Ok(Swap::Done(_)) => return,
             Ok(Swap::Stale(seen)) => panic!("{n}: {seen:?}"),
             Err(fault) => last = Some(later(fault).await),

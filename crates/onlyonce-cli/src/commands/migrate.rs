@@ -8,7 +8,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::Import;
-use onlyonce::store::sqlite::{OpenError, SqliteStore};
+use onlyonce::store::sqlite::{SqliteOpenError, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Page, Scan};
 
 use super::exit;
@@ -60,8 +60,8 @@ impl Migrate {
 async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String> {
     super::demand_file(path)?;
     let opened = SqliteStore::open(path).await;
-    let is_moved = |error: &OpenError| match error {
-        OpenError::Moved { to: before, .. } => *before == to.to_string(),
+    let is_moved = |error: &SqliteOpenError| match error {
+        SqliteOpenError::Moved { to: before, .. } => *before == to.to_string(),
         _ => false,
     };
     // Interrupted right before the end: the records are there, and only the end is missing.

@@ -70,9 +70,11 @@ fn filtered(
 }
 
 /// Most refusals of a file say everything; some leave the reason to the system.
-fn refused_by_sqlite(error: &sqlite::OpenError) -> StartError {
+fn refused_by_sqlite(error: &sqlite::SqliteOpenError) -> StartError {
     match error {
-        sqlite::OpenError::Io { .. } | sqlite::OpenError::Engine { .. } => refused(error),
+        sqlite::SqliteOpenError::Io { .. } | sqlite::SqliteOpenError::Engine { .. } => {
+            refused(error)
+        }
         _ => StartError::Store(error.to_string()),
     }
 }

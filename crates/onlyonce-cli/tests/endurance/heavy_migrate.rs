@@ -16,7 +16,7 @@ use onlyonce::record::{
 use onlyonce::scope::{OperationId, Principal};
 use onlyonce::store::postgres::{Import, PostgresStore};
 use onlyonce::store::sqlite::SqliteStore;
-use onlyonce::store::{Draft, Guard, Lease, Maintain, Next, Notes, Scan, Store, Swap};
+use onlyonce::store::{Draft, Guard, Lease, Maintain, Next, Scan, Store, Swap};
 use proof::client::post;
 use proof::tier::tiered;
 use servers::Postgres;
@@ -143,7 +143,7 @@ async fn put(store: &SqliteStore, n: usize) {
 }
 
 async fn swap(store: &SqliteStore, id: OperationId, guard: Guard, to: Next) {
-    let swapped = store.swap(id, guard, to, Notes::default()).await.unwrap();
+    let swapped = store.swap(id, guard, to).await.unwrap();
     assert!(matches!(swapped, Swap::Done(_)), "{swapped:?}");
 }
 

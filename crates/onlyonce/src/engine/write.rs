@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::StoreTime;
 use crate::engine::table::RecordEvent;
 use crate::record::{Record, Response, Revision, SettledBy, State, TakenFrom, Token};
-use crate::store::{Attempt, Draft, Guard, Next};
+use crate::store::{Draft, Guard, Next, Takeover};
 
 /// A guarded write, ready for [`Store::swap`](crate::store::Store::swap).
 #[derive(Clone, Debug, PartialEq)]
@@ -60,12 +60,12 @@ impl Write {
             }
             _ => (1, None),
         };
-        Self::attempt(record, Attempt { draft, attempt, taken_from, first_claimed_at: None })
+        Self::attempt(record, Takeover { draft, attempt, taken_from, first_claimed_at: None })
     }
 
     /// A new attempt on an unknown outcome, for an upstream that dedups on the key.
     pub fn redrive(record: &Record, since: StoreTime, draft: Draft) -> Self {
-        let attempt = Attempt {
+        let attempt = Takeover {
             draft,
             attempt: record.attempt.saturating_add(1),
             taken_from: Some(TakenFrom::Unknown { since }),
@@ -104,7 +104,7 @@ impl Write {
         Self { guard: Guard::Owner { token, states: event.states() }, next }
     }
 
-    fn attempt(record: &Record, attempt: Attempt) -> Self {
+    fn attempt(record: &Record, attempt: Takeover) -> Self {
         Self { guard: Guard::Unchanged(record.revision()), next: Next::Running(Box::new(attempt)) }
     }
 }

@@ -15,8 +15,8 @@ use crate::engine::Write;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 
 /// A store as [`Once`](crate::Once) sees it.
@@ -58,7 +58,7 @@ impl AnyStore {
 
     pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
         let asked_at = self.clock.boot();
-        let swap = bounded(self.store.swap(id, write.guard, write.next, Notes::default())).await?;
+        let swap = bounded(self.store.swap(id, write.guard, write.next)).await?;
         Ok(match swap {
             Swap::Done(revision) => Swap::Done(revision),
             Swap::Stale(seen) => Swap::Stale(Box::new(self.trusted(*seen, asked_at))),
@@ -95,7 +95,7 @@ impl AnyStore {
         bounded(self.store.check_value(name, from, to)).await
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> StoreLimits {
         self.store.limits()
     }
 
@@ -131,13 +131,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 trait DynStore: Send + Sync {
     fn claim(&self, draft: Draft) -> BoxFuture<'_, Result<Seen, Fault>>;
     fn load(&self, id: OperationId) -> BoxFuture<'_, Result<Seen, Fault>>;
-    fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> BoxFuture<'_, Result<Swap, Fault>>;
+    fn swap(&self, id: OperationId, guard: Guard, to: Next) -> BoxFuture<'_, Result<Swap, Fault>>;
     fn renew<'a>(
         &'a self,
         held: &'a [(OperationId, Token)],
@@ -152,7 +146,7 @@ trait DynStore: Send + Sync {
         from: Option<&'a str>,
         to: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Option<String>, Fault>>;
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> StoreLimits;
 }
 
 impl<S: Store + Watch + Maintain> DynStore for S {
@@ -162,14 +156,8 @@ impl<S: Store + Watch + Maintain> DynStore for S {
     fn load(&self, id: OperationId) -> BoxFuture<'_, Result<Seen, Fault>> {
         Box::pin(Store::load(self, id))
     }
-    fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> BoxFuture<'_, Result<Swap, Fault>> {
-        Box::pin(Store::swap(self, id, guard, to, notes))
+    fn swap(&self, id: OperationId, guard: Guard, to: Next) -> BoxFuture<'_, Result<Swap, Fault>> {
+        Box::pin(Store::swap(self, id, guard, to))
     }
     fn renew<'a>(
         &'a self,
@@ -195,7 +183,7 @@ impl<S: Store + Watch + Maintain> DynStore for S {
     ) -> BoxFuture<'a, Result<Option<String>, Fault>> {
         Box::pin(Maintain::check_value(self, name, from, to))
     }
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         Maintain::limits(self)
     }
 }

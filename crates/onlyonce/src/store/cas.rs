@@ -5,7 +5,7 @@
 
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision, State, Token};
-use crate::store::{Attempt, Draft, Guard, Lease, Next};
+use crate::store::{Draft, Guard, Lease, Next, Takeover};
 
 /// The record that `draft` inserts; `None` if there is one already or the draft came too late.
 pub fn claim(current: Option<&Record>, draft: &Draft, now: StoreTime) -> Option<Record> {
@@ -182,7 +182,7 @@ pub(crate) fn first_attempt(draft: &Draft, now: StoreTime) -> Record {
 }
 
 /// The record that a later attempt makes at `now`.
-pub(crate) fn later_attempt(attempt: &Attempt, now: StoreTime) -> Record {
+pub(crate) fn later_attempt(attempt: &Takeover, now: StoreTime) -> Record {
     Record {
         attempt: attempt.attempt,
         taken_from: attempt.taken_from,

@@ -37,9 +37,9 @@ pub use self::filter::FILTER_WAIT;
 use self::filter::{Filter, count};
 use self::filter_writes::{FilterWrites, Job};
 use self::stale_entries::StaleEntries;
-use super::redis::{Keys, OpenError};
+use super::redis::{Keys, RedisOpenError};
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits, Swap,
     Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
@@ -133,7 +133,7 @@ impl<S: Watch + Maintain> Layered<S> {
     ///
     /// # Errors
     /// If the address or the prefix does not read, or there is no thread to be had.
-    pub fn new(authority: S, url: &str, options: LayeredOptions) -> Result<Self, OpenError> {
+    pub fn new(authority: S, url: &str, options: LayeredOptions) -> Result<Self, RedisOpenError> {
         let LayeredOptions { prefix, secret, clock } = options;
         let filter = Filter::open(url, Keys::new(&prefix)?, Seal::new(&secret))?;
         let (authority_time, stale) = (AuthorityTime::default(), Arc::default());
@@ -263,20 +263,14 @@ impl<S: Watch + Maintain> Store for Layered<S> {
         Ok(self.repaired(id, seen, read_at))
     }
 
-    async fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let is_settle = matches!(to, Next::Completed { .. });
         let boot = self.inner.clock.boot();
         let mark = may_change_completed(&guard).then(|| {
             let now = self.inner.authority_time.now(boot).map(|now| now.latest);
             self.inner.stale.mark(id, now)
         });
-        let swap = self.inner.authority.swap(id, guard, to, notes).await?;
+        let swap = self.inner.authority.swap(id, guard, to).await?;
         match &swap {
             Swap::Stale(seen) => {
                 self.inner.authority_time.observe(seen.now, boot, self.inner.clock.boot());
@@ -326,7 +320,7 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
         self.inner.authority.check_value(name, from, to).await
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         self.inner.authority.limits()
     }
 }

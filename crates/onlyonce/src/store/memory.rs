@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::cas::{self, Effect};
 use super::wake::Wakers;
 use super::{
-    Beat, Cursor, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
-    Store, Swap, Swept, Watch,
+    Beat, Cursor, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits,
+    Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, Token};
@@ -93,7 +93,7 @@ impl Store for MemoryStore {
         Ok(inner.seen(id, false, now))
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let (mut inner, now) = self.lock();
         let revision = match cas::swap(inner.records.get(&id), &guard, &to, now) {
             Effect::Stale => return Ok(Swap::Stale(Box::new(inner.seen(id, false, now)))),
@@ -178,7 +178,7 @@ impl Maintain for MemoryStore {
         }
     }
 
-    fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
+    fn limits(&self) -> StoreLimits {
+        StoreLimits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
     }
 }

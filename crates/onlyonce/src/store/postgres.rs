@@ -58,11 +58,11 @@ use std::sync::Arc;
 use self::address::ServerAddress;
 use self::call::{LoadCall, MaintenanceCall, RenewCall, SwapCall, WriteCall, ask, demand_fit};
 use self::check_value::CheckValue;
-pub use self::error::OpenError;
+pub use self::error::PostgresOpenError;
 pub use self::import::Import;
 use self::workers::Workers;
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits, Swap,
     Swept, Watch,
 };
 use crate::clock::StoreTime;
@@ -134,8 +134,8 @@ impl PostgresStore {
     /// `sslrootcert`.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is not one that keeps what it commits: see [`OpenError`].
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
+    /// When the server cannot be reached, or is not one that keeps what it commits: see [`PostgresOpenError`].
+    pub async fn open(url: &str) -> Result<Self, PostgresOpenError> {
         Self::open_with(url, PostgresOptions::new()).await
     }
 
@@ -143,7 +143,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// As [`PostgresStore::open`].
-    pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
+    pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, options.schema.as_deref())?;
         let workers = Workers::start(address, options).await?;
         Ok(Self { workers: Arc::new(workers) })
@@ -190,7 +190,7 @@ impl Store for PostgresStore {
         ask(&self.workers.loads, Fault::NotDone, |reply| LoadCall { id, reply }).await
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         demand_fit(&to)?;
         let swap = Box::new(SwapCall { id, guard, to });
         ask(self.workers.writer(id), Fault::Unsure, |reply| WriteCall::Swap(swap, reply)).await
@@ -230,8 +230,12 @@ impl Maintain for PostgresStore {
         ask(&self.workers.maintenance, Fault::Unsure, call).await
     }
 
-    fn limits(&self) -> Limits {
-        Limits { body_bytes_max: call::BODY_BYTES_MAX, embedded: false, expires_by_itself: false }
+    fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            body_bytes_max: call::BODY_BYTES_MAX,
+            embedded: false,
+            expires_by_itself: false,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ use ::redis::Client;
 use futures_util::future::join_all;
 
 pub use self::durability::Promise;
-pub use self::error::OpenError;
+pub use self::error::RedisOpenError;
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
@@ -56,8 +56,8 @@ use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
 use super::wake::Wakers;
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::StoreTime;
 use crate::record::Token;
@@ -118,8 +118,8 @@ impl RedisStore {
     /// Opens the store at `url`: `redis://[user:password@]host[:port][/database]`.
     ///
     /// # Errors
-    /// When it cannot be reached; or is a replica, a cluster, too old, or written by an earlier build: see [`OpenError`].
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
+    /// When it cannot be reached; or is a replica, a cluster, too old, or written by an earlier build: see [`RedisOpenError`].
+    pub async fn open(url: &str) -> Result<Self, RedisOpenError> {
         Self::open_with(url, RedisOptions::new()).await
     }
 
@@ -127,14 +127,14 @@ impl RedisStore {
     ///
     /// # Errors
     /// As [`RedisStore::open`].
-    pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self, OpenError> {
-        let client = Client::open(url).map_err(OpenError::Address)?;
+    pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self, RedisOpenError> {
+        let client = Client::open(url).map_err(RedisOpenError::Address)?;
         let keys = Keys::new(&options.prefix)?;
         let shared =
             Arc::new(Shared { keys, wakers: Wakers::default(), promise: Mutex::default() });
         let link_options = LinkOptions { calls_max: options.calls_max, ..LINK_OPTIONS };
         let (link, open) = Link::start(client, link_options, shared.clone())?;
-        open.await.unwrap_or(Err(OpenError::Silent { within: ANSWER_WAIT }))?;
+        open.await.unwrap_or(Err(RedisOpenError::Silent { within: ANSWER_WAIT }))?;
         Ok(Self { link: Arc::new(link), shared })
     }
 
@@ -168,7 +168,7 @@ impl Store for RedisStore {
         self.call(self.shared.keys.load(id)).await?.seen(id, None)
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         if let Next::Completed { response, .. } = &to
             && response.body_bytes() > record_value::BODY_BYTES_MAX
         {
@@ -229,9 +229,9 @@ impl Maintain for RedisStore {
         reply::check_value(self.link.call(script).await?)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         let body_bytes_max = record_value::BODY_BYTES_MAX;
-        Limits { body_bytes_max, embedded: false, expires_by_itself: true }
+        StoreLimits { body_bytes_max, embedded: false, expires_by_itself: true }
     }
 }
 

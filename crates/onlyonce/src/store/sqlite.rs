@@ -54,15 +54,15 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-pub use self::error::OpenError;
+pub use self::error::SqliteOpenError;
 use self::jobs::{CheckValueJob, ReadJob, Reply, SwapJob, WriteJob};
 use self::reader::listing;
 use self::shared::{Shared, Status};
 use self::threads::Threads;
 use self::writer::job_error;
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
@@ -122,8 +122,8 @@ impl SqliteStore {
     /// Opens the store at `path`, and creates it if there never was one.
     ///
     /// # Errors
-    /// When the file is in use, damaged, or not a store: see [`OpenError`].
-    pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+    /// When the file is in use, damaged, or not a store: see [`SqliteOpenError`].
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, SqliteOpenError> {
         Self::open_with(path, SqliteOptions::new()).await
     }
 
@@ -134,7 +134,7 @@ impl SqliteStore {
     pub async fn open_with(
         path: impl AsRef<Path>,
         options: SqliteOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, SqliteOpenError> {
         let (threads, shared) = Threads::start(path.as_ref(), options).await?;
         Ok(Self { shared, threads: Arc::new(threads) })
     }
@@ -220,7 +220,7 @@ impl Store for SqliteStore {
         Ok(self.shared.seen(lookup.record, false))
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let swap = Box::new(SwapJob { id, guard, to });
         self.submit(|reply| WriteJob::Swap(swap, reply)).await
     }
@@ -270,8 +270,8 @@ impl Maintain for SqliteStore {
         self.submit(|reply| WriteJob::CheckValue(checking, reply)).await
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> StoreLimits {
+        StoreLimits {
             body_bytes_max: job_error::BODY_BYTES_MAX,
             embedded: true,
             expires_by_itself: false,

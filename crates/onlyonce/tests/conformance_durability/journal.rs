@@ -10,9 +10,7 @@ use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::record::{Record, Token, codec};
 use onlyonce::scope::OperationId;
 use onlyonce::store::cas::{self, Effect};
-use onlyonce::store::{
-    Beat, Draft, Fault, Guard, Lease, Next, Notes, Seen, Store, StoreError, Swap,
-};
+use onlyonce::store::{Beat, Draft, Fault, Guard, Lease, Next, Seen, Store, StoreError, Swap};
 
 pub(super) struct Journal {
     inner: Mutex<Inner>,
@@ -82,7 +80,7 @@ impl Store for Journal {
         Ok(self.lock().seen(id, false))
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let mut inner = self.lock();
         match cas::swap(inner.records.get(&id), &guard, &to, SystemClock.wall()) {
             Effect::Stale => Ok(Swap::Stale(Box::new(inner.seen(id, false)))),

@@ -9,8 +9,8 @@ use onlyonce::scope::OperationId;
 use onlyonce::store::cas;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock};
 use onlyonce::store::{
-    Beat, Cursor, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
-    Store, StoreError, Swap, Swept, Watch,
+    Beat, Cursor, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -173,7 +173,7 @@ impl Store for Wrong {
         Ok(seen)
     }
 
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next, _: Notes) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let id = self.place(id);
         let read = self.lock().0.records.get(&id).cloned();
         if self.is(Defect::SwapChecksThenWrites) {
@@ -305,7 +305,7 @@ impl Maintain for Wrong {
         }
     }
 
-    fn limits(&self) -> Limits {
-        Limits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
+    fn limits(&self) -> StoreLimits {
+        StoreLimits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
     }
 }

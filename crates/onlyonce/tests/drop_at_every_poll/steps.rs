@@ -10,8 +10,8 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{
-    Beat, BoxError, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen,
-    Store, Swap, Swept, Watch,
+    Beat, BoxError, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreLimits, Swap, Swept, Watch,
 };
 
 /// Where a request is when it is dropped.
@@ -171,18 +171,12 @@ impl<S: Store> Store for Stepped<S> {
         self.inner.load(id).await
     }
 
-    async fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         if !matches!(to, Next::Completed { .. }) {
-            return self.inner.swap(id, guard, to, notes).await;
+            return self.inner.swap(id, guard, to).await;
         }
         self.steps.pass(Point::SettleSent).await;
-        let swap = self.inner.swap(id, guard, to, notes).await;
+        let swap = self.inner.swap(id, guard, to).await;
         self.steps.pass(Point::SettleCommitted).await;
         swap
     }
@@ -216,7 +210,7 @@ impl<S: Maintain> Maintain for Stepped<S> {
         self.inner.check_value(name, from, to).await
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         self.inner.limits()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onlyonce::engine::Write;
 use onlyonce::record::StateKind;
 use onlyonce::store::memory::MemoryStore;
-use onlyonce::store::{Notes, Store, Swap};
+use onlyonce::store::{Store, Swap};
 use onlyonce::{Limits, Once, Policy};
 
 use super::app::{App, Gate, Got, Handler, charge, send, send_apart};
@@ -113,7 +113,7 @@ impl Lab {
         super::until("the record to be marked unknown", || async {
             let (id, record) = super::records(&self.memory).await.pop().expect("a record");
             let write = Write::reap(record.revision());
-            let swap = self.memory.swap(id, write.guard, write.next, Notes::default());
+            let swap = self.memory.swap(id, write.guard, write.next);
             matches!(swap.await, Ok(Swap::Done(_)))
         })
         .await;

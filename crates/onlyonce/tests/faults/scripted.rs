@@ -8,8 +8,8 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 
 /// What is asked of the store.
@@ -181,20 +181,14 @@ impl<S: Store> Store for Scripted<S> {
         self.run(Call::Load, self.inner.load(id)).await
     }
 
-    async fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> Result<Swap, Fault> {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let call = match to {
             Next::Completed { .. } => Call::Settle,
             Next::Absent | Next::Released { .. } => Call::Release,
             Next::Unknown { .. } => Call::MarkUnknown,
             Next::Running(_) => Call::Take,
         };
-        self.run(call, self.inner.swap(id, guard, to, notes)).await
+        self.run(call, self.inner.swap(id, guard, to)).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
@@ -232,7 +226,7 @@ impl<S: Maintain> Maintain for Scripted<S> {
         self.inner.check_value(name, from, to).await
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         self.inner.limits()
     }
 }

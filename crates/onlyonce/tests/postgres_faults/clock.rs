@@ -42,7 +42,7 @@ impl Clocked {
     /// A node that keeps answers for an hour, has short leases, and sweeps all the time.
     async fn node(&self) -> Once {
         let limits = Limits::default().with_sweep(Duration::from_millis(20), 100);
-        Once::settings(self.open().await).with_limits(limits).start()
+        Once::builder(self.open().await).with_limits(limits).build()
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
 use onlyonce::store::postgres::PostgresStore;
-use onlyonce::store::{Beat, Draft, Guard, Lease, Next, Notes, Store, Swap};
+use onlyonce::store::{Beat, Draft, Guard, Lease, Next, Store, Swap};
 use servers::{Pgbouncer, Postgres};
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -157,7 +157,7 @@ async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
     repeated(&store, &draft, &watcher, &before).await;
     let states = StateSet::of(&[StateKind::Running]);
     let guard = Guard::Owner { token: draft.token, states };
-    let released = store.swap(draft.id, guard, Next::Absent, Notes::default()).await;
+    let released = store.swap(draft.id, guard, Next::Absent).await;
     assert!(matches!(released, Ok(Swap::Done(_))), "{released:?}");
     proxy.deliver();
     until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;

@@ -9,7 +9,7 @@ use onlyonce::fingerprint::Fingerprint;
 use onlyonce::record::{Kept, KeyText, Response, SettledBy, StateKind, StateSet, Token};
 use onlyonce::scope::{OperationId, Principal};
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
-use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Notes, Store, StoreError, Swap};
+use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Store, StoreError, Swap};
 use tokio_postgres::{Client, NoTls};
 
 /// The claim of operation `number`; ids in the order of their numbers.
@@ -45,7 +45,7 @@ pub(crate) async fn settle(store: &PostgresStore, draft: &Draft) -> Result<Swap,
     let to =
         Next::Completed { settled_by: SettledBy::Owner, response: response("done"), token: None };
     let guard = Guard::Owner { token: draft.token, states: StateSet::of(&StateKind::ALL[..3]) };
-    store.swap(draft.id, guard, to, Notes::default()).await
+    store.swap(draft.id, guard, to).await
 }
 
 pub(crate) async fn won(store: &PostgresStore, draft: &Draft) {

@@ -5,13 +5,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use onlyonce::store::postgres::{Import, OpenError, PostgresStore};
+use onlyonce::store::postgres::{Import, PostgresOpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
 use crate::lab::{completed, draft, is_away, is_closed, open, session, until, until_gone, won};
 
-async fn refused(url: &str) -> OpenError {
+async fn refused(url: &str) -> PostgresOpenError {
     PostgresStore::open(url).await.expect_err("it is refused")
 }
 
@@ -24,7 +24,7 @@ async fn a_standby_is_refused() {
     let standby = postgres.standby("follower");
     let name = url.rsplit('/').next().unwrap();
     let theirs = format!("postgres://postgres@127.0.0.1:{}/{name}", standby.port());
-    assert!(matches!(refused(&theirs).await, OpenError::Standby { .. }));
+    assert!(matches!(refused(&theirs).await, PostgresOpenError::Standby { .. }));
     let both = format!("127.0.0.1:{},127.0.0.1:{}", standby.port(), postgres.port());
     let both = format!("postgres://postgres@{both}/{name}?target_session_attrs=read-write");
     let warned = open(&both).await;
@@ -52,7 +52,7 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     completed(&open(&url).await, &draft(3)).await;
     postgres.sql(&url, "UPDATE onlyonce.meta SET version = 5, oldest = 4");
     let error = refused(&url).await;
-    assert!(matches!(error, OpenError::Newer { found: 5, supported: 3, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 5, supported: 3, .. }), "{error}");
 }
 
 /// Version 2 had a clock that was held, and version 1 neither targets nor check values.
@@ -79,7 +79,10 @@ async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
         }
         assert_eq!(postgres.sql(&url, WHOLE), before);
         let error = refused(&url).await;
-        assert!(matches!(error, OpenError::Older { found: 2, supported: 3, .. }), "{error:?}");
+        assert!(
+            matches!(error, PostgresOpenError::Older { found: 2, supported: 3, .. }),
+            "{error:?}"
+        );
     }
 }
 
@@ -172,7 +175,7 @@ async fn a_schema_without_its_own_row_is_damaged() {
     let url = postgres.database();
     open(&url).await.close().await;
     postgres.sql(&url, "DELETE FROM onlyonce.meta");
-    assert!(matches!(refused(&url).await, OpenError::Damaged { .. }));
+    assert!(matches!(refused(&url).await, PostgresOpenError::Damaged { .. }));
 }
 
 #[tokio::test]
@@ -182,7 +185,7 @@ async fn who_may_not_is_told_so() {
     postgres.sql(&url, "CREATE ROLE guest LOGIN PASSWORD 'right'; CREATE ROLE owner LOGIN");
     let guest = url.replace("postgres@", "guest@");
     let error = refused(&guest).await;
-    assert!(matches!(error, OpenError::NoPermission { .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::NoPermission { .. }), "{error}");
     postgres.sql(&url, "CREATE SCHEMA onlyonce AUTHORIZATION owner");
     completed(&open(&url.replace("postgres@", "owner@")).await, &draft(1)).await;
     let hosts = postgres.data().join("pg_hba.conf");
@@ -190,20 +193,20 @@ async fn who_may_not_is_told_so() {
     postgres.sql(&url, "SELECT pg_reload_conf()");
     let wrong = url.replace("postgres@", "guest:wrong@");
     let error = refused(&wrong).await;
-    assert!(matches!(error, OpenError::WrongPassword { .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::WrongPassword { .. }), "{error}");
     assert!(!error.to_string().contains("wrong@"));
     let gone = format!("{url}_gone");
-    assert!(matches!(refused(&gone).await, OpenError::NoDatabase { .. }));
+    assert!(matches!(refused(&gone).await, PostgresOpenError::NoDatabase { .. }));
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_or_not_durable_is_refused() {
     let mut postgres = Postgres::start_with(&["fsync=off"]);
     let error = refused(&postgres.url()).await;
-    assert!(matches!(error, OpenError::NotDurable { setting: "fsync", .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::NotDurable { setting: "fsync", .. }), "{error}");
     postgres.stop();
     let error = refused(&postgres.url()).await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Unreachable { .. }), "{error}");
     let postgres = Postgres::start_with(&["full_page_writes=off", "synchronous_commit=off"]);
     let store = open(&postgres.url()).await;
     assert_eq!(store.warnings().len(), 1);
@@ -219,7 +222,7 @@ async fn a_pooler_in_transaction_mode_is_refused_and_one_in_session_mode_is_not(
     let pooler = Pgbouncer::start(&postgres, "transaction");
     for _ in 0..3 {
         let error = refused(&pooler.url(&url)).await;
-        assert!(matches!(error, OpenError::Pooled { .. }), "{error}");
+        assert!(matches!(error, PostgresOpenError::Pooled { .. }), "{error}");
     }
     let pooler = Pgbouncer::start(&postgres, "session");
     let store = open(&pooler.url(&url)).await;
@@ -231,7 +234,10 @@ async fn a_pooler_in_transaction_mode_is_refused_and_one_in_session_mode_is_not(
 async fn a_line_is_encrypted_and_the_server_verified_as_asked() {
     let mut postgres = Postgres::start();
     let url = postgres.database().replace("127.0.0.1", "localhost");
-    assert!(matches!(refused(&format!("{url}?sslmode=require")).await, OpenError::NoTls { .. }));
+    assert!(matches!(
+        refused(&format!("{url}?sslmode=require")).await,
+        PostgresOpenError::NoTls { .. }
+    ));
     let certificate = certify(&postgres.data());
     postgres.stop();
     let settings = "ssl = on\n";
@@ -326,6 +332,6 @@ async fn a_schema_without_a_column_or_a_table_is_damaged() {
         open(&url).await.close().await;
         postgres.sql(&url, missing);
         let error = refused(&url).await;
-        assert!(matches!(error, OpenError::Damaged { .. }), "{missing}: {error}");
+        assert!(matches!(error, PostgresOpenError::Damaged { .. }), "{missing}: {error}");
     }
 }

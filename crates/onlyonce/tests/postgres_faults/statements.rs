@@ -3,7 +3,7 @@
 use futures_util::future::{join, join_all};
 use onlyonce::record::{Revision, StateKind, StateSet};
 use onlyonce::store::postgres::PostgresOptions;
-use onlyonce::store::{Beat, Guard, Maintain, Next, Notes, Scan, Store, Swap};
+use onlyonce::store::{Beat, Guard, Maintain, Next, Scan, Store, Swap};
 use servers::Postgres;
 
 use crate::lab::{
@@ -170,7 +170,7 @@ async fn a_scan_of_what_is_unknown_reads_only_that() {
     let unknown = draft(2);
     won(&store, &unknown).await;
     let guard = Guard::Owner { token: unknown.token, states: StateSet::of(&StateKind::ALL[..3]) };
-    store.swap(unknown.id, guard, Next::Unknown { since: None }, Notes::default()).await.unwrap();
+    store.swap(unknown.id, guard, Next::Unknown { since: None }).await.unwrap();
     let query = Scan { states: StateSet::of(&[StateKind::Unknown]), after: None, limit: 10 };
     assert_eq!(store.scan(query).await.unwrap().records.len(), 1);
     store.close().await;

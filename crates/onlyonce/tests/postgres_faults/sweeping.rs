@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce::record::{StateKind, StateSet};
-use onlyonce::store::{Attempt, Draft, Guard, Maintain, Next, Notes, Scan, Store, Swap, Swept};
+use onlyonce::store::{Draft, Guard, Maintain, Next, Scan, Store, Swap, Swept, Takeover};
 use servers::Postgres;
 use tokio::time::timeout;
 
@@ -59,16 +59,16 @@ async fn everything_that_has_expired_is_swept_whatever_became_of_it_before() {
     let store = open(&url).await;
     let swap = async |draft: &Draft, to: Next| {
         let guard = Guard::Owner { token: draft.token, states: StateSet::of(&StateKind::ALL[..3]) };
-        let done = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+        let done = store.swap(draft.id, guard, to).await.unwrap();
         assert!(matches!(done, Swap::Done(_)), "{done:?}");
     };
     let take = async |number: u64| {
         let found = store.load(draft(number).id).await.unwrap().record.unwrap();
         let draft = brief(number);
         let attempt =
-            Attempt { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
+            Takeover { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
         let (guard, to) = (Guard::Unchanged(found.revision()), Next::Running(Box::new(attempt)));
-        let taken = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+        let taken = store.swap(draft.id, guard, to).await.unwrap();
         assert!(matches!(taken, Swap::Done(_)), "{taken:?}");
         draft
     };
@@ -111,7 +111,7 @@ async fn a_record_that_is_kept_for_ever_is_completed_and_not_swept() {
     let guard =
         Guard::Owner { token: settled_late.token, states: StateSet::of(&[StateKind::Running]) };
     let to = Next::Unknown { since: None };
-    store.swap(settled_late.id, guard, to, Notes::default()).await.unwrap();
+    store.swap(settled_late.id, guard, to).await.unwrap();
     settled(&store, &settled_late).await;
     assert_eq!(
         store.sweep(now(&store).await, 100).await.unwrap(),

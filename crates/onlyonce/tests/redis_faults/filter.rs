@@ -255,8 +255,7 @@ async fn a_record_that_was_deleted_is_not_replayed_by_any_node() {
     let record = copied(&writer, &server, &draft(1), "kept").await;
     assert!(reader.load(id(1)).await.unwrap().record.is_some());
     let guard = onlyonce::store::Guard::Unchanged(record.revision());
-    let (to, notes) = (onlyonce::store::Next::Absent, onlyonce::store::Notes::default());
-    writer.swap(id(1), guard, to, notes).await.unwrap();
+    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
     for node in [&writer, &reader] {
         assert_eq!(node.load(id(1)).await.unwrap().record, None);
     }

@@ -9,7 +9,7 @@ use onlyonce::fingerprint::Fingerprint;
 use onlyonce::record::{Kept, KeyText, Record, Response, SettledBy, StateKind, StateSet, Token};
 use onlyonce::scope::{OperationId, Principal};
 use onlyonce::store::redis::RedisStore;
-use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Notes, Store, StoreError, Swap};
+use onlyonce::store::{Draft, Fault, Guard, Lease, Next, Store, StoreError, Swap};
 use servers::Redis;
 
 pub(crate) fn id(number: u32) -> OperationId {
@@ -46,7 +46,7 @@ pub(crate) fn completed(text: &'static str) -> Next {
 pub(crate) async fn write<S: Store>(store: &S, draft: &Draft, to: Next) -> Result<Swap, Fault> {
     let states = StateSet::of(&[StateKind::Running, StateKind::Unknown, StateKind::Released]);
     let guard = Guard::Owner { token: draft.token, states };
-    store.swap(draft.id, guard, to, Notes::default()).await
+    store.swap(draft.id, guard, to).await
 }
 
 pub(crate) async fn done<S: Store>(store: &S, draft: &Draft, to: Next) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::store::redis::{RedisOptions, RedisStore};
-use onlyonce::store::{Guard, Maintain, Next, Notes, Scan, Store, Watch};
+use onlyonce::store::{Guard, Maintain, Next, Scan, Store, Watch};
 use servers::Redis;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ async fn stores_with_other_prefixes_do_not_see_each_other() {
     let running = [StateKind::Running];
     assert_eq!((count(&one, &running).await, count(&two, &running).await), (0, 1));
     let guard = Guard::Unchanged(first.revision());
-    one.swap(id(1), guard, Next::Absent, Notes::default()).await.unwrap();
+    one.swap(id(1), guard, Next::Absent).await.unwrap();
     assert_eq!(one.load(id(1)).await.unwrap().record, None);
     assert_eq!(two.load(id(1)).await.unwrap().record, Some(kept));
 }

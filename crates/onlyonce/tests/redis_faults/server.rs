@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use onlyonce::clock::StoreTime;
 use onlyonce::record::{State, StateKind, StateSet, Token};
-use onlyonce::store::redis::{OpenError, RedisOptions, RedisStore};
+use onlyonce::store::redis::{RedisOpenError, RedisOptions, RedisStore};
 use onlyonce::store::{
-    Attempt, Draft, Fault, Guard, Maintain, Next, Notes, Scan, Store, StoreError, Swap,
+    Draft, Fault, Guard, Maintain, Next, Scan, Store, StoreError, Swap, Takeover,
 };
 use servers::Redis;
 use tokio::task::JoinSet;
@@ -66,14 +66,14 @@ async fn a_primary_that_was_demoted_neither_writes_nor_reads() {
 async fn a_replica_is_not_opened() {
     let server = Redis::start(&["--replicaof", "127.0.0.1", "1"]);
     let refused = RedisStore::open(&server.url()).await;
-    assert!(matches!(refused, Err(OpenError::Replica)), "{refused:?}");
+    assert!(matches!(refused, Err(RedisOpenError::Replica)), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_cluster_is_not_opened() {
     let server = Redis::start(&["--cluster-enabled", "yes"]);
     let refused = RedisStore::open(&server.url()).await;
-    assert!(matches!(refused, Err(OpenError::Cluster)), "{refused:?}");
+    assert!(matches!(refused, Err(RedisOpenError::Cluster)), "{refused:?}");
 }
 
 #[tokio::test]
@@ -81,9 +81,9 @@ async fn what_is_no_redis_or_is_not_there_is_not_opened() {
     let mut server = Redis::start(&[]);
     server.kill();
     let refused = RedisStore::open(&server.url()).await;
-    assert!(matches!(refused, Err(OpenError::Unreachable(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RedisOpenError::Unreachable(_))), "{refused:?}");
     let refused = RedisStore::open("no address").await;
-    assert!(matches!(refused, Err(OpenError::Address(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RedisOpenError::Address(_))), "{refused:?}");
 }
 
 /// Killed while many write: what was answered is there, and what was not is resolved by repeating it.
@@ -277,10 +277,10 @@ async fn a_write_that_changes_nothing_but_the_revision_changes_that() {
     let unknown = store.load(draft.id).await.unwrap().record.unwrap();
     let guard = Guard::Unchanged(unknown.revision());
     let to = Next::Unknown { since: None };
-    let first = store.swap(draft.id, guard, to.clone(), Notes::default()).await.unwrap();
+    let first = store.swap(draft.id, guard, to.clone()).await.unwrap();
     let Swap::Done(revision) = first else { panic!("{first:?}") };
     assert_eq!((revision.token, revision.count), (draft.token, unknown.count + 1));
-    let again = store.swap(draft.id, guard, to, Notes::default()).await.unwrap();
+    let again = store.swap(draft.id, guard, to).await.unwrap();
     assert_eq!(again, Swap::Done(revision), "a repeat of it is done already");
 }
 
@@ -321,10 +321,10 @@ async fn retaken(store: &RedisStore, owned: &Draft) -> Draft {
     let record = store.load(owned.id).await.unwrap().record.unwrap();
     let draft = Draft { token: Token::random(), ..owned.clone() };
     let attempt =
-        Attempt { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
+        Takeover { draft: draft.clone(), attempt: 2, taken_from: None, first_claimed_at: None };
     let guard = Guard::Unchanged(record.revision());
     let to = Next::Running(Box::new(attempt));
-    let swap = store.swap(owned.id, guard, to, Notes::default()).await;
+    let swap = store.swap(owned.id, guard, to).await;
     assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
     draft
 }
@@ -390,7 +390,7 @@ async fn a_database_of_an_earlier_build_is_refused_with_a_sentence() {
         let server = Redis::start(&[]);
         redis::cmd("SET").arg(marker).arg("0 0 0").exec(&mut raw(&server)).unwrap();
         let refused = RedisStore::open(&server.url()).await;
-        let Err(error @ OpenError::OlderFormat { .. }) = refused else {
+        let Err(error @ RedisOpenError::OlderFormat { .. }) = refused else {
             panic!("{marker}: {refused:?}");
         };
         assert!(error.to_string().contains("the format of an earlier build"), "{error}");

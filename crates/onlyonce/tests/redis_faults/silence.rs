@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce::clock::{Clock, SystemClock};
-use onlyonce::store::redis::{ANSWER_WAIT, OpenError, RedisOptions, RedisStore};
+use onlyonce::store::redis::{ANSWER_WAIT, RedisOpenError, RedisOptions, RedisStore};
 use onlyonce::store::{Fault, Store, StoreError};
 use servers::Redis;
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ async fn a_silent_redis_is_not_opened_and_not_waited_for() {
     server.pause();
     let start = SystemClock.boot();
     let refused = RedisStore::open(&server.url()).await;
-    assert!(matches!(refused, Err(OpenError::Silent { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(RedisOpenError::Silent { .. })), "{refused:?}");
     assert!(SystemClock.boot() - start < ANSWER_WAIT);
     server.resume();
 }

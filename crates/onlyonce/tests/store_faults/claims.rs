@@ -8,7 +8,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::engine::Write;
 use onlyonce::policy::{Recovery, StoreDown};
 use onlyonce::record::StateKind;
-use onlyonce::store::{Draft, Notes, Store};
+use onlyonce::store::{Draft, Store};
 
 use crate::faults::app::{Got, Handler, send_apart};
 use crate::faults::lab::{Lab, action, gated, limits};
@@ -214,7 +214,7 @@ async fn a_takeover_that_lapsed_before_it_was_known_is_given_back() {
     let lapse = action(move || {
         let (id, record) = records(&memory).now_or_never().expect("at once")[0].clone();
         let write = Write::reap(record.revision());
-        let swap = memory.swap(id, write.guard, write.next, Notes::default());
+        let swap = memory.swap(id, write.guard, write.next);
         let _ = swap.now_or_never().expect("at once").expect("written");
     });
     lab.store.next(Call::Take, 1, Act::LoseReplyThen(lapse));
@@ -235,7 +235,7 @@ async fn released_record(lab: &Lab) {
     let record = record(&lab.memory).await.expect("a record");
     let forced = Write::release_for(&record, StoreTime::from_ms(0), true);
     let write = forced.expect("it is unknown");
-    let swap = lab.memory.swap(draft.id, write.guard, write.next, Notes::default());
+    let swap = lab.memory.swap(draft.id, write.guard, write.next);
     swap.await.expect("released");
 }
 

@@ -7,8 +7,8 @@ use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
-    Beat, Draft, Fault, Guard, Lease, Limits, Maintain, Next, Notes, Page, Scan, Seen, Store,
-    StoreError, Swap, Swept, Watch,
+    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    StoreLimits, Swap, Swept, Watch,
 };
 
 /// Wraps any store. Each planned [`Mishap`] befalls one claim, swap or renewal; all else passes.
@@ -58,7 +58,7 @@ pub enum Reply {
 #[derive(Clone, Debug)]
 enum Call {
     Claim(Draft),
-    Swap(OperationId, Guard, Next, Notes),
+    Swap(OperationId, Guard, Next),
     Renew(Vec<(OperationId, Token)>, Lease),
 }
 
@@ -109,9 +109,7 @@ impl<S: Store> Faulty<S> {
     async fn send(&self, call: Call) -> Result<Reply, Fault> {
         Ok(match call {
             Call::Claim(draft) => Reply::Claim(Box::new(self.inner.claim(draft).await?)),
-            Call::Swap(id, guard, to, notes) => {
-                Reply::Swap(self.inner.swap(id, guard, to, notes).await?)
-            }
+            Call::Swap(id, guard, to) => Reply::Swap(self.inner.swap(id, guard, to).await?),
             Call::Renew(held, lease) => Reply::Renew(self.inner.renew(&held, lease).await?),
         })
     }
@@ -129,14 +127,8 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.load(id).await
     }
 
-    async fn swap(
-        &self,
-        id: OperationId,
-        guard: Guard,
-        to: Next,
-        notes: Notes,
-    ) -> Result<Swap, Fault> {
-        match self.call(Call::Swap(id, guard, to, notes)).await? {
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
+        match self.call(Call::Swap(id, guard, to)).await? {
             Reply::Swap(swap) => Ok(swap),
             _ => unreachable!("a swap is answered as a swap"),
         }
@@ -174,7 +166,7 @@ impl<S: Maintain> Maintain for Faulty<S> {
         self.inner.check_value(name, from, to).await
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> StoreLimits {
         self.inner.limits()
     }
 }

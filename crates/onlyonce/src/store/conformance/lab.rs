@@ -11,7 +11,7 @@ use super::{Factory, Faulty, ManualClock};
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, Token};
 use crate::scope::OperationId;
-use crate::store::{Beat, Draft, Fault, Lease, Maintain, Notes, Seen, Store, Swap, Swept};
+use crate::store::{Beat, Draft, Fault, Lease, Maintain, Seen, Store, Swap, Swept};
 
 /// A store, and the hands on its clock if it has any.
 pub(super) struct Lab<S> {
@@ -259,7 +259,7 @@ pub(super) async fn duel<A: Send + 'static, B: Send + 'static>(
 
 pub(super) async fn swap<S: Store>(store: &S, write: &Write) -> Result<Swap, Fault> {
     let Write { id, guard, to } = write.clone();
-    store.swap(id, guard, to, Notes::default()).await
+    store.swap(id, guard, to).await
 }
 
 pub(super) async fn renew<S: Store>(

@@ -11,7 +11,7 @@ use crate::record::{
     Kept, KeyText, Record, Response, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
 };
 use crate::scope::{OperationId, Principal};
-use crate::store::{Attempt, Draft, Guard, Lease, Next};
+use crate::store::{Draft, Guard, Lease, Next, Takeover};
 
 /// One compare-and-swap.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Write {
 
     /// The next attempt, of what `record` is.
     pub(super) fn take(draft: &Draft, record: &Record) -> Self {
-        let attempt = Attempt {
+        let attempt = Takeover {
             draft: draft.clone(),
             attempt: record.attempt + 1,
             taken_from: taken_from(&record.state),

@@ -11,7 +11,7 @@ use super::entry::{Found, Seal, completed_at};
 use crate::clock::{Clock, Reading, StoreTime, SystemClock};
 use crate::record::{Record, State};
 use crate::scope::OperationId;
-use crate::store::redis::{Keys, Link, LinkOptions, OnConnect, OpenError, Script, ScriptCall};
+use crate::store::redis::{Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall};
 
 pub(super) struct Filter {
     link: Link,
@@ -35,8 +35,8 @@ pub(super) struct Counters {
 
 impl Filter {
     /// Does not wait for Redis: without it everything works, only slower.
-    pub(super) fn open(url: &str, keys: Keys, seal: Seal) -> Result<Self, OpenError> {
-        let client = Client::open(url).map_err(OpenError::Address)?;
+    pub(super) fn open(url: &str, keys: Keys, seal: Seal) -> Result<Self, RedisOpenError> {
+        let client = Client::open(url).map_err(RedisOpenError::Address)?;
         let reading = Arc::new(Mutex::new(None));
         let (link, _) = Link::start(client, LINK_OPTIONS, ReadTime(reading.clone()))?;
         Ok(Self { link, keys, seal, reading, counters: Counters::default() })
@@ -132,9 +132,9 @@ pub(super) fn count(counter: &AtomicU64) {
 struct ReadTime(Arc<Mutex<Option<Reading>>>);
 
 impl OnConnect for ReadTime {
-    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), OpenError> {
+    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
         let time = ::redis::cmd("TIME").query_async::<(i64, i64)>(&mut connection).await;
-        let (seconds, micros) = time.map_err(OpenError::Unreachable)?;
+        let (seconds, micros) = time.map_err(RedisOpenError::Unreachable)?;
         let now = StoreTime::from_ms(seconds * 1000 + micros / 1000);
         let reading = Reading::new(now, SystemClock.boot());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);

@@ -16,7 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::record::Record;
 use crate::scope::OperationId;
 use crate::store::Store;
-use crate::store::redis::OpenError;
+use crate::store::redis::RedisOpenError;
 
 /// The queues, and the thread that works them off. Dropped, it ends the thread and waits for it.
 pub(super) struct FilterWrites {
@@ -42,7 +42,7 @@ impl Job {
 }
 
 impl FilterWrites {
-    pub(super) fn start<S: Store>(inner: &Arc<Inner<S>>) -> Result<Self, OpenError> {
+    pub(super) fn start<S: Store>(inner: &Arc<Inner<S>>) -> Result<Self, RedisOpenError> {
         let (queues, jobs): (Vec<_>, Vec<_>) =
             (0..QUEUES).map(|_| mpsc::channel(QUEUE_MAX)).unzip();
         let inner = inner.clone();
@@ -52,7 +52,7 @@ impl FilterWrites {
             runtime.block_on(join_all(jobs.into_iter().map(|jobs| work(&inner, jobs))));
         };
         let thread = std::thread::Builder::new().name("onlyonce-filter".to_owned()).spawn(run);
-        let thread = Mutex::new(Some(thread.map_err(OpenError::Thread)?));
+        let thread = Mutex::new(Some(thread.map_err(RedisOpenError::Thread)?));
         Ok(Self { queues, thread })
     }
 

@@ -9,7 +9,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::OpenError;
+use super::error::PostgresOpenError;
 use super::tls::{Trust, connector};
 
 /// A parsed address. It is shown without its password.
@@ -29,11 +29,11 @@ pub(super) struct ServerAddress {
 
 impl ServerAddress {
     /// Takes our own parameters out of `url` and leaves the others to the client below.
-    pub(super) fn parse(url: &str, schema: Option<&str>) -> Result<Self, OpenError> {
+    pub(super) fn parse(url: &str, schema: Option<&str>) -> Result<Self, PostgresOpenError> {
         let SplitUrl { rest, ours } = SplitUrl::split(url)?;
         let mut config: Config = rest.parse().map_err(bad_url)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(OpenError::BadUrl("it names no host".to_owned()));
+            return Err(PostgresOpenError::BadUrl("it names no host".to_owned()));
         }
         if config.get_application_name().is_none() {
             config.application_name("onlyonce");
@@ -74,7 +74,7 @@ struct Ours {
 }
 
 impl SplitUrl {
-    fn split(url: &str) -> Result<Self, OpenError> {
+    fn split(url: &str) -> Result<Self, PostgresOpenError> {
         let mut ours = Ours::default();
         let Some((before, query)) = url.split_once('?') else {
             return Ok(Self { rest: url.to_owned(), ours });
@@ -99,7 +99,7 @@ impl SplitUrl {
 
 impl Ours {
     /// As libpq reads these words: only `verify-full` checks who answers.
-    fn trust(&self, config: &mut Config) -> Result<Trust, OpenError> {
+    fn trust(&self, config: &mut Config) -> Result<Trust, PostgresOpenError> {
         let (mode, trust) = match self.ssl_mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Anyone),
             None | Some("prefer") => (SslMode::Prefer, Trust::Anyone),
@@ -108,7 +108,7 @@ impl Ours {
             Some(other) => {
                 let why =
                     format!("sslmode is {other:?}: give disable, prefer, require or verify-full");
-                return Err(OpenError::BadUrl(why));
+                return Err(PostgresOpenError::BadUrl(why));
             }
         };
         config.ssl_mode(mode);
@@ -116,10 +116,10 @@ impl Ours {
     }
 }
 
-fn bad_url(error: tokio_postgres::Error) -> OpenError {
+fn bad_url(error: tokio_postgres::Error) -> PostgresOpenError {
     let cause =
         std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    OpenError::BadUrl(cause)
+    PostgresOpenError::BadUrl(cause)
 }
 
 fn name(config: &Config) -> String {
@@ -137,18 +137,18 @@ fn name(config: &Config) -> String {
 }
 
 /// A name that Postgres takes as it is.
-fn quoted(schema: &str) -> Result<String, OpenError> {
+fn quoted(schema: &str) -> Result<String, PostgresOpenError> {
     let is_name = (1..=NAME_BYTES_MAX).contains(&schema.len())
         && !schema.starts_with("pg_")
         && !schema.chars().any(char::is_control);
     if !is_name {
-        return Err(OpenError::BadSchema(schema.to_owned()));
+        return Err(PostgresOpenError::BadSchema(schema.to_owned()));
     }
     Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
 }
 
-fn decoded(text: &str) -> Result<String, OpenError> {
-    let bad = || OpenError::BadUrl("a parameter is not percent-encoded UTF-8".to_owned());
+fn decoded(text: &str) -> Result<String, PostgresOpenError> {
+    let bad = || PostgresOpenError::BadUrl("a parameter is not percent-encoded UTF-8".to_owned());
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -171,7 +171,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<ServerAddress, OpenError> {
+    fn parse(url: &str) -> Result<ServerAddress, PostgresOpenError> {
         ServerAddress::parse(url, None)
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn a_name_that_postgres_would_change_is_refused() {
         for schema in ["", "pg_x", "a\0b", &"x".repeat(64)] {
             let refused = ServerAddress::parse("postgres://u@h/d", Some(schema));
-            assert!(matches!(refused, Err(OpenError::BadSchema { .. })), "{schema:?}");
+            assert!(matches!(refused, Err(PostgresOpenError::BadSchema { .. })), "{schema:?}");
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
             "postgres://h/d?sslmode=verify-ca",
             "postgres://h/d?x=%zz",
         ] {
-            assert!(matches!(parse(url), Err(OpenError::BadUrl { .. })), "{url:?}");
+            assert!(matches!(parse(url), Err(PostgresOpenError::BadUrl { .. })), "{url:?}");
         }
     }
 }

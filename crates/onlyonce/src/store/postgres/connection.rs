@@ -14,7 +14,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 
 use super::address::ServerAddress;
 use super::columns::Param;
-use super::error::{OpenError, SERVER_MIN};
+use super::error::{PostgresOpenError, SERVER_MIN};
 use super::sql_error::{Cause, SqlError};
 use super::statement::Statement;
 
@@ -38,10 +38,13 @@ impl Connection {
         address: &ServerAddress,
         statements: &[Statement],
         listener: Option<Listener>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PostgresOpenError> {
         let connecting = Self::open_now(address, statements, listener);
         timeout(CONNECT_WAIT_MAX, connecting).await.unwrap_or_else(|elapsed| {
-            Err(OpenError::Unreachable { address: address.name.clone(), source: elapsed.into() })
+            Err(PostgresOpenError::Unreachable {
+                address: address.name.clone(),
+                source: elapsed.into(),
+            })
         })
     }
 
@@ -49,8 +52,8 @@ impl Connection {
         address: &ServerAddress,
         statements: &[Statement],
         listener: Option<Listener>,
-    ) -> Result<Self, OpenError> {
-        let failed = |error| OpenError::from_client(&address.name, &address.schema, error);
+    ) -> Result<Self, PostgresOpenError> {
+        let failed = |error| PostgresOpenError::from_client(&address.name, &address.schema, error);
         let (client, connection) =
             address.config.connect(address.tls.clone()).await.map_err(failed)?;
         let warned = Arc::new(AtomicBool::new(false));
@@ -143,14 +146,14 @@ impl Server {
         })
     }
 
-    fn check(&self, address: &ServerAddress) -> Result<(), OpenError> {
+    fn check(&self, address: &ServerAddress) -> Result<(), PostgresOpenError> {
         let address = address.name.clone();
         match () {
-            () if self.in_recovery => Err(OpenError::Standby(address)),
+            () if self.in_recovery => Err(PostgresOpenError::Standby(address)),
             () if self.version < SERVER_MIN => {
-                Err(OpenError::TooOld { address, found: self.version })
+                Err(PostgresOpenError::TooOld { address, found: self.version })
             }
-            () if !self.fsync => Err(OpenError::NotDurable { address, setting: "fsync" }),
+            () if !self.fsync => Err(PostgresOpenError::NotDurable { address, setting: "fsync" }),
             () => Ok(()),
         }
     }
@@ -234,19 +237,19 @@ impl Reconnecting {
     }
 
     /// Connects now, for the first time.
-    pub(super) async fn open(&mut self) -> Result<(), OpenError> {
+    pub(super) async fn open(&mut self) -> Result<(), PostgresOpenError> {
         self.connection = Some(self.connect().await?);
         Ok(())
     }
 
-    async fn connect(&self) -> Result<Connection, OpenError> {
+    async fn connect(&self) -> Result<Connection, PostgresOpenError> {
         let ServerAddress { name, schema, .. } = &*self.address;
         let connection = Connection::open(&self.address, self.statements, None).await?;
         let error = match timeout(SUCCEED_WAIT_MAX, self.succeed(&connection.client)).await {
             Ok(Ok(())) => return Ok(connection),
-            Ok(Err(error)) => OpenError::from_client(name, schema, error),
+            Ok(Err(error)) => PostgresOpenError::from_client(name, schema, error),
             Err(elapsed) => {
-                OpenError::Unreachable { address: name.clone(), source: elapsed.into() }
+                PostgresOpenError::Unreachable { address: name.clone(), source: elapsed.into() }
             }
         };
         connection.cut();
@@ -287,7 +290,7 @@ impl Reconnecting {
         self.connection.as_ref().ok_or_else(|| SqlError::NotDone(Cause::new("the server is away")))
     }
 
-    fn failed(&mut self, error: OpenError) -> SqlError {
+    fn failed(&mut self, error: PostgresOpenError) -> SqlError {
         let cause = Cause::new(error);
         self.retry_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);

@@ -10,7 +10,7 @@ use crate::store::BoxError;
 /// Why a store could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum PostgresOpenError {
     /// Not an address. Give one like `postgres://user@host/database`.
     #[error("not the address of a Postgres database ({0}): give postgres://user@host/database")]
     BadUrl(String),
@@ -158,7 +158,7 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-impl OpenError {
+impl PostgresOpenError {
     /// What the client said of `address`.
     pub(super) fn from_client(address: &str, schema: &str, error: Error) -> Self {
         let address = address.to_owned();
@@ -185,7 +185,7 @@ impl OpenError {
     }
 }
 
-impl OpenError {
+impl PostgresOpenError {
     /// The client tells its own failures apart by their texts alone.
     fn without_answer(address: String, error: Error) -> Self {
         let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 use super::address::ServerAddress;
 use super::columns::{Param, Row};
 use super::connection::Connection;
-use super::error::OpenError;
+use super::error::PostgresOpenError;
 use super::sql_error::SqlError;
 use super::statement::{NOW, Statement, Write};
 use super::value::Moment;
@@ -29,21 +29,21 @@ impl Import {
     /// # Errors
     /// As [`PostgresStore::open`](super::PostgresStore::open), and if the schema has records already or is
     /// being filled from another store.
-    pub async fn begin(url: &str, from: &str) -> Result<Self, OpenError> {
+    pub async fn begin(url: &str, from: &str) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, None)?;
         let mut connection = Connection::open(&address, &[], None).await?;
         match ensure(&mut connection, &address).await {
             Ok(_) => {}
-            Err(OpenError::Importing { from: before, .. }) if before == from => {}
+            Err(PostgresOpenError::Importing { from: before, .. }) if before == from => {}
             Err(error) => return Err(error),
         }
         let import = Self { connection, address };
         let ServerAddress { name, schema, .. } = &import.address;
-        let failed = |error| OpenError::from_client(name, schema, error);
+        let failed = |error| PostgresOpenError::from_client(name, schema, error);
         if import.mark(from).await.map_err(failed)? {
             return Ok(import);
         }
-        Err(OpenError::NotEmpty(import.address.schema))
+        Err(PostgresOpenError::NotEmpty(import.address.schema))
     }
 
     /// Whether the schema is empty, or this very import was begun before.

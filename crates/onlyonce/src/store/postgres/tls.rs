@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::OpenError;
+use super::error::PostgresOpenError;
 use crate::store::BoxError;
 
 /// Which servers to talk to.
@@ -23,11 +23,12 @@ pub(super) enum Trust {
 }
 
 /// Makes encrypted connections.
-pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, OpenError> {
+pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, PostgresOpenError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone());
-    let config =
-        config.with_safe_default_protocol_versions().map_err(|e| OpenError::Tls(e.into()))?;
+    let config = config
+        .with_safe_default_protocol_versions()
+        .map_err(|e| PostgresOpenError::Tls(e.into()))?;
     let config = match trust {
         Trust::Anyone => {
             config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
@@ -39,8 +40,8 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, OpenError> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, OpenError> {
-    let failed = |why: BoxError| OpenError::Tls(why);
+fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, PostgresOpenError> {
+    let failed = |why: BoxError| PostgresOpenError::Tls(why);
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {
         let found = rustls_native_certs::load_native_certs();

@@ -14,7 +14,7 @@ use super::address::ServerAddress;
 use super::batch;
 use super::call::{LoadCall, MaintenanceCall, RenewCall, WriteCall};
 use super::connection::{Connection, Reconnecting};
-use super::error::OpenError;
+use super::error::PostgresOpenError;
 use super::maintenance::{self, Maintenance};
 use super::notify::{self, Notifier};
 use super::queue::queue;
@@ -42,20 +42,20 @@ impl Workers {
     pub(super) async fn start(
         address: ServerAddress,
         options: PostgresOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, PostgresOpenError> {
         let (opened, open) = oneshot::channel();
         let (end, ended) = watch::channel(());
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(work(address, options, opened, ended)),
-                Err(error) => drop(opened.send(Err(OpenError::Thread(error)))),
+                Err(error) => drop(opened.send(Err(PostgresOpenError::Thread(error)))),
             }
             drop(end);
         };
         let thread = thread::Builder::new().name("onlyonce-postgres".to_owned());
-        thread.spawn(run).map_err(OpenError::Thread)?;
-        let died = || Err(OpenError::Thread(std::io::ErrorKind::Other.into()));
+        thread.spawn(run).map_err(PostgresOpenError::Thread)?;
+        let died = || Err(PostgresOpenError::Thread(std::io::ErrorKind::Other.into()));
         open.await.unwrap_or_else(|_| died())
     }
 
@@ -84,7 +84,7 @@ impl Drop for Workers {
 async fn work(
     mut address: ServerAddress,
     options: PostgresOptions,
-    opened: oneshot::Sender<Result<Workers, OpenError>>,
+    opened: oneshot::Sender<Result<Workers, PostgresOpenError>>,
     ended: watch::Receiver<()>,
 ) {
     let (alive, mut goodbyes) = mpsc::channel(1);
@@ -109,7 +109,10 @@ struct Opened {
 }
 
 impl Opened {
-    async fn open(address: ServerAddress, options: &PostgresOptions) -> Result<Self, OpenError> {
+    async fn open(
+        address: ServerAddress,
+        options: &PostgresOptions,
+    ) -> Result<Self, PostgresOpenError> {
         let mut connection = Connection::open(&address, &[], None).await?;
         demand_session(&connection, &address).await?;
         let meta = ensure(&mut connection, &address).await?;
@@ -134,7 +137,7 @@ impl Opened {
     async fn run(
         self,
         options: &PostgresOptions,
-        opened: oneshot::Sender<Result<Workers, OpenError>>,
+        opened: oneshot::Sender<Result<Workers, PostgresOpenError>>,
         ended: watch::Receiver<()>,
     ) {
         let notifier = Arc::new(Notifier::new());
@@ -170,27 +173,32 @@ impl Opened {
 pub(super) async fn ensure(
     connection: &mut Connection,
     address: &ServerAddress,
-) -> Result<Meta, OpenError> {
-    let failed = |error| OpenError::from_client(&address.name, &address.schema, error);
+) -> Result<Meta, PostgresOpenError> {
+    let failed = |error| PostgresOpenError::from_client(&address.name, &address.schema, error);
     let schema = || address.schema.clone();
     let meta =
         match schema::ensure(&mut connection.client, &address.schema).await.map_err(failed)? {
             Found::Meta(meta) => meta,
             Found::Older(found) => {
                 let supported = schema::VERSION;
-                return Err(OpenError::Older { schema: schema(), found, supported });
+                return Err(PostgresOpenError::Older { schema: schema(), found, supported });
             }
             Found::Nothing | Found::NoRow => {
-                return Err(OpenError::Damaged { schema: schema(), what: "its own row is gone" });
+                return Err(PostgresOpenError::Damaged {
+                    schema: schema(),
+                    what: "its own row is gone",
+                });
             }
         };
     if meta.oldest > schema::VERSION {
         let (found, supported) = (meta.version, schema::VERSION);
-        return Err(OpenError::Newer { schema: schema(), found, supported });
+        return Err(PostgresOpenError::Newer { schema: schema(), found, supported });
     }
     match (&meta.moved_to, &meta.imported_from) {
-        (Some(to), _) => Err(OpenError::Moved { schema: schema(), to: to.clone() }),
-        (None, Some(from)) => Err(OpenError::Importing { schema: schema(), from: from.clone() }),
+        (Some(to), _) => Err(PostgresOpenError::Moved { schema: schema(), to: to.clone() }),
+        (None, Some(from)) => {
+            Err(PostgresOpenError::Importing { schema: schema(), from: from.clone() })
+        }
         (None, None) => Ok(meta),
     }
 }
@@ -200,8 +208,11 @@ pub(super) async fn ensure(
 ///
 /// A pooler that takes the session that has rested longest shows itself in a few questions; one that takes
 /// the last one, when another connection has begun a transaction there.
-async fn demand_session(connection: &Connection, address: &ServerAddress) -> Result<(), OpenError> {
-    let failed = |error| OpenError::from_client(&address.name, &address.schema, error);
+async fn demand_session(
+    connection: &Connection,
+    address: &ServerAddress,
+) -> Result<(), PostgresOpenError> {
+    let failed = |error| PostgresOpenError::from_client(&address.name, &address.schema, error);
     let name = crate::hex::encode(crate::record::Token::random().as_bytes());
     let other = Connection::open(address, &[], None).await?;
     let mark = format!("SELECT set_config('onlyonce.mark', '{name}', false)");
@@ -213,7 +224,7 @@ async fn demand_session(connection: &Connection, address: &ServerAddress) -> Res
     other.client.batch_execute("BEGIN; SELECT 1").await.map_err(failed)?;
     is_ours &= has_mark(connection, &name).await;
     other.client.batch_execute("ROLLBACK").await.map_err(failed)?;
-    if is_ours { Ok(()) } else { Err(OpenError::Pooled(address.name.clone())) }
+    if is_ours { Ok(()) } else { Err(PostgresOpenError::Pooled(address.name.clone())) }
 }
 
 /// A pooler without another session to give lets us wait.

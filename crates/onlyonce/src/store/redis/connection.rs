@@ -7,7 +7,7 @@ use ::redis::{AsyncConnectionConfig, Client, RedisError, ServerErrorKind, Value}
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::error::{OpenError, if_allowed};
+use super::error::{RedisOpenError, if_allowed};
 use super::link::OnConnect;
 use super::scripts::{Script, ScriptCall};
 use crate::store::{Fault, StoreError};
@@ -28,7 +28,7 @@ impl Connection {
         client: &Client,
         on_connect: &impl OnConnect,
         last_address: Option<&str>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, RedisOpenError> {
         let no_timeouts =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut inner = client.get_multiplexed_async_connection_with_config(&no_timeouts).await?;
@@ -111,13 +111,15 @@ pub(super) fn not_sent(why: impl std::error::Error + Send + Sync + 'static) -> F
 async fn close_other(
     mut connection: MultiplexedConnection,
     address: &str,
-) -> Result<(), OpenError> {
+) -> Result<(), RedisOpenError> {
     let mut kill = ::redis::cmd("CLIENT");
     kill.arg("KILL").arg("ADDR").arg(address);
     if_allowed(kill.query_async::<Value>(&mut connection).await).map(drop)
 }
 
-async fn own_address(mut connection: MultiplexedConnection) -> Result<Option<String>, OpenError> {
+async fn own_address(
+    mut connection: MultiplexedConnection,
+) -> Result<Option<String>, RedisOpenError> {
     let info = ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut connection).await;
     let info = if_allowed(info)?.unwrap_or_default();
     Ok(info.split(' ').find_map(|part| part.strip_prefix("addr=")).map(str::to_owned))

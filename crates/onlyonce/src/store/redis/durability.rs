@@ -5,7 +5,7 @@ use std::fmt;
 use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
 
-use super::error::{OpenError, if_allowed};
+use super::error::{RedisOpenError, if_allowed};
 
 /// What a store in this Redis can promise. Its text is one line for a log or a page.
 ///
@@ -38,7 +38,7 @@ impl Promise {
     }
 
     /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
-    pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, OpenError> {
+    pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, RedisOpenError> {
         Ok(Self { settings: if_allowed(Settings::read(connection).await)? })
     }
 }

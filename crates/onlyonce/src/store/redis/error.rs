@@ -7,7 +7,7 @@ use ::redis::RedisError;
 /// Why a store in Redis could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum RedisOpenError {
     /// The address does not read. Write `redis://[user:password@]host[:port][/database]`.
     #[error("this is not an address of a Redis: write redis://host:port")]
     Address(#[source] RedisError),
@@ -55,7 +55,7 @@ pub enum OpenError {
 }
 
 /// The answer to a command that a server may forbid us; `None` if it does.
-pub(super) fn if_allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, OpenError> {
+pub(super) fn if_allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisOpenError> {
     match answer {
         Err(error) if error.code().is_some() => Ok(None),
         answer => Ok(Some(answer?)),

@@ -1,6 +1,6 @@
 //! The names of the keys in Redis, all under one prefix.
 
-use super::error::OpenError;
+use super::error::RedisOpenError;
 use crate::scope::OperationId;
 
 /// Makes the names of one store.
@@ -10,12 +10,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(prefix: &str) -> Result<Self, OpenError> {
+    pub(crate) fn new(prefix: &str) -> Result<Self, RedisOpenError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
         if (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
             return Ok(Self { prefix: prefix.to_owned() });
         }
-        Err(OpenError::Prefix { prefix: prefix.to_owned() })
+        Err(RedisOpenError::Prefix { prefix: prefix.to_owned() })
     }
 
     pub(super) fn prefix(&self) -> &str {

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use super::connection::{Connection, Lost, not_sent, unanswered};
-use super::error::OpenError;
+use super::error::RedisOpenError;
 use super::link_thread::LinkThread;
 use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
@@ -56,7 +56,7 @@ pub(crate) trait OnConnect: Send + Sync + 'static {
     fn check(
         &self,
         connection: MultiplexedConnection,
-    ) -> impl Future<Output = Result<(), OpenError>> + Send;
+    ) -> impl Future<Output = Result<(), RedisOpenError>> + Send;
 
     /// Runs for as long as the connection is used.
     fn run_beside(
@@ -71,7 +71,7 @@ pub(crate) trait OnConnect: Send + Sync + 'static {
 pub(super) enum Current {
     Connecting,
     Up(Arc<Connection>),
-    Down(Arc<OpenError>),
+    Down(Arc<RedisOpenError>),
     Closed,
 }
 
@@ -81,7 +81,7 @@ impl Link {
         client: Client,
         options: LinkOptions,
         on_connect: impl OnConnect,
-    ) -> Result<(Self, oneshot::Receiver<Result<(), OpenError>>), OpenError> {
+    ) -> Result<(Self, oneshot::Receiver<Result<(), RedisOpenError>>), RedisOpenError> {
         let (connected, current) = watch::channel(Current::Connecting);
         let (stop, stopped) = watch::channel(false);
         let (opened, open) = oneshot::channel();
@@ -98,9 +98,9 @@ impl Link {
             Err(error) => drop(ready.send(Err(error))),
         };
         let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
-        started.map_err(OpenError::Thread)?;
+        started.map_err(RedisOpenError::Thread)?;
         let runtime = handle.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)));
-        let runtime = runtime.map_err(OpenError::Thread)?;
+        let runtime = runtime.map_err(RedisOpenError::Thread)?;
         Ok((Self { runtime, options, current, room, stop }, open))
     }
 
@@ -164,4 +164,4 @@ async fn answer(
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no connection to Redis: {0}")]
-struct NotConnected(Arc<OpenError>);
+struct NotConnected(Arc<RedisOpenError>);

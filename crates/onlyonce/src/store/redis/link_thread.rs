@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::error::OpenError;
+use super::error::RedisOpenError;
 use super::link::{Current, LinkOptions, OnConnect};
 use crate::clock::{Clock, SystemClock};
 
@@ -24,7 +24,7 @@ pub(super) struct LinkThread<O> {
 }
 
 impl<O: OnConnect> LinkThread<O> {
-    pub(super) async fn run(self, opened: oneshot::Sender<Result<(), OpenError>>) {
+    pub(super) async fn run(self, opened: oneshot::Sender<Result<(), RedisOpenError>>) {
         let first = self.connect(None).await;
         match first {
             Err(error) if self.options.waits_for_connection => drop(opened.send(Err(error))),
@@ -36,7 +36,7 @@ impl<O: OnConnect> LinkThread<O> {
     }
 
     /// Has calls use the connection until it is lost, then the next one, until the link is closed.
-    async fn serve(self, mut made: Result<Connection, OpenError>) {
+    async fn serve(self, mut made: Result<Connection, RedisOpenError>) {
         let LinkOptions { pause_min, pause_max, waits_for_connection, .. } = self.options;
         let (mut pause, mut last_address) = (pause_min, None);
         while !*self.stopped.borrow() {
@@ -92,10 +92,10 @@ impl<O: OnConnect> LinkThread<O> {
     }
 
     /// A connection that is ready for calls.
-    async fn connect(&self, last_address: Option<&str>) -> Result<Connection, OpenError> {
+    async fn connect(&self, last_address: Option<&str>) -> Result<Connection, RedisOpenError> {
         let making = Connection::make(&self.client, &self.on_connect, last_address);
         let made = timeout(CONNECT_WAIT, making).await;
-        made.unwrap_or(Err(OpenError::Silent { within: CONNECT_WAIT }))
+        made.unwrap_or(Err(RedisOpenError::Silent { within: CONNECT_WAIT }))
     }
 }
 

@@ -9,13 +9,13 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::durability::Promise;
-use super::error::OpenError;
+use super::error::RedisOpenError;
 use super::keys::{CHANNEL, Keys};
 use super::link::OnConnect;
 use super::notify::listen;
 
 impl OnConnect for Arc<Shared> {
-    async fn check(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
+    async fn check(&self, connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
         check_server(connection.clone()).await?;
         refuse_older_format(connection.clone(), &self.keys).await?;
         self.read_promise(connection).await
@@ -28,7 +28,7 @@ impl OnConnect for Arc<Shared> {
 }
 
 impl Shared {
-    async fn read_promise(&self, connection: MultiplexedConnection) -> Result<(), OpenError> {
+    async fn read_promise(&self, connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
         let promise = Promise::read(connection).await?;
         *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
         Ok(())
@@ -45,29 +45,29 @@ impl Shared {
 }
 
 /// Refuses a server that the store cannot work with.
-async fn check_server(mut connection: MultiplexedConnection) -> Result<(), OpenError> {
+async fn check_server(mut connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
     let info = ::redis::cmd("INFO").query_async::<InfoDict>(&mut connection).await?;
     let field = |name: &str| info.get::<String>(name).unwrap_or_default();
     if field("cluster_enabled") == "1" {
-        return Err(OpenError::Cluster);
+        return Err(RedisOpenError::Cluster);
     }
     if field("role") == "slave" {
-        return Err(OpenError::Replica);
+        return Err(RedisOpenError::Replica);
     }
     let found = field("redis_version");
-    if is_too_old(&found) { Err(OpenError::TooOld { found }) } else { Ok(()) }
+    if is_too_old(&found) { Err(RedisOpenError::TooOld { found }) } else { Ok(()) }
 }
 
 /// Its records have other names. To this build they would be absent, and their operations would run again.
 async fn refuse_older_format(
     mut connection: MultiplexedConnection,
     keys: &Keys,
-) -> Result<(), OpenError> {
+) -> Result<(), RedisOpenError> {
     let mut exists = ::redis::cmd("EXISTS");
     exists.arg(&keys.of_older_format());
     match exists.query_async::<u64>(&mut connection).await? {
         0 => Ok(()),
-        1.. => Err(OpenError::OlderFormat { prefix: keys.prefix().to_owned() }),
+        1.. => Err(RedisOpenError::OlderFormat { prefix: keys.prefix().to_owned() }),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
 use crate::record::{Kept, Record, Response, SettledBy, State, Token};
 use crate::scope::OperationId;
-use crate::store::{Attempt, Draft, cas};
+use crate::store::{Draft, Takeover, cas};
 
 /// The details of a first attempt. The head says the rest, and its times.
 pub(super) fn details(draft: &Draft) -> Vec<u8> {
@@ -22,7 +22,7 @@ pub(super) fn details(draft: &Draft) -> Vec<u8> {
 }
 
 /// The details of a later attempt.
-pub(super) fn details_of(attempt: &Attempt) -> Vec<u8> {
+pub(super) fn details_of(attempt: &Takeover) -> Vec<u8> {
     codec::encode(&cas::later_attempt(attempt, StoreTime::from_ms(0)))
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{ErrorCode, ffi};
 /// Why a store could not be opened. A file that cannot be used is never replaced by an empty one: that would forget keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum SqliteOpenError {
     /// Another process, or this one, has the file open. Stop that process, or use the store that is open.
     #[error("{path} is in use: a store file has one process; stop the other one first")]
     InUse {
@@ -150,7 +150,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl SqliteOpenError {
     /// From an error of the operating system.
     pub(super) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();

@@ -20,7 +20,7 @@ use crate::clock::{Clock, StoreTime};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Kept, KeyText, Record, Response, SettledBy, StateKind, StateSet, Token};
 use crate::scope::{OperationId, Principal};
-use crate::store::{Draft, Guard, Lease, Maintain, Next, Notes, Page, Scan, Seen, Store, Swap};
+use crate::store::{Draft, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, Swap};
 
 /// A store in a directory of its own, on a clock that the test moves.
 struct Lab {
@@ -80,7 +80,7 @@ impl Lab {
     }
 
     async fn swap(&self, n: u32, guard: Guard, to: Next) -> Swap {
-        self.store.swap(id(n), guard, to, Notes::default()).await.unwrap()
+        self.store.swap(id(n), guard, to).await.unwrap()
     }
 
     async fn now(&self) -> StoreTime {
@@ -109,7 +109,7 @@ impl Lab {
     }
 }
 
-async fn open(path: &Path, clock: &TestClock) -> Result<SqliteStore, super::OpenError> {
+async fn open(path: &Path, clock: &TestClock) -> Result<SqliteStore, super::SqliteOpenError> {
     SqliteStore::open_with(path, SqliteOptions::new().with_clock(clock.clone())).await
 }
 

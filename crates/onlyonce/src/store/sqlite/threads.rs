@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 use super::SqliteOptions;
-use super::error::OpenError;
+use super::error::SqliteOpenError;
 use super::file::checkpoint;
 use super::file::open;
 use super::file::ownership::OwnedFile;
@@ -30,7 +30,7 @@ impl Threads {
     pub(super) async fn start(
         path: &Path,
         options: SqliteOptions,
-    ) -> Result<(Self, Arc<Shared>), OpenError> {
+    ) -> Result<(Self, Arc<Shared>), SqliteOpenError> {
         let (opened, open) = oneshot::channel();
         let (asked, failed) = (path.to_owned(), path.to_owned());
         let writer =
@@ -44,7 +44,7 @@ impl Threads {
                 }
                 Err(error) => drop(opened.send(Err(error))),
             })?;
-        let died = || OpenError::io(&failed, std::io::ErrorKind::Other.into());
+        let died = || SqliteOpenError::io(&failed, std::io::ErrorKind::Other.into());
         let shared = open.await.unwrap_or_else(|_| Err(died()))?;
         let threads = Self { shared: shared.clone(), handles: Mutex::new(vec![writer]) };
         let (reads, writes) = (shared.clone(), shared.clone());
@@ -75,7 +75,7 @@ impl Drop for Threads {
 }
 
 /// Takes the lock, opens or creates the file, and builds the writer.
-fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, OpenError> {
+fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, SqliteOpenError> {
     let owned = OwnedFile::take(&path)?;
     open::create_if_absent(&owned)?;
     let time = Time::new(options.clock.clone());
@@ -90,7 +90,7 @@ fn spawn(
     path: &Path,
     name: &str,
     run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, OpenError> {
+) -> Result<JoinHandle<()>, SqliteOpenError> {
     let builder = thread::Builder::new().name(name.to_owned());
-    builder.spawn(run).map_err(|error| OpenError::io(path, error))
+    builder.spawn(run).map_err(|error| SqliteOpenError::io(path, error))
 }

@@ -6,7 +6,7 @@ use crate::store::conformance::Factory;
 use crate::store::conformance::check::{Outcome, Stop, between, ensure, equal, failed};
 use crate::store::conformance::lab::Lab;
 use crate::store::conformance::writes::{BRIEF, SOON_MS, Write, draft, rival};
-use crate::store::{Attempt, Draft, Next, Store};
+use crate::store::{Draft, Next, Store, Takeover};
 
 // R108
 pub(super) async fn the_time_to_live_counts_from_completion<F: Factory>(factory: &F) -> Outcome {
@@ -79,7 +79,7 @@ pub(super) async fn a_take_is_the_attempt_it_says<F: Factory>(factory: &F) -> Ou
     let unknown = lab.put(&draft(1), StateKind::Unknown).await?;
     lab.pass(BRIEF).await;
     let anew = Draft { id: draft(1).id, ..draft(2) };
-    let attempt = Attempt {
+    let attempt = Takeover {
         draft: anew.clone(),
         attempt: 7,
         taken_from: Some(TakenFrom::Released { expires_at: StoreTime::from_ms(5) }),
@@ -106,7 +106,7 @@ pub(super) async fn a_take_of_nothing_earlier_is_first_claimed_now<F: Factory>(
     let lab = Lab::fresh(factory).await;
     let completed = lab.put(&draft(1), StateKind::Completed).await?;
     lab.pass(BRIEF).await;
-    let attempt = Attempt {
+    let attempt = Takeover {
         draft: rival(&draft(1), 2),
         attempt: 1,
         taken_from: None,

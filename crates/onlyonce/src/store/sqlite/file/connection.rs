@@ -6,14 +6,14 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::layout::schema;
 
 /// A connection that may write. It never creates a file.
-pub(crate) fn writable(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn writable(path: &Path) -> Result<Connection, SqliteOpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
-    set_checkpoint_at_close(&db, false).map_err(|error| OpenError::engine(path, error))?;
+    set_checkpoint_at_close(&db, false).map_err(|error| SqliteOpenError::engine(path, error))?;
     set_and_verify(&db, path, "journal_mode", "wal", "wal")?;
     set_and_verify(&db, path, "synchronous", "FULL", "2")?;
     set_and_verify(&db, path, "wal_autocheckpoint", "0", "0")?;
@@ -23,8 +23,8 @@ pub(crate) fn writable(path: &Path) -> Result<Connection, OpenError> {
 /// Writes the whole WAL back to the file and empties it, as the only connection and without the shared memory of the
 /// WAL (`-shm`). That memory says which pages were written back, and is wrong after a failed sync; a program that reads
 /// the file keeps it alive. So this is refused as busy while there is one.
-pub(crate) fn empty_wal_exclusively(path: &Path) -> Result<(), OpenError> {
-    let failed = |error| OpenError::engine(path, error);
+pub(crate) fn empty_wal_exclusively(path: &Path) -> Result<(), SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
     db.busy_timeout(Duration::ZERO).map_err(failed)?;
@@ -37,11 +37,11 @@ pub(crate) fn empty_wal_exclusively(path: &Path) -> Result<(), OpenError> {
 }
 
 /// A connection that only reads.
-pub(crate) fn readable(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn readable(path: &Path) -> Result<Connection, SqliteOpenError> {
     // Not SQLITE_OPEN_READ_ONLY: a reader writes to the shared memory of the WAL.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
-    set_checkpoint_at_close(&db, false).map_err(|error| OpenError::engine(path, error))?;
+    set_checkpoint_at_close(&db, false).map_err(|error| SqliteOpenError::engine(path, error))?;
     set_and_verify(&db, path, "query_only", "1", "1")?;
     Ok(db)
 }
@@ -60,7 +60,7 @@ pub(crate) fn set_checkpoint_at_close(db: &Connection, empties: bool) -> rusqlit
 pub(crate) fn create(
     path: &Path,
     fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-) -> Result<(), OpenError> {
+) -> Result<(), SqliteOpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
     let (application, format, page) = (schema::APPLICATION_ID, schema::FORMAT, schema::PAGE_BYTES);
@@ -70,9 +70,9 @@ pub(crate) fn create(
              PRAGMA application_id = {application}; PRAGMA user_version = {format};"
         ))
         .and_then(|()| fill(&db));
-    made.map_err(|error| OpenError::engine(path, error))?;
+    made.map_err(|error| SqliteOpenError::engine(path, error))?;
     set_and_verify(&db, path, "journal_mode", "wal", "wal")?;
-    db.close().map_err(|(_, error)| OpenError::engine(path, error))
+    db.close().map_err(|(_, error)| SqliteOpenError::engine(path, error))
 }
 
 /// What a checkpoint does.
@@ -112,12 +112,12 @@ pub(crate) fn data_version(db: &Connection) -> rusqlite::Result<i64> {
     statement.query_row([], |row| row.get(0))
 }
 
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
-    let failed = |error| OpenError::engine(path, error);
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
     if db.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
         let source = std::io::ErrorKind::PermissionDenied.into();
-        return Err(OpenError::NoPermission { path: path.to_owned(), source });
+        return Err(SqliteOpenError::NoPermission { path: path.to_owned(), source });
     }
     db.busy_timeout(BUSY_WAIT).map_err(failed)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -136,14 +136,14 @@ fn set_and_verify(
     pragma: &'static str,
     value: &str,
     wanted: &'static str,
-) -> Result<(), OpenError> {
-    let failed = |error| OpenError::engine(path, error);
+) -> Result<(), SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
     db.pragma_update(None, pragma, value).map_err(failed)?;
     let found = db.pragma_query_value(None, pragma, |row| row.get(0).map(text)).map_err(failed)?;
     if found == wanted {
         return Ok(());
     }
-    Err(OpenError::NotDurable { path: path.to_owned(), pragma, wanted, found })
+    Err(SqliteOpenError::NotDurable { path: path.to_owned(), pragma, wanted, found })
 }
 
 fn text(value: rusqlite::types::Value) -> String {
@@ -170,6 +170,8 @@ mod tests {
         let db = Connection::open_in_memory().unwrap();
         let refused = set_and_verify(&db, Path::new("store.db"), "journal_mode", "wal", "wal");
         let found = "memory".to_owned();
-        assert!(matches!(refused, Err(OpenError::NotDurable { found: is, .. }) if is == found));
+        assert!(
+            matches!(refused, Err(SqliteOpenError::NotDurable { found: is, .. }) if is == found)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::record::{Record, State};
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::connection::{self, Checkpoint};
 use crate::store::sqlite::file::ownership::OwnedFile;
 use crate::store::sqlite::file::wal_check;
@@ -23,7 +23,7 @@ pub(crate) struct Opened {
 }
 
 /// Creates the file if there never was one, and checks its WAL before SQLite reads it.
-pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), OpenError> {
+pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), SqliteOpenError> {
     if !owned.inspect()? {
         owned.create(|new| {
             connection::create(new, |db| {
@@ -39,36 +39,36 @@ pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), OpenError> {
     owned.write_marker()?;
     match wal_check::is_damaged(&owned.wal()) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(OpenError::damaged(owned.path(), "its log is damaged")),
-        Err(error) => Err(OpenError::io(owned.path(), error)),
+        Ok(true) => Err(SqliteOpenError::damaged(owned.path(), "its log is damaged")),
+        Err(error) => Err(SqliteOpenError::io(owned.path(), error)),
     }
 }
 
 /// Opens the file and builds the index. The WAL is written back and emptied first: an earlier process may have failed
 /// to sync it.
-pub(crate) fn open(path: &Path) -> Result<Opened, OpenError> {
+pub(crate) fn open(path: &Path) -> Result<Opened, SqliteOpenError> {
     let db = connection::writable(path)?;
     let meta = check(&db, path)?;
     let flushed = connection::checkpoint(&db, Checkpoint::Truncate);
-    flushed.map_err(|error| OpenError::engine(path, error))?;
+    flushed.map_err(|error| SqliteOpenError::engine(path, error))?;
     let (meta, index) = build::index_of(&db, path, meta)?;
     Ok(Opened { db, meta, index })
 }
 
 /// Checks format, meta row and table definitions.
-fn check(db: &Connection, path: &Path) -> Result<Meta, OpenError> {
-    let failed = |error| OpenError::engine(path, error);
+fn check(db: &Connection, path: &Path) -> Result<Meta, SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
     let format = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
     schema::check_format(path, format)?;
     let meta = Meta::read(db).map_err(failed)?;
-    let meta = meta.ok_or_else(|| OpenError::damaged(path, "its meta row is wrong"))?;
+    let meta = meta.ok_or_else(|| SqliteOpenError::damaged(path, "its meta row is wrong"))?;
     if let Some(to) = &meta.moved_to {
-        return Err(OpenError::Moved { path: path.to_owned(), to: to.clone() });
+        return Err(SqliteOpenError::Moved { path: path.to_owned(), to: to.clone() });
     }
     let classes: Vec<_> = meta.classes.iter().map(|class| class.class).collect();
     match schema::differs(db, &classes).map_err(failed)? {
         Some(table) => {
-            Err(OpenError::damaged(path, format!("{table} is not defined as it should be")))
+            Err(SqliteOpenError::damaged(path, format!("{table} is not defined as it should be")))
         }
         None => Ok(meta),
     }
@@ -80,7 +80,7 @@ pub(crate) fn mark_leftovers_unknown(
     opened: &mut Opened,
     path: &Path,
     time: &Time,
-) -> Result<(), OpenError> {
+) -> Result<(), SqliteOpenError> {
     let now = time.now();
     let left: Vec<_> = opened.index.running().map(|live| (live.id, live.record.clone())).collect();
     if left.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn mark_leftovers_unknown(
         }
         transaction.commit()
     });
-    written.map_err(|error| OpenError::engine(path, error))
+    written.map_err(|error| SqliteOpenError::engine(path, error))
 }
 
 /// After a reopening: takes the running records of this process from the index before, with their renewed leases, which

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::header;
 
 /// A store file that this process owns until the value is dropped.
@@ -16,15 +16,15 @@ pub(crate) struct OwnedFile {
 
 impl OwnedFile {
     /// Locks `<path>-lock`. Symbolic links are resolved first, so that a file has one lock whatever its names.
-    pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn take(path: &Path) -> Result<Self, SqliteOpenError> {
         let path = resolve(path)?;
-        let failed = |error| OpenError::io(&path, error);
+        let failed = |error| SqliteOpenError::io(&path, error);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         let lock = private(&mut options).open(beside(&path, "-lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, lock }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path }),
+            Err(TryLockError::WouldBlock) => Err(SqliteOpenError::InUse { path }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }
@@ -38,23 +38,25 @@ impl OwnedFile {
     }
 
     /// Whether the file exists. Refused if it existed once and is gone, or if it is not a store.
-    pub(crate) fn inspect(&self) -> Result<bool, OpenError> {
+    pub(crate) fn inspect(&self) -> Result<bool, SqliteOpenError> {
         match fs::metadata(&self.path) {
-            Ok(found) if found.len() == 0 => Err(OpenError::Empty { path: self.path.clone() }),
+            Ok(found) if found.len() == 0 => {
+                Err(SqliteOpenError::Empty { path: self.path.clone() })
+            }
             Ok(found) => header::check(&self.path, &self.wal(), found.len()).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.check_never_existed().map(|()| false)
             }
-            Err(error) => Err(OpenError::io(&self.path, error)),
+            Err(error) => Err(SqliteOpenError::io(&self.path, error)),
         }
     }
 
     /// Creates the file: `fill` makes it under another name, and it is renamed once it is complete and synced.
     pub(crate) fn create(
         &self,
-        fill: impl FnOnce(&Path) -> Result<(), OpenError>,
-    ) -> Result<(), OpenError> {
-        let failed = |error| OpenError::io(&self.path, error);
+        fill: impl FnOnce(&Path) -> Result<(), SqliteOpenError>,
+    ) -> Result<(), SqliteOpenError> {
+        let failed = |error| SqliteOpenError::io(&self.path, error);
         let new = beside(&self.path, "-new");
         for left in ["-new", "-new-wal", "-new-shm", "-new-journal"] {
             remove_if_there(&beside(&self.path, left)).map_err(failed)?;
@@ -68,14 +70,14 @@ impl OwnedFile {
 
     /// Syncs the directory, so that the names of the file and of the WAL survive a power cut. SQLite does so when it
     /// creates the WAL, but does not report a failure.
-    pub(crate) fn sync_names(&self) -> Result<(), OpenError> {
-        sync_directory(&self.path).map_err(|error| OpenError::io(&self.path, error))
+    pub(crate) fn sync_names(&self) -> Result<(), SqliteOpenError> {
+        sync_directory(&self.path).map_err(|error| SqliteOpenError::io(&self.path, error))
     }
 
     /// Writes into the lock file that the store exists. If the store file vanishes, the next open then refuses to create
     /// an empty one.
-    pub(crate) fn write_marker(&self) -> Result<(), OpenError> {
-        let failed = |error| OpenError::io(&self.path, error);
+    pub(crate) fn write_marker(&self) -> Result<(), SqliteOpenError> {
+        let failed = |error| SqliteOpenError::io(&self.path, error);
         if self.lock.metadata().map_err(failed)?.len() > 0 {
             return Ok(());
         }
@@ -111,9 +113,9 @@ impl OwnedFile {
         inode(&self.path).is_ok_and(|file| file == opened.file)
     }
 
-    fn check_never_existed(&self) -> Result<(), OpenError> {
-        let gone = |beside| Err(OpenError::Gone { path: self.path.clone(), beside });
-        let lock = self.lock.metadata().map_err(|error| OpenError::io(&self.path, error))?;
+    fn check_never_existed(&self) -> Result<(), SqliteOpenError> {
+        let gone = |beside| Err(SqliteOpenError::Gone { path: self.path.clone(), beside });
+        let lock = self.lock.metadata().map_err(|error| SqliteOpenError::io(&self.path, error))?;
         if self.wal().exists() {
             return gone(self.wal());
         }
@@ -153,20 +155,20 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+fn resolve(path: &Path) -> Result<PathBuf, SqliteOpenError> {
     match fs::canonicalize(path) {
         Ok(found) => return Ok(found),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(OpenError::io(path, error));
+            return Err(SqliteOpenError::io(path, error));
         }
         Err(_) => {}
     }
     let Some(name) = path.file_name() else {
-        return Err(OpenError::io(path, io::ErrorKind::InvalidInput.into()));
+        return Err(SqliteOpenError::io(path, io::ErrorKind::InvalidInput.into()));
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new(".")));
-    directory.map(|found| found.join(name)).map_err(|error| OpenError::io(path, error))
+    directory.map(|found| found.join(name)).map_err(|error| SqliteOpenError::io(path, error))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::index::Index;
 use crate::store::sqlite::layout::meta::{ClassRows, Meta};
 use crate::store::sqlite::layout::place::Place;
@@ -22,9 +22,9 @@ pub(crate) fn index_of(
     db: &Connection,
     path: &Path,
     mut meta: Meta,
-) -> Result<(Meta, Index), OpenError> {
-    let routes = Routes::read(db).map_err(|error| OpenError::engine(path, error))?;
-    let routes = routes.ok_or_else(|| OpenError::damaged(path, "a route is missing"))?;
+) -> Result<(Meta, Index), SqliteOpenError> {
+    let routes = Routes::read(db).map_err(|error| SqliteOpenError::engine(path, error))?;
+    let routes = routes.ok_or_else(|| SqliteOpenError::damaged(path, "a route is missing"))?;
     let mut index = Index::new(routes);
     for class in &mut meta.classes {
         let builder = ClassBuilder { db, path, class: *class, live: Vec::new() };
@@ -43,7 +43,7 @@ struct ClassBuilder<'a> {
 }
 
 impl ClassBuilder<'_> {
-    fn run(mut self, index: &mut Index) -> Result<ClassRows, OpenError> {
+    fn run(mut self, index: &mut Index) -> Result<ClassRows, SqliteOpenError> {
         self.read_ids(index)?;
         for place in std::mem::take(&mut self.live) {
             self.read_live(index, place)?;
@@ -55,7 +55,7 @@ impl ClassBuilder<'_> {
         Ok(self.class)
     }
 
-    fn read_ids(&mut self, index: &mut Index) -> Result<(), OpenError> {
+    fn read_ids(&mut self, index: &mut Index) -> Result<(), SqliteOpenError> {
         let sql = &Statements::of(self.class.class).ids;
         let mut statement = self.db.prepare(sql).map_err(|error| self.failed(error))?;
         let mut rows = statement.query([]).map_err(|error| self.failed(error))?;
@@ -73,7 +73,7 @@ impl ClassBuilder<'_> {
     }
 
     /// Checks that the oldest row is the one that the meta row names. `before` is one less than the oldest row.
-    fn ends(&mut self, before: Option<i64>) -> Result<(), OpenError> {
+    fn ends(&mut self, before: Option<i64>) -> Result<(), SqliteOpenError> {
         let ClassRows { first, next, .. } = self.class;
         let found = before.map_or(next, |before| before + 1);
         if found != first {
@@ -87,7 +87,7 @@ impl ClassBuilder<'_> {
         index: &mut Index,
         number: i64,
         row: &rusqlite::Row<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), SqliteOpenError> {
         let place = Place { class: self.class.class, row: number };
         let Some((id, state)) = rows::trusted_id(row, ID_COLUMN) else {
             return Err(self.damaged(number));
@@ -101,7 +101,7 @@ impl ClassBuilder<'_> {
             _ => self.live.push(place),
         }
         if index.put_unread(id, place).is_some() {
-            return Err(OpenError::damaged(
+            return Err(SqliteOpenError::damaged(
                 self.path,
                 format!("row {number} repeats an operation"),
             ));
@@ -111,7 +111,7 @@ impl ClassBuilder<'_> {
 
     /// Reads a live record into the index. One that cannot be decoded stays a place without a record: reading it is an
     /// error for its key.
-    fn read_live(&self, index: &mut Index, place: Place) -> Result<(), OpenError> {
+    fn read_live(&self, index: &mut Index, place: Place) -> Result<(), SqliteOpenError> {
         let found =
             rows::read(self.db, place, &index.routes).map_err(|error| self.failed(error))?;
         if let Found::Record(id, record) = found {
@@ -120,16 +120,16 @@ impl ClassBuilder<'_> {
         Ok(())
     }
 
-    fn damaged(&self, row: i64) -> OpenError {
+    fn damaged(&self, row: i64) -> SqliteOpenError {
         let class = self.class.class;
-        OpenError::damaged(
+        SqliteOpenError::damaged(
             self.path,
             format!("row {row} of record_{class} is missing or does not read"),
         )
     }
 
-    fn failed(&self, error: rusqlite::Error) -> OpenError {
-        OpenError::engine(self.path, error)
+    fn failed(&self, error: rusqlite::Error) -> SqliteOpenError {
+        SqliteOpenError::engine(self.path, error)
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 
 /// "ONCE", at offset 68 of the file.
 pub(crate) const APPLICATION_ID: i64 = 0x4F4E_4345;
@@ -111,13 +111,13 @@ pub(crate) fn create_class(db: &Connection, class: u8) -> rusqlite::Result<()> {
 }
 
 /// Refuses every format but [`FORMAT`]. A file without a format is damaged: every store file has one.
-pub(crate) fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
+pub(crate) fn check_format(path: &Path, found: i64) -> Result<(), SqliteOpenError> {
     let (path, supported) = (path.to_owned(), FORMAT);
     match found {
         FORMAT => Ok(()),
-        1..FORMAT => Err(OpenError::Older { path, found, supported }),
-        ..1 => Err(OpenError::damaged(&path, "it has no format")),
-        _ => Err(OpenError::Newer { path, found, supported }),
+        1..FORMAT => Err(SqliteOpenError::Older { path, found, supported }),
+        ..1 => Err(SqliteOpenError::damaged(&path, "it has no format")),
+        _ => Err(SqliteOpenError::Newer { path, found, supported }),
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::*;
 use crate::record::State;
-use crate::store::{Attempt, Beat, Fault, StoreError, Watch};
+use crate::store::{Beat, Fault, StoreError, Takeover, Watch};
 
 #[tokio::test]
 async fn what_was_written_is_read_back_whole_before_and_after_a_reopen() {
@@ -57,8 +57,8 @@ async fn calls_that_share_a_batch_act_one_after_the_other() {
     let claim = draft(1);
     let (token, again) = (claim.token, draft(1));
     let store = &lab.store;
-    let release = store.swap(id(1), owner(token), Next::Absent, Notes::default());
-    let settle = store.swap(id(1), owner(again.token), settle(1), Notes::default());
+    let release = store.swap(id(1), owner(token), Next::Absent);
+    let settle = store.swap(id(1), owner(again.token), settle(1));
     let (first, released, second, settled, third) = tokio::join!(
         store.claim(claim),
         release,
@@ -80,13 +80,8 @@ async fn one_bad_member_fails_alone() {
         lab.unknown(n).await;
     }
     let revision = lab.load(3).await.unwrap().revision();
-    let bad = Attempt { draft: draft(3), attempt: 0, taken_from: None, first_claimed_at: None };
-    let bad = lab.store.swap(
-        id(3),
-        Guard::Unchanged(revision),
-        Next::Running(Box::new(bad)),
-        Notes::default(),
-    );
+    let bad = Takeover { draft: draft(3), attempt: 0, taken_from: None, first_claimed_at: None };
+    let bad = lab.store.swap(id(3), Guard::Unchanged(revision), Next::Running(Box::new(bad)));
     let good = (10..30).map(|n| lab.store.claim(draft(n)));
     let more = (30..40).map(|n| lab.store.claim(draft(n)));
     let (good, bad, more) = tokio::join!(join_all(good), bad, join_all(more));
@@ -108,7 +103,7 @@ async fn a_body_over_the_limit_is_refused_and_the_record_stays() {
     let huge = Response { body: Kept::Bytes { body: body.into(), trailers: None }, ..response(1) };
     let to =
         Next::Completed { settled_by: SettledBy::Owner, response: Arc::new(huge), token: None };
-    let refused = lab.store.swap(id(1), owner(token), to, Notes::default()).await;
+    let refused = lab.store.swap(id(1), owner(token), to).await;
     assert!(matches!(refused, Err(Fault::NotDone(StoreError::Refused(_)))));
     assert_eq!(lab.kind(1).await, Some(StateKind::Running));
 }
@@ -183,7 +178,7 @@ async fn an_expired_record_is_taken_and_its_old_answer_is_gone() {
     assert!(record.is_expired(seen.now));
     let taking = Draft { ttl_ms: 1_000, ..draft(1) };
     let token = taking.token;
-    let attempt = Attempt { draft: taking, attempt: 1, taken_from: None, first_claimed_at: None };
+    let attempt = Takeover { draft: taking, attempt: 1, taken_from: None, first_claimed_at: None };
     let to = Next::Running(Box::new(attempt));
     lab.swap(1, Guard::Unchanged(record.revision()), to).await;
     assert_eq!(lab.load(1).await.unwrap().token, token);

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::*;
-use crate::store::sqlite::OpenError;
+use crate::store::sqlite::SqliteOpenError;
 use crate::store::{Fault, StoreError};
 
 /// A closed store with `count` settled records and one unknown one.
@@ -33,7 +33,7 @@ async fn a_flipped_byte_never_makes_a_completed_key_absent_or_its_answer_another
         fs::write(&path, &flipped).unwrap();
         let store = match open(&path, &clock).await {
             Ok(store) => store,
-            Err(OpenError::InUse { .. }) => panic!("the last one was closed"),
+            Err(SqliteOpenError::InUse { .. }) => panic!("the last one was closed"),
             Err(_) => {
                 refused += 1;
                 continue;
@@ -90,7 +90,7 @@ async fn a_damaged_record_is_an_error_for_its_key_alone() {
             3 | 5 => {
                 assert!(seen.is_err_and(is_unreadable));
                 assert!(store.claim(draft(n)).await.is_err_and(is_unreadable));
-                let swap = store.swap(id(n), owner(Token::random()), settle(n), Notes::default());
+                let swap = store.swap(id(n), owner(Token::random()), settle(n));
                 assert!(swap.await.is_err_and(is_unreadable));
             }
             _ => assert_eq!(answer(&seen.unwrap()), Some(&response(n))),
@@ -123,7 +123,10 @@ async fn a_row_that_vanished_is_noticed_at_either_end_and_between() {
         let db = Connection::open(&path).unwrap();
         db.execute("DELETE FROM record_27 WHERE row = ?1", [row]).unwrap();
         drop(db);
-        assert!(matches!(open(&path, &clock).await, Err(OpenError::Damaged { .. })), "row {row}");
+        assert!(
+            matches!(open(&path, &clock).await, Err(SqliteOpenError::Damaged { .. })),
+            "row {row}"
+        );
     }
 }
 
@@ -147,7 +150,7 @@ async fn a_table_that_vanished_or_changed_is_noticed() {
         let opened = open(&path, &clock).await;
         let unread = match &opened {
             Ok(store) => store.load(id(1)).await.is_err_and(is_unreadable),
-            Err(error) => matches!(error, OpenError::Damaged { .. }),
+            Err(error) => matches!(error, SqliteOpenError::Damaged { .. }),
         };
         assert!(unread, "{change}: {opened:?}");
     }
@@ -161,7 +164,8 @@ async fn a_file_cut_short_is_refused_wherever_it_is_cut() {
     for kept in (0..sound.len()).step_by(4096 + 512) {
         fs::write(&path, &sound[..kept]).unwrap();
         let error = open(&path, &clock).await.unwrap_err();
-        let refused = matches!(error, OpenError::Empty { .. } | OpenError::Damaged { .. });
+        let refused =
+            matches!(error, SqliteOpenError::Empty { .. } | SqliteOpenError::Damaged { .. });
         assert!(refused, "cut at {kept}: {error}");
         assert_eq!(fs::read(&path).unwrap(), sound[..kept]);
     }
@@ -216,7 +220,7 @@ async fn a_flipped_byte_in_the_log_costs_at_most_its_last_transaction() {
         fs::write(lab.directory.path().join("copy.db-wal"), &flipped).unwrap();
         let store = match open(&copy, &lab.clock).await {
             Ok(store) => store,
-            Err(OpenError::Damaged { .. }) => {
+            Err(SqliteOpenError::Damaged { .. }) => {
                 refused += 1;
                 continue;
             }
@@ -237,18 +241,18 @@ async fn an_empty_file_is_refused() {
     let path = directory.path().join("store.db");
     fs::write(&path, "").unwrap();
     let error = open(&path, &TestClock::default()).await.unwrap_err();
-    assert!(matches!(error, OpenError::Empty { .. }), "{error}");
+    assert!(matches!(error, SqliteOpenError::Empty { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_file_that_vanished_is_not_made_anew() {
     let (_directory, path, clock) = closed(1).await;
     fs::remove_file(&path).unwrap();
-    assert!(matches!(open(&path, &clock).await, Err(OpenError::Gone { .. })));
+    assert!(matches!(open(&path, &clock).await, Err(SqliteOpenError::Gone { .. })));
     assert!(!path.exists());
     let other = path.with_file_name("other.db");
     fs::write(path.with_file_name("other.db-wal"), "log").unwrap();
-    assert!(matches!(open(&other, &clock).await, Err(OpenError::Gone { .. })));
+    assert!(matches!(open(&other, &clock).await, Err(SqliteOpenError::Gone { .. })));
 }
 
 #[tokio::test]
@@ -272,7 +276,7 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
     for path in [text, foreign] {
         let before = fs::read(&path).unwrap();
         let error = open(&path, &TestClock::default()).await.unwrap_err();
-        assert!(matches!(error, OpenError::NotOurs { .. }), "{error}");
+        assert!(matches!(error, SqliteOpenError::NotOurs { .. }), "{error}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 }
@@ -282,7 +286,7 @@ async fn a_newer_format_is_refused() {
     let (_directory, path, clock) = closed(1).await;
     Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 4").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 4, supported: 3, .. }), "{error}");
+    assert!(matches!(error, SqliteOpenError::Newer { found: 4, supported: 3, .. }), "{error}");
 }
 
 // threat C13
@@ -301,8 +305,7 @@ async fn a_file_of_an_older_format_is_refused_and_left_as_it_was() {
                 path.display()
             );
             assert_eq!(error.to_string(), told);
-            let is_older =
-                matches!(error, OpenError::Older { found: is, supported: 3, .. } if is == found);
+            let is_older = matches!(error, SqliteOpenError::Older { found: is, supported: 3, .. } if is == found);
             assert!(is_older, "{error:?}");
         }
         assert_eq!(files(directory.path()), before);
@@ -343,7 +346,7 @@ async fn a_file_without_a_format_is_damaged() {
     let (_directory, path, clock) = closed(1).await;
     Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert!(matches!(error, SqliteOpenError::Damaged { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -374,7 +377,10 @@ async fn a_moved_store_takes_nothing_more_and_is_refused_afterwards() {
     assert!(matches!(late, Err(Fault::NotDone(StoreError::Closed))), "{late:?}");
     lab.store.close().await;
     let error = open(&lab.path(), &lab.clock).await.unwrap_err();
-    assert!(matches!(&error, OpenError::Moved { to, .. } if to == "postgres://ledger"), "{error}");
+    assert!(
+        matches!(&error, SqliteOpenError::Moved { to, .. } if to == "postgres://ledger"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -382,7 +388,7 @@ async fn a_missing_directory_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("no/such/store.db");
     let error = open(&path, &TestClock::default()).await.unwrap_err();
-    assert!(matches!(error, OpenError::NoDirectory { .. }), "{error}");
+    assert!(matches!(error, SqliteOpenError::NoDirectory { .. }), "{error}");
 }
 
 #[tokio::test]

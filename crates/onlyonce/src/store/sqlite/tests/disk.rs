@@ -55,7 +55,7 @@ async fn nothing_is_visible_of_a_commit_that_did_not_happen() {
     let lab = Lab::new().await;
     let token = lab.claimed(1).await;
     lab.store.shared.faults.fail_before(1);
-    let settle = lab.store.swap(id(1), owner(token), settle(1), Notes::default()).await;
+    let settle = lab.store.swap(id(1), owner(token), settle(1)).await;
     assert!(is_unsure(&settle));
     claim_again(&lab, &draft(2)).await;
     assert_eq!(lab.kind(1).await, Some(StateKind::Running));

@@ -1,7 +1,7 @@
 //! One process owns the file.
 
 use super::*;
-use crate::store::sqlite::OpenError;
+use crate::store::sqlite::SqliteOpenError;
 use crate::store::{Fault, StoreError};
 
 // threat B9
@@ -9,7 +9,7 @@ use crate::store::{Fault, StoreError};
 async fn a_second_open_is_refused_until_the_first_is_closed() {
     let lab = Lab::new().await;
     let second = open(&lab.path(), &lab.clock).await;
-    assert!(matches!(second, Err(OpenError::InUse { .. })));
+    assert!(matches!(second, Err(SqliteOpenError::InUse { .. })));
     let clone = lab.store.clone();
     lab.store.close().await;
     assert!(matches!(clone.load(id(1)).await, Err(Fault::NotDone(StoreError::Closed))));
@@ -23,7 +23,7 @@ async fn dropping_the_last_clone_lets_go_of_the_file() {
     let path = directory.path().join("store.db");
     let clone = store.clone();
     drop(store);
-    assert!(matches!(open(&path, &clock).await, Err(OpenError::InUse { .. })));
+    assert!(matches!(open(&path, &clock).await, Err(SqliteOpenError::InUse { .. })));
     drop(clone);
     open(&path, &clock).await.unwrap();
 }
@@ -34,7 +34,7 @@ async fn a_second_name_of_the_file_is_the_same_file() {
     let lab = Lab::new().await;
     let link = lab.directory.path().join("link.db");
     std::os::unix::fs::symlink(lab.path(), &link).unwrap();
-    assert!(matches!(open(&link, &lab.clock).await, Err(OpenError::InUse { .. })));
+    assert!(matches!(open(&link, &lab.clock).await, Err(SqliteOpenError::InUse { .. })));
 }
 
 // threat E9

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::checkpoint::{WAL_BYTES, Wal};
 use crate::store::sqlite::file::connection;
 use crate::store::sqlite::file::open::Opened;
@@ -28,14 +28,14 @@ impl OpenFile {
         shared: &Shared,
         owned: &OwnedFile,
         opened: Opened,
-    ) -> Result<(Self, FileIdentity), OpenError> {
+    ) -> Result<(Self, FileIdentity), SqliteOpenError> {
         let Opened { db, meta, index } = opened;
         let path = owned.path();
-        let failed = |error| OpenError::engine(path, error);
+        let failed = |error| SqliteOpenError::engine(path, error);
         let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
         owned.reserve_wal(WAL_BYTES);
         owned.sync_names()?;
-        let identity = owned.identity().map_err(|error| OpenError::io(path, error))?;
+        let identity = owned.identity().map_err(|error| SqliteOpenError::io(path, error))?;
         let data_version = connection::data_version(&db).map_err(failed)?;
         let routes = index.routes.clone();
         *shared.index_mut() = index;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::store::sqlite::error::OpenError;
+use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::connection;
 use crate::store::sqlite::file::open;
 use crate::store::sqlite::queue::Wait;
@@ -38,7 +38,7 @@ impl Writer {
     }
 
     /// Unlike a first open, this leaves running records running: their owners live in this process.
-    fn reopen(&mut self) -> Result<(), OpenError> {
+    fn reopen(&mut self) -> Result<(), SqliteOpenError> {
         connection::empty_wal_exclusively(self.owned.path())?;
         let mut opened = open::open(self.owned.path())?;
         open::keep_leases(&mut opened, &self.shared.index());
