@@ -44,7 +44,7 @@ mod maintenance;
 mod notify;
 mod queue;
 mod reader;
-mod renewer;
+mod renew;
 mod schema;
 mod sql_error;
 mod statement;
@@ -56,7 +56,7 @@ mod writer;
 use std::sync::Arc;
 
 use self::address::ServerAddress;
-use self::call::{LoadCall, MaintenanceCall, RenewCall, SwapCall, WriteCall, ask, demand_fit};
+use self::call::{LoadCall, SwapCall, WriteCall, ask, demand_fit};
 use self::check_value::CheckValue;
 pub use self::error::PostgresOpenError;
 pub use self::import::Import;
@@ -73,6 +73,8 @@ use crate::scope::OperationId;
 #[derive(Clone)]
 pub struct PostgresStore {
     workers: Arc<Workers>,
+    /// The schema's name, quoted.
+    schema: String,
 }
 
 /// How a store is opened.
@@ -145,8 +147,9 @@ impl PostgresStore {
     /// As [`PostgresStore::open`].
     pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, options.schema.as_deref())?;
-        let workers = Workers::start(address, options).await?;
-        Ok(Self { workers: Arc::new(workers) })
+        let schema = address.schema.clone();
+        let workers = Arc::new(Workers::start(address, options).await?);
+        Ok(Self { workers, schema })
     }
 
     /// What the server's owner should know: settings with which a failure may forget keys.
@@ -160,10 +163,13 @@ impl PostgresStore {
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        ask(&self.workers.maintenance, Fault::Unsure, |reply| {
-            MaintenanceCall::MarkMoved(to.to_owned(), reply)
-        })
-        .await
+        let (maintenance, schema) = (self.workers.maintenance.clone(), self.schema.clone());
+        let to = to.to_owned();
+        let marking = async move {
+            let mark = async |client: &_| maintenance::mark_moved(client, &schema, &to).await;
+            maintenance.lock().await.transaction(mark).await.map_err(|error| error.fault())
+        };
+        self.workers.run(Fault::Unsure, marking).await
     }
 
     /// Finishes what was asked, takes nothing more, and closes the connections. The other clones are closed
@@ -197,8 +203,10 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        let held = held.to_vec();
-        ask(&self.workers.renewals, Fault::Unsure, |reply| RenewCall { held, lease, reply }).await
+        let (renewer, held) = (self.workers.renewer.clone(), held.to_vec());
+        let renewing =
+            async move { Ok(renew::renew(&mut *renewer.lock().await, &held, lease).await) };
+        self.workers.run(Fault::Unsure, renewing).await
     }
 }
 
@@ -210,13 +218,21 @@ impl Watch for PostgresStore {
 
 impl Maintain for PostgresStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        ask(&self.workers.maintenance, Fault::NotDone, |reply| MaintenanceCall::Scan(query, reply))
-            .await
+        let maintenance = self.workers.maintenance.clone();
+        let scanning = async move {
+            let page = maintenance.lock().await.scan(query).await;
+            page.map_err(|error| error.fault_of_read())
+        };
+        self.workers.run(Fault::NotDone, scanning).await
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        let sweep = |reply| MaintenanceCall::Sweep { until, limit, reply };
-        ask(&self.workers.maintenance, Fault::Unsure, sweep).await
+        let maintenance = self.workers.maintenance.clone();
+        let sweeping = async move {
+            let swept = maintenance::sweep(&maintenance, until, limit).await;
+            swept.map_err(|error| error.fault())
+        };
+        self.workers.run(Fault::Unsure, sweeping).await
     }
 
     async fn check_value(
@@ -226,8 +242,12 @@ impl Maintain for PostgresStore {
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
         let check_value = CheckValue::new(name, from, to);
-        let call = |reply| MaintenanceCall::CheckValue(check_value, reply);
-        ask(&self.workers.maintenance, Fault::Unsure, call).await
+        let (maintenance, schema) = (self.workers.maintenance.clone(), self.schema.clone());
+        let checking = async move {
+            let check = async |client: &_| check_value.run(client, &schema).await;
+            maintenance.lock().await.transaction(check).await.map_err(|error| error.fault())
+        };
+        self.workers.run(Fault::Unsure, checking).await
     }
 
     fn limits(&self) -> StoreLimits {

@@ -11,7 +11,7 @@ use super::answer::{Answer, Found};
 use super::call::{SwapCall, WriteCall};
 use super::columns::{self, Condition};
 use super::connection::{Connection, bounded};
-use super::sql_error::{Cause, SqlError};
+use super::sql_error::{SqlError, cause};
 use super::statement::{Statement, Write};
 use super::value::{Moment, Uuid};
 use crate::clock::StoreTime;
@@ -175,7 +175,7 @@ pub(super) async fn attempt(
     let wrote = answers.iter().any(|(statement, _)| *statement != Statement::Load);
     if connection.take_warning() && wrote {
         let why = "the server warned: a standby may not have this commit";
-        return Err(SqlError::Unsure(Cause::new(why)));
+        return Err(SqlError::Unsure(cause(why)));
     }
     let read = |(statement, rows): (_, Vec<Row>)| Ok((statement, Answer::read(&rows)));
     let mut answers: Vec<(Statement, Result<Answer, SqlError>)> =

@@ -2,13 +2,8 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::check_value::CheckValue;
-use crate::clock::StoreTime;
-use crate::record::Token;
 use crate::scope::OperationId;
-use crate::store::{
-    Beat, Draft, Fault, Guard, Lease, Next, Page, Scan, Seen, StoreError, Swap, Swept,
-};
+use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap};
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
@@ -84,21 +79,6 @@ fn body_bytes(to: &Next) -> usize {
 pub(super) struct LoadCall {
     pub(super) id: OperationId,
     pub(super) reply: Reply<Seen>,
-}
-
-/// For the renewer.
-pub(super) struct RenewCall {
-    pub(super) held: Vec<(OperationId, Token)>,
-    pub(super) lease: Lease,
-    pub(super) reply: Reply<Vec<Beat>>,
-}
-
-/// For the maintenance connection.
-pub(super) enum MaintenanceCall {
-    Scan(Scan, Reply<Page>),
-    Sweep { until: StoreTime, limit: usize, reply: Reply<Swept> },
-    CheckValue(CheckValue, Reply<Option<String>>),
-    MarkMoved(String, Reply<()>),
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.

@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
 use super::address::ServerAddress;
 use super::columns::Param;
 use super::error::{PostgresOpenError, SERVER_MIN};
-use super::sql_error::{Cause, SqlError};
+use super::sql_error::{Cause, SqlError, cause};
 use super::statement::Statement;
 
 /// A connection to a primary, with the session that our statements need.
@@ -287,11 +287,11 @@ impl Reconnecting {
                 Err(error) => return Err(self.failed(error)),
             }
         }
-        self.connection.as_ref().ok_or_else(|| SqlError::NotDone(Cause::new("the server is away")))
+        self.connection.as_ref().ok_or_else(|| SqlError::NotDone(cause("the server is away")))
     }
 
     fn failed(&mut self, error: PostgresOpenError) -> SqlError {
-        let cause = Cause::new(error);
+        let cause = cause(error);
         self.retry_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         self.why = Some(cause.clone());
@@ -330,7 +330,7 @@ impl Reconnecting {
 pub(super) async fn bounded<T>(
     answer: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, SqlError> {
-    let elapsed = |elapsed| Err(SqlError::Unsure(Cause::new(elapsed)));
+    let elapsed = |elapsed| Err(SqlError::Unsure(cause(elapsed)));
     timeout(ANSWER_WAIT_MAX, answer).await.unwrap_or_else(elapsed)
 }
 

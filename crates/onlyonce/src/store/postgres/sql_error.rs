@@ -25,44 +25,23 @@ pub(super) enum SqlError {
 }
 
 /// An error that many callers are told.
-#[derive(Clone, Debug)]
-pub(super) struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+pub(super) type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
-impl Cause {
-    pub(super) fn new(error: impl Into<BoxError>) -> Self {
-        Self(error.into().into())
-    }
-
-    pub(super) fn unavailable(&self) -> StoreError {
-        StoreError::Unavailable(Box::new(self.clone()))
-    }
-
-    pub(super) fn refused(&self) -> StoreError {
-        StoreError::Refused(Box::new(self.clone()))
-    }
-}
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Cause {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
-    }
+pub(super) fn cause(error: impl Into<BoxError>) -> Cause {
+    error.into().into()
 }
 
 impl SqlError {
     /// What every caller of the batch is told, once nothing more is tried.
     pub(super) fn fault(&self) -> Fault {
         match self {
-            Self::BadMember(cause) => Fault::NotDone(cause.refused()),
+            Self::BadMember(cause) => Fault::NotDone(StoreError::Refused(Box::new(cause.clone()))),
             // The server is there: a route that passes requests while the store is down must not pass these.
             Self::Locked | Self::Retry => Fault::NotDone(StoreError::Busy),
-            Self::NotDone(cause) | Self::BadSession(cause) => Fault::NotDone(cause.unavailable()),
-            Self::Unsure(cause) => Fault::Unsure(cause.unavailable()),
+            Self::NotDone(cause) | Self::BadSession(cause) => {
+                Fault::NotDone(StoreError::Unavailable(Box::new(cause.clone())))
+            }
+            Self::Unsure(cause) => Fault::Unsure(StoreError::Unavailable(Box::new(cause.clone()))),
         }
     }
 
@@ -77,12 +56,12 @@ impl SqlError {
 impl From<Error> for SqlError {
     fn from(error: Error) -> Self {
         let Some(said) = error.as_db_error() else {
-            return Self::Unsure(Cause::new(error));
+            return Self::Unsure(cause(error));
         };
         let ends_session =
             matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         let code = said.code().clone();
-        let cause = Cause::new(error);
+        let cause = cause(error);
         match class(&code) {
             _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
                 Self::Unsure(cause)
@@ -103,10 +82,10 @@ fn class(code: &SqlState) -> &str {
 
 /// The records were moved elsewhere, or are still being copied here.
 pub(super) fn moved() -> SqlError {
-    SqlError::NotDone(Cause::new("the records of this schema are kept elsewhere"))
+    SqlError::NotDone(cause("the records of this schema are kept elsewhere"))
 }
 
 /// The server gave an answer that does not read.
 pub(super) fn unclear(error: impl Into<BoxError>) -> SqlError {
-    SqlError::Unsure(Cause::new(error))
+    SqlError::Unsure(cause(error))
 }

@@ -51,24 +51,21 @@ impl Statement {
     }
 
     /// The columns that each member of a batch gives: of its row, and of its condition.
-    const fn columns(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::Load => (&["id"], &[]),
-            Self::Claim => (CLAIMED, &["not_after"]),
-            Self::Complete => (
-                &["id", "settled_by", "head", "body"],
-                &["old_token", "old_count", "old_states", "new_token"],
-            ),
-            Self::Put => (Row::NAMES, &["old_token", "old_count", "not_after"]),
-            Self::Delete => (&["id"], &["old_token", "old_count"]),
-            Self::Renew | Self::RenewUnlocked => (&["id", "token", "lease_ms"], &[]),
-            Self::Import => (Row::NAMES, &[]),
-            Self::ScanRunning
-            | Self::ScanUnknown
-            | Self::ScanAll
-            | Self::Sweep
-            | Self::HasExpired => (&[], &[]),
-        }
+    fn columns(self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let (row, condition) = match self {
+            Self::Load => ("id", ""),
+            Self::Claim => (CLAIMED, "not_after"),
+            Self::Complete => {
+                ("id settled_by head body", "old_token old_count old_states new_token")
+            }
+            Self::Put => return (Row::NAMES.to_vec(), vec!["old_token", "old_count", "not_after"]),
+            Self::Delete => ("id", "old_token old_count"),
+            Self::Renew | Self::RenewUnlocked => ("id token lease_ms", ""),
+            Self::Import => return (Row::NAMES.to_vec(), Vec::new()),
+            Self::ScanRunning | Self::ScanUnknown | Self::ScanAll => ("", ""),
+            Self::Sweep | Self::HasExpired => ("", ""),
+        };
+        (row.split_whitespace().collect(), condition.split_whitespace().collect())
     }
 
     /// Its text, for the schema of this quoted name.
@@ -79,11 +76,11 @@ impl Statement {
             ("{written}", WRITTEN.to_owned()),
             ("{time}", format!("SELECT c.now, false, {} FROM clock c", only_id("NULL"))),
             ("{m.id}", only_id("m.id")),
-            ("{columns}", listed(Row::NAMES, "")),
-            ("{a.columns}", listed(Row::NAMES, "a.")),
-            ("{r.columns}", listed(Row::NAMES, "r.")),
-            ("{claimed}", listed(CLAIMED, "")),
-            ("{a.claimed}", listed(CLAIMED, "a.")),
+            ("{columns}", Row::NAMES.join(", ")),
+            ("{a.columns}", listed(Row::NAMES.iter().copied(), "a.")),
+            ("{r.columns}", listed(Row::NAMES.iter().copied(), "r.")),
+            ("{claimed}", listed(CLAIMED.split_whitespace(), "")),
+            ("{a.claimed}", listed(CLAIMED.split_whitespace(), "a.")),
         ];
         let sql = texts
             .iter()
@@ -128,8 +125,8 @@ pub(super) fn filled_in(sql: &str, schema: &str) -> String {
     numbers.iter().fold(sql, |sql, (name, number)| sql.replace(name, &number.to_string()))
 }
 
-fn listed(names: &[&str], prefix: &str) -> String {
-    names.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
+fn listed<'a>(names: impl Iterator<Item = &'a str>, prefix: &str) -> String {
+    names.map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The columns of a row that has an id and nothing else.
@@ -142,24 +139,9 @@ fn only_id(id: &str) -> String {
 }
 
 /// The columns of a claim that do not depend on the time.
-const CLAIMED: &[&str] = &[
-    "id",
-    "token",
-    "count",
-    "attempt",
-    "state",
-    "key",
-    "fingerprint_version",
-    "fingerprint_canonical",
-    "fingerprint_raw",
-    "principal",
-    "route",
-    "target",
-    "lease_ms",
-    "quiet_ms",
-    "ttl_ms",
-    "format",
-];
+const CLAIMED: &str =
+    "id token count attempt state key fingerprint_version fingerprint_canonical fingerprint_raw
+    principal route target lease_ms quiet_ms ttl_ms format";
 /// The server's clock, in whole milliseconds. Not qualified, so that a test can stand in for it.
 pub(super) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
 /// The store's time, once per statement.

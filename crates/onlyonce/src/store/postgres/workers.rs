@@ -1,4 +1,5 @@
-//! The thread of a store: all connections live on its runtime, and callers reach them by bounded queues.
+//! The thread of a store: all connections live on its runtime. Callers reach those that work in batches by bounded
+//! queues, and run their calls there on the others.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -6,31 +7,36 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::PostgresOptions;
 use super::address::ServerAddress;
 use super::batch;
-use super::call::{LoadCall, MaintenanceCall, RenewCall, WriteCall};
+use super::call::{LoadCall, WriteCall};
 use super::connection::{Connection, Reconnecting};
 use super::error::PostgresOpenError;
 use super::maintenance::{self, Maintenance};
 use super::notify::{self, Notifier};
 use super::queue::queue;
 use super::reader::Reader;
-use super::renewer::{self, Renewer};
+use super::renew;
 use super::schema::{self, Found, Meta};
 use super::statement::Statement;
 use super::writer::Writer;
 use crate::scope::OperationId;
+use crate::store::{Fault, StoreError};
 
-/// The queues of an open store, by which callers reach its connections.
+/// What callers have of an open store.
 pub(super) struct Workers {
     pub(super) writers: Vec<mpsc::Sender<WriteCall>>,
     pub(super) loads: mpsc::Sender<LoadCall>,
-    pub(super) renewals: mpsc::Sender<RenewCall>,
-    pub(super) maintenance: mpsc::Sender<MaintenanceCall>,
+    pub(super) renewer: Arc<Mutex<Reconnecting>>,
+    pub(super) maintenance: Arc<Mutex<Maintenance>>,
+    runtime: Handle,
+    /// Places for the calls that run on the two connections above.
+    places: Arc<Semaphore>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) warnings: Vec<String>,
     stop: watch::Sender<bool>,
@@ -64,6 +70,26 @@ impl Workers {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
         &self.writers[hasher.finish() as usize % self.writers.len()]
+    }
+
+    /// Runs `work` on the thread of the store, also if its caller leaves. If the thread died with it, the answer is what
+    /// `lost` makes of that.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        lost: fn(StoreError) -> Fault,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        if *self.stop.borrow() {
+            return Err(Fault::NotDone(StoreError::Closed));
+        }
+        let place = self.places.clone().try_acquire_owned();
+        let place = place.map_err(|_| Fault::NotDone(StoreError::Busy))?;
+        let task = self.runtime.spawn(async move {
+            let answer = work.await;
+            drop(place);
+            answer
+        });
+        task.await.unwrap_or_else(|_| Err(lost(StoreError::Closed)))
     }
 
     /// Takes nothing more, and waits until every call is answered.
@@ -122,7 +148,7 @@ impl Opened {
         let mut opened = Self {
             writers: (0..options.writers).map(writer).collect(),
             reader: Reconnecting::new(&address, &[Statement::Load]),
-            renewer: Reconnecting::new(&address, renewer::STATEMENTS),
+            renewer: Reconnecting::new(&address, renew::STATEMENTS),
             maintenance: Reconnecting::new(&address, maintenance::STATEMENTS)
                 .with_setup(maintenance::SETUP),
             address,
@@ -150,21 +176,32 @@ impl Opened {
             tasks.push(tokio::spawn(writer.run()));
         }
         let (loads, calls) = queue(options.queue_max, &stopped);
-        let reader = Reader { connection: self.reader, loads: calls };
-        let (renewals, calls) = queue(CALLS_MAX, &stopped);
-        let renewer = Renewer { connection: self.renewer, renewals: calls };
-        let (calls, queued) = queue(CALLS_MAX, &stopped);
-        let maintenance = Maintenance::new(self.maintenance, queued, self.address.schema.clone());
+        tasks.push(tokio::spawn(Reader { connection: self.reader, loads: calls }.run()));
         let channel = format!("onlyonce_{}", self.meta.generation);
-        let notifies = notify::run(self.address, channel, notifier.clone(), stopped.clone());
-        tasks.extend([tokio::spawn(reader.run()), tokio::spawn(renewer.run())]);
-        tasks.extend([tokio::spawn(maintenance.run()), tokio::spawn(notifies)]);
-        let (maintenance, warnings) = (calls, self.warnings);
-        let workers =
-            Workers { writers, loads, renewals, maintenance, notifier, warnings, stop, ended };
+        let notifies = notify::run(self.address, channel, notifier.clone(), stopped);
+        tasks.push(tokio::spawn(notifies));
+        let (connection, swept_until) = (self.maintenance, maintenance::START);
+        let maintenance = Arc::new(Mutex::new(Maintenance { connection, swept_until }));
+        let renewer = Arc::new(Mutex::new(self.renewer));
+        let places = Arc::new(Semaphore::new(CALLS_MAX));
+        let workers = Workers {
+            writers,
+            loads,
+            renewer: renewer.clone(),
+            maintenance: maintenance.clone(),
+            runtime: Handle::current(),
+            places: places.clone(),
+            notifier,
+            warnings: self.warnings,
+            stop,
+            ended,
+        };
         if opened.send(Ok(workers)).is_ok() {
-            // A worker ends when its queue is closed and empty.
+            // A worker ends when its queue is closed and empty, and every other call has its place until it is answered.
             join_all(tasks).await;
+            let _all = places.acquire_many(CALLS_MAX as u32).await;
+            renewer.lock().await.hang_up();
+            maintenance.lock().await.connection.hang_up();
         }
     }
 }
