@@ -57,9 +57,9 @@ impl Writer {
     /// Waits a moment for the callers that the last commit answered: most of them ask again at once, and a commit costs
     /// far more than its members. Without this, the first of them commits alone while the others wait for that commit.
     async fn gather(&mut self, waiting: &mut VecDeque<Member>, answered: usize) {
-        let end = Instant::now() + GATHER_WAIT_MAX;
-        while answered >= GATHER_MIN && waiting.len() < answered && Instant::now() < end {
-            tokio::task::yield_now().await;
+        if answered >= GATHER_MIN && waiting.len() < answered {
+            // On another thread, because the runtime's own timer counts in milliseconds.
+            let _ = tokio::task::spawn_blocking(|| std::thread::sleep(GATHER_WAIT)).await;
             self.take(waiting);
         }
     }
@@ -157,7 +157,7 @@ fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
 /// Members of one commit.
 const BATCH_MAX: usize = 512;
 /// How long a commit waits for the callers that the last one answered, if there were at least so many.
-const GATHER_WAIT_MAX: Duration = Duration::from_micros(100);
+const GATHER_WAIT: Duration = Duration::from_micros(100);
 const GATHER_MIN: usize = 4;
 /// A batch with more bytes of bodies than this takes no further member.
 const BATCH_BYTES_MAX: usize = 4 << 20;
