@@ -1,7 +1,7 @@
 //! Records in a Postgres database, for many nodes.
 //!
-//! 1. The calls that queue during one commit are the next commit, on one of two connections that write; all calls for
-//!    an id go to the same one. Loads are read together in the same way.
+//! 1. The calls that queue during one commit are the next commit. Loads are read together in the same way. Where
+//!    several connections write, all calls for an id go to the same one.
 //! 2. Nobody is answered before the commit is on disk, and on the synchronous standbys if the server has
 //!    any: `synchronous_commit` is `on` in our sessions, or `remote_apply` where that is the default.
 //! 3. Reads and writes go to the primary only; every new connection asks. An address may list several hosts,
@@ -12,8 +12,7 @@
 //! 6. A row that does not read is an error for its id: never absent.
 //! 7. Waiters on other nodes are woken by one message per commit, best effort.
 //!
-//! It keeps six connections: two that write, and one each that reads, renews leases, lists and sweeps, and
-//! listens. Its server must be Postgres 14 or later, with `fsync` on; a pooler between them must be in
+//! It keeps five connections, one each that writes, reads, renews leases, lists and sweeps, and listens. Its server must be Postgres 14 or later, with `fsync` on; a pooler between them must be in
 //! session mode. A person reads the view `operation`. The schema's rule for versions is in the source of `schema.rs`:
 //! a version adds, so that the one before works beside it.
 //!
@@ -86,7 +85,7 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The schema `onlyonce`, two writers, and a queue of 8,192 for each.
+    /// The schema `onlyonce`, one writer, and a queue of 8,192.
     pub fn new() -> Self {
         Self { schema: None, queue_max: QUEUE_MAX, writers: WRITERS }
     }
@@ -107,7 +106,7 @@ impl PostgresOptions {
         self
     }
 
-    /// How many connections may write. More than two mean smaller commits, and more of them.
+    /// How many connections write. More of them mean smaller commits, and more of them: measure before you change it.
     #[must_use]
     pub fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers.clamp(1, WRITERS_MAX);
@@ -261,6 +260,6 @@ impl Maintain for PostgresStore {
 
 /// Calls that wait for a connection; more are refused.
 const QUEUE_MAX: usize = 8192;
-const WRITERS: usize = 2;
+const WRITERS: usize = 1;
 /// Each is a session of the server.
 const WRITERS_MAX: usize = 16;

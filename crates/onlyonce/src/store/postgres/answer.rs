@@ -33,22 +33,28 @@ impl Answer {
             let Moment(at) = row.try_get("now").map_err(unclear)?;
             now = Some(at);
             if let Some(Uuid(id)) = row.try_get("id").map_err(unclear)? {
-                found.insert(OperationId::from_bytes(id), read_found(row)?);
+                found.insert(OperationId::from_bytes(id), Found::There(Box::new(record(row))));
             }
+            read_written(row, &mut found).map_err(unclear)?;
         }
         Ok(Self { now: now.ok_or_else(moved)?, found })
     }
 }
 
-fn read_found(row: &Row) -> Result<Found, SqlError> {
-    if !row.try_get::<_, bool>("written").map_err(unclear)? {
-        return Ok(Found::There(Box::new(record(row))));
-    }
-    let token: Option<Uuid> = row.try_get("token").map_err(unclear)?;
-    let count: Option<i64> = row.try_get("count").map_err(unclear)?;
-    let revision = token.zip(count).map(|(token, count)| Revision {
+fn read_written(
+    row: &Row,
+    found: &mut HashMap<OperationId, Found>,
+) -> Result<(), tokio_postgres::Error> {
+    let ids: Option<Vec<Uuid>> = row.try_get("ids")?;
+    let tokens: Option<Vec<Uuid>> = row.try_get("tokens")?;
+    let counts: Option<Vec<i64>> = row.try_get("counts")?;
+    let revisions = tokens.unwrap_or_default().into_iter().zip(counts.unwrap_or_default());
+    let mut revisions = revisions.map(|(token, count)| Revision {
         token: Token::from_bytes(token.0),
         count: count.cast_unsigned(),
     });
-    Ok(Found::Written(revision))
+    for id in ids.unwrap_or_default() {
+        found.insert(OperationId::from_bytes(id.0), Found::Written(revisions.next()));
+    }
+    Ok(())
 }

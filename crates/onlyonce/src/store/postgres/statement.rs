@@ -74,11 +74,13 @@ impl Statement {
             ("{given}", self.given()),
             ("{clock}", CLOCK.to_owned()),
             ("{written}", WRITTEN.to_owned()),
-            ("{time}", format!("SELECT c.now, false, {} FROM clock c", only_id("NULL"))),
-            ("{m.id}", only_id("m.id")),
+            (
+                "{read}",
+                format!("c.now, {NOT_WRITTEN}, {}", listed(Row::NAMES.iter().copied(), "r.")),
+            ),
+            ("{nothing}", nothing()),
             ("{columns}", Row::NAMES.join(", ")),
             ("{a.columns}", listed(Row::NAMES.iter().copied(), "a.")),
-            ("{r.columns}", listed(Row::NAMES.iter().copied(), "r.")),
             ("{claimed}", listed(CLAIMED.split_whitespace(), "")),
             ("{a.claimed}", listed(CLAIMED.split_whitespace(), "a.")),
         ];
@@ -129,15 +131,13 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>, prefix: &str) -> String {
     names.map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The columns of a row that has an id and nothing else.
-fn only_id(id: &str) -> String {
-    let column = |name: &&str| match *name {
-        "id" => format!("{id}::uuid"),
-        name => format!("NULL::{}", Row::sql_type(name).unwrap_or("text")),
-    };
-    Row::NAMES.iter().map(column).collect::<Vec<_>>().join(", ")
+/// The columns of a record where there is none.
+fn nothing() -> String {
+    let null = |name: &&str| format!("NULL::{}", Row::sql_type(name).unwrap_or("text"));
+    Row::NAMES.iter().map(null).collect::<Vec<_>>().join(", ")
 }
 
+const NOT_WRITTEN: &str = "NULL::uuid[] AS ids, NULL::uuid[] AS tokens, NULL::bigint[] AS counts";
 /// The columns of a claim that do not depend on the time.
 const CLAIMED: &str =
     "id token count attempt state key fingerprint_version fingerprint_canonical fingerprint_raw

@@ -10,7 +10,6 @@ made AS (
    WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {schema}.record r WHERE r.id = a.id)
   ON CONFLICT (id) DO NOTHING
   RETURNING id)
-SELECT c.now, false AS written, {r.columns}
+SELECT {read}
   FROM clock c CROSS JOIN asked a JOIN {schema}.record r ON r.id = a.id
-UNION ALL SELECT c.now, true, {m.id} FROM clock c CROSS JOIN made m
-UNION ALL {time}
+UNION ALL SELECT c.now, (SELECT array_agg(m.id) FROM made m), NULL, NULL, {nothing} FROM clock c

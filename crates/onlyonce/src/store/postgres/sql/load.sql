@@ -1,5 +1,5 @@
 -- Reads records by their ids.
 WITH {clock}
-SELECT c.now, false AS written, {r.columns}
+SELECT {read}
   FROM clock c CROSS JOIN {given} JOIN {schema}.record r ON r.id = a.id
-UNION ALL {time}
+UNION ALL SELECT c.now, NULL, NULL, NULL, {nothing} FROM clock c
