@@ -147,7 +147,6 @@ pub(super) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
 /// The store's time, once per statement.
 const CLOCK: &str = "clock AS MATERIALIZED (
   SELECT {now} AS now FROM {schema}.meta m WHERE m.one = 1 AND m.moved_to IS NULL AND m.imported_from IS NULL)";
-/// What a write answers: the time in a row of its own, and each id that was written with its revision.
-const WRITTEN: &str =
-    "SELECT c.now, true AS written, m.id, m.token, m.count FROM clock c CROSS JOIN made m
-UNION ALL SELECT c.now, false, NULL, NULL, NULL FROM clock c";
+/// What a write answers: one row with the time, and the ids that were written with their revisions.
+const WRITTEN: &str = "SELECT c.now, NULL::uuid AS id, w.* FROM clock c CROSS JOIN (
+  SELECT array_agg(m.id) AS ids, array_agg(m.token) AS tokens, array_agg(m.count) AS counts FROM made m) w";
