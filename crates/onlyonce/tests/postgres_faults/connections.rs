@@ -5,15 +5,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::{Beat, Draft, Guard, Lease, Next, Store, Swap};
 use servers::{Pgbouncer, Postgres};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use crate::lab::{
-    completed, draft, is_away, is_full, is_unsure, open, session, settle, settled, until,
-    until_blocked, won,
+    completed, draft, is_away, is_full, is_unsure, open, open_with, session, settle, settled,
+    until, until_blocked, won,
 };
 use crate::proxy::{Mode, Proxy};
 
@@ -160,7 +160,7 @@ async fn what_an_old_session_left_is_not_run_after_what_a_new_one_answered() {
     let released = store.swap(draft.id, guard, Next::Absent).await;
     assert!(matches!(released, Ok(Swap::Done(_))), "{released:?}");
     proxy.deliver();
-    until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;
+    until(&watcher, &format!("SELECT count(*) = 5 FROM {SESSIONS}")).await;
     assert_eq!(store.load(draft.id).await.unwrap().record, None, "nobody would end it");
 }
 
@@ -171,7 +171,8 @@ async fn who_is_unsure_tries_again_with_the_writer_that_may_still_do_it() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let proxy = Proxy::start(postgres.port());
-    let store = open(&proxy.url(&url)).await;
+    let options = PostgresOptions::new().with_writers(2);
+    let store = open_with(&proxy.url(&url), options).await;
     let watcher = session(&url).await;
     let before = sessions(&watcher).await;
     let last = draft(1_000);
@@ -218,7 +219,8 @@ async fn a_writer_that_cannot_connect_fails_alone_and_comes_back() {
     let postgres = Postgres::start();
     let url = postgres.database();
     let proxy = Proxy::start(postgres.port());
-    let store = open(&proxy.url(&url)).await;
+    let options = PostgresOptions::new().with_writers(2);
+    let store = open_with(&proxy.url(&url), options).await;
     won(&store, &draft(0)).await;
     let watcher = session(&url).await;
     until(&watcher, &format!("SELECT count(*) = 6 FROM {SESSIONS}")).await;

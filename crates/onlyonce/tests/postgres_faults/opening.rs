@@ -248,7 +248,7 @@ async fn a_line_is_encrypted_and_the_server_verified_as_asked() {
     completed(&required, &draft(1)).await;
     // The last connections are made while the first already work.
     let ssl =
-        "SELECT count(*) = 6 AND bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        "SELECT count(*) = 5 AND bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
                 WHERE application_name = 'onlyonce'";
     until(&session(&url).await, ssl).await;
     assert_eq!(required.warnings().len(), 1, "nobody checked who answers");
