@@ -59,7 +59,7 @@ impl Writer {
     async fn gather(&mut self, waiting: &mut VecDeque<Member>, answered: usize) {
         if answered >= GATHER_MIN && waiting.len() < answered {
             // On another thread, because the runtime's own timer counts in milliseconds.
-            let _ = tokio::task::spawn_blocking(|| std::thread::sleep(GATHER_WAIT)).await;
+            let _ = tokio::task::spawn_blocking(|| std::thread::park_timeout(GATHER_WAIT)).await;
             self.take(waiting);
         }
     }
