@@ -5,7 +5,7 @@
 //!    `promise` the sentence that is put to the test.
 //! 3. A case passes, fails with a message, or is skipped because the factory declares that the store
 //!    does not have what it tests: a clock that can be moved, records that outlive a crash, or bytes
-//!    that can be damaged; or because the store's [limits](super::Limits) say that it deletes expired records by itself.
+//!    that can be damaged; or because the store's [limits](super::StoreLimits) say that it deletes expired records by itself.
 //! 4. No case hangs: after [`CASE_WAIT_MAX`] it has failed.
 //! 5. Where the clock cannot be moved the suite waits, some hundredths of a second at a time.
 //!
