@@ -103,6 +103,11 @@ impl Reading {
         self.store.plus(boot.saturating_sub(self.boot))
     }
 
+    /// The one of the two by which the store's clock is further behind the node's.
+    pub fn lower(self, other: Self) -> Self {
+        if other.store < self.estimate(other.boot) { other } else { self }
+    }
+
     /// What to make of `store`, read when the node's clock says `boot`: a clock may run fast by a thousandth, and be
     /// off by [`CLOCK_SLACK`]. If it is later than that, someone has set it forward, and the node goes by its own.
     pub fn trusted(&self, store: StoreTime, boot: Duration) -> StoreTime {

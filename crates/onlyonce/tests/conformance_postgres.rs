@@ -97,7 +97,7 @@ async fn postgres_passes_every_case() {
     println!("{report}, in {:?}", SystemClock.boot() - start);
     report.assert_passed();
     let skipped: Vec<_> = report.skipped().collect();
-    // These set the clock; `postgres_faults` does so with the server's own.
+    // These move the clock of the node; `postgres_faults` sets the server's own, which a node may see run backward.
     let by_clock = [
         "a_claim_at_its_not_after_is_in_time",
         "time_does_not_run_backward_when_the_clock_is_set_back",

@@ -56,6 +56,11 @@ impl AnyStore {
         Ok(self.trusted(seen, asked_at))
     }
 
+    /// What the store's own clock says, right or wrong, in an answer that is given now.
+    pub(crate) async fn store_time(&self, id: OperationId) -> Result<StoreTime, Fault> {
+        Ok(bounded(self.store.load(id)).await?.now)
+    }
+
     pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
         let asked_at = self.clock.boot();
         let swap = bounded(self.store.swap(id, write.guard, write.next)).await?;

@@ -176,10 +176,9 @@ impl Rounds {
     /// Releases the claim, and says whether no copy of it can arrive any more: the store's clock, which judges a
     /// copy by its `not_after`, was past that moment before the release was sent.
     async fn release_for_good(&self, entry: &Entry) -> Result<bool, Fault> {
-        self.once.store.load(entry.id).await?;
-        let now = self.once.store.time().store_now();
+        let now = self.once.store.store_time(entry.id).await?;
         self.once.store.swap(entry.id, entry.write.clone()).await?;
-        Ok(now.is_some_and(|now| now > entry.not_after))
+        Ok(now > entry.not_after)
     }
 
     async fn reap(&self) {

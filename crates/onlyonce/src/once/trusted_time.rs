@@ -17,7 +17,9 @@ pub(crate) struct TrustedTime {
 
 #[derive(Clone, Copy)]
 struct Readings {
-    first: Reading,
+    /// The one by which the store's clock was furthest behind: the first, unless that clock was set back since. What was
+    /// written meanwhile would expire too early if the node followed the clock forward again.
+    lowest: Reading,
     last: Reading,
 }
 
@@ -34,15 +36,15 @@ impl TrustedTime {
     pub(crate) fn observe(&self, store: StoreTime, asked_at: Duration) -> StoreTime {
         let last = Reading::new(store, asked_at);
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = readings.map_or(last, |readings| readings.first);
-        *readings = Some(Readings { first, last });
-        first.trusted(store, self.clock.boot())
+        let lowest = readings.map_or(last, |readings| readings.lowest.lower(last));
+        *readings = Some(Readings { lowest, last });
+        lowest.trusted(store, self.clock.boot())
     }
 
     /// The trusted time now; `None` before the first answer of the store.
     pub(crate) fn now(&self) -> Option<StoreTime> {
         let (readings, boot) = self.readings()?;
-        Some(readings.first.trusted(readings.last.estimate(boot), boot))
+        Some(readings.lowest.trusted(readings.last.estimate(boot), boot))
     }
 
     /// What the store's own clock says now, right or wrong: for moments that the store itself compares.
@@ -57,7 +59,7 @@ impl TrustedTime {
             return Duration::ZERO;
         };
         let store = readings.last.estimate(boot);
-        let ahead_ms = store.since_ms(readings.first.trusted(store, boot));
+        let ahead_ms = store.since_ms(readings.lowest.trusted(store, boot));
         Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0))
     }
 
@@ -118,14 +120,28 @@ mod tests {
 
     // threat B7
     #[test]
-    fn a_clock_that_is_set_back_is_followed_and_recovers() {
+    fn a_clock_that_is_set_back_is_followed() {
         let (clock, time) = running_node();
-        let right = clock.wall();
-        clock.set_wall(right.plus_ms(-3_600_000));
+        clock.set_wall(clock.wall().plus_ms(-3_600_000));
         assert_eq!(read(&clock, &time), clock.wall());
-        clock.set_wall(right);
-        assert_eq!(read(&clock, &time), right);
         assert_eq!(time.ahead_by(), Duration::ZERO);
+    }
+
+    /// What was completed while it was an hour behind must not expire an hour early.
+    // threats B6, B7
+    #[test]
+    fn a_clock_that_was_set_back_and_is_put_right_is_not_followed_forward() {
+        let (clock, time) = running_node();
+        let hour = Duration::from_secs(3_600);
+        let right = clock.wall();
+        let back = right.plus_ms(-3_600_000);
+        clock.set_wall(back);
+        read(&clock, &time);
+        clock.set_wall(right);
+        assert_eq!(read(&clock, &time), back);
+        assert_eq!(time.ahead_by(), hour);
+        clock.advance(hour);
+        assert_eq!(read(&clock, &time), right, "its own clock goes on");
     }
 
     // threat B3

@@ -99,6 +99,25 @@ async fn a_fleet_whose_server_jumps_back_recovers() {
     assert_eq!(once.clock_ahead_by(), Duration::ZERO);
 }
 
+/// Its hour was stamped by a clock that was a day behind.
+// threats B6, B7
+#[tokio::test]
+async fn a_key_that_was_completed_while_the_clock_was_behind_is_kept_when_it_is_put_right() {
+    let clocked = Clocked::start();
+    let once = clocked.node().await;
+    assert!(is_fresh(&once, "before").await);
+    clocked.shift("-1 day");
+    assert!(is_fresh(&once, "meanwhile").await);
+    clocked.shift("0");
+    for _ in 0..10 {
+        assert!(!is_fresh(&once, "meanwhile").await);
+        assert!(!is_fresh(&once, "before").await);
+        tokio::time::sleep(LEASE / 10).await;
+    }
+    assert_eq!(once.counts().swept, 0);
+    assert!(once.clock_ahead_by() > Duration::from_secs(80_000));
+}
+
 /// The clock stands still at that moment.
 #[tokio::test]
 async fn a_claim_at_its_not_after_is_in_time_and_one_after_it_is_not() {

@@ -9,7 +9,7 @@ use onlyonce::store::postgres::{Import, PostgresOpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
 
-use crate::lab::{completed, draft, is_away, is_closed, open, session, until, until_gone, won};
+use crate::lab::{completed, draft, is_closed, open, session, until, until_gone, won};
 
 async fn refused(url: &str) -> PostgresOpenError {
     PostgresStore::open(url).await.expect_err("it is refused")
@@ -102,7 +102,7 @@ async fn a_schema_that_was_moved_takes_nothing_more() {
     store.mark_moved("postgres://elsewhere/db").await.unwrap();
     assert!(is_closed(&other.claim(draft(2)).await));
     assert!(is_closed(&crate::lab::settle(&other, &draft(1)).await));
-    assert!(is_away(&other.load(draft(1).id).await));
+    assert!(is_closed(&other.load(draft(1).id).await));
     let error = refused(&url).await;
     assert_eq!(
         error.to_string(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 
 use super::columns::record;
-use super::sql_error::{SqlError, moved, unclear};
+use super::sql_error::{SqlError, unclear};
 use super::value::{Moment, Uuid};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision, Token};
@@ -37,7 +37,7 @@ impl Answer {
             }
             read_written(row, &mut found).map_err(unclear)?;
         }
-        Ok(Self { now: now.ok_or_else(moved)?, found })
+        Ok(Self { now: now.ok_or(SqlError::Moved)?, found })
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::answer::{Answer, Found};
 use super::call::{SwapCall, WriteCall};
 use super::columns::{self, Condition};
-use super::connection::{Connection, bounded};
+use super::connection::{Connection, NO_STANDBY, bounded};
 use super::sql_error::{SqlError, cause};
 use super::statement::{Statement, Write};
 use super::value::{Moment, Uuid};
@@ -174,8 +174,7 @@ pub(super) async fn attempt(
     let answers = bounded(send(connection, members, hurry)).await?;
     let wrote = answers.iter().any(|(statement, _)| *statement != Statement::Load);
     if connection.take_warning() && wrote {
-        let why = "the server warned: a standby may not have this commit";
-        return Err(SqlError::Unsure(cause(why)));
+        return Err(SqlError::Unsure(cause(NO_STANDBY)));
     }
     let read = |(statement, rows): (_, Vec<Row>)| Ok((statement, Answer::read(&rows)));
     let mut answers: Vec<(Statement, Result<Answer, SqlError>)> =
@@ -184,10 +183,6 @@ pub(super) async fn attempt(
         let answer = answers.iter_mut().find(|(statement, _)| *statement == member.statement());
         match answer {
             Some((_, Ok(answer))) => outcome(member, answer.found.remove(&member.id()), answer.now),
-            // Nobody may pass the store by because its records are kept elsewhere.
-            Some((_, Err(SqlError::NotDone(_)))) => {
-                Outcome::Failed(Fault::NotDone(StoreError::Closed))
-            }
             Some((_, Err(error))) => Outcome::Failed(error.fault()),
             None => Outcome::Failed(odd()),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage};
@@ -63,6 +63,7 @@ impl Connection {
             driver.await;
             drop(alive);
         });
+        let mut until_open = AbortOnDrop(Some(driver.abort_handle()));
         let server = Server::ask(&client).await.map_err(failed)?;
         server.check(address)?;
         let prepare = async |statement: &Statement| {
@@ -70,6 +71,7 @@ impl Connection {
             Ok::<_, tokio_postgres::Error>((*statement, prepared))
         };
         let statements = try_join_all(statements.iter().map(prepare)).await.map_err(failed)?;
+        until_open.0 = None;
         Ok(Self { client, server, statements, driver, warned })
     }
 
@@ -95,6 +97,17 @@ impl Connection {
     /// Ends the connection at once: nobody waits for what it still does. One that is dropped ends in an orderly way.
     fn cut(self) {
         self.driver.abort();
+    }
+}
+
+/// Ends the driver of a connection that is given up before it is open: nobody else would.
+struct AbortOnDrop(Option<AbortHandle>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(driver) = &self.0 {
+            driver.abort();
+        }
     }
 }
 
@@ -259,14 +272,13 @@ impl Reconnecting {
     /// Ends the last session. The commit after that waits for the standbys: what the last session committed without
     /// them can be read by now, and must not be reported as done before they have it.
     async fn succeed(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
-        client.batch_execute(self.setup).await?;
         if let Some(last) = &self.last {
             last.end(client).await?;
             let schema = &self.address.schema;
             let commit = format!("UPDATE {schema}.meta SET one = 1 WHERE one = 1");
             client.batch_execute(&commit).await?;
         }
-        Ok(())
+        client.batch_execute(self.setup).await
     }
 
     /// The connection, made anew if it is broken; not more often than the pauses between tries allow. An error says
@@ -334,6 +346,8 @@ pub(super) async fn bounded<T>(
     timeout(ANSWER_WAIT_MAX, answer).await.unwrap_or_else(elapsed)
 }
 
+/// The server warns when it gave up waiting for its standby, and reports the commit nevertheless.
+pub(super) const NO_STANDBY: &str = "the server warned: a standby may not have this commit";
 /// How long a connection may take to be made, checked and prepared, over all hosts.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(4);
 /// How long a session may take to succeed the one before it.

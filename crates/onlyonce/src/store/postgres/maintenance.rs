@@ -8,8 +8,8 @@ use tokio_postgres::{Client, Row};
 
 use super::answer::{Answer, Found};
 use super::columns::Param;
-use super::connection::{Reconnecting, bounded};
-use super::sql_error::{SqlError, moved, unclear};
+use super::connection::{NO_STANDBY, Reconnecting, bounded};
+use super::sql_error::{SqlError, cause, unclear};
 use super::statement::Statement;
 use super::value::{Moment, Uuid};
 use crate::clock::StoreTime;
@@ -68,7 +68,7 @@ impl Maintenance {
             vec![Box::new(Moment(until)), Box::new(Moment(self.swept_until))];
         params.extend(rows.map(|rows| -> Param<'_> { Box::new(rows) }));
         let rows = self.connection.query(statement, &params).await?;
-        rows.into_iter().next().ok_or_else(moved)
+        rows.into_iter().next().ok_or(SqlError::Moved)
     }
 
     /// Runs what has a transaction of its own. If it fails, the transaction ends with the connection.
@@ -77,7 +77,10 @@ impl Maintenance {
         run: impl AsyncFnOnce(&Client) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         let connection = self.connection.ready().await?;
-        let done = bounded(run(&connection.client)).await;
+        let mut done = bounded(run(&connection.client)).await;
+        if connection.take_warning() && done.is_ok() {
+            done = Err(SqlError::Unsure(cause(NO_STANDBY)));
+        }
         if done.is_err() {
             self.connection.hang_up();
         }

@@ -19,8 +19,8 @@ pub(super) async fn renew(
     let mut beats = Vec::with_capacity(held.len());
     for part in held.chunks(PART_MAX) {
         let renewed = match renew_part(connection, Statement::Renew, part, lease).await {
-            // Another session holds a row: the other leases must not lapse for that.
-            Err(SqlError::Locked) => {
+            // Another session holds a row, or there was a deadlock: the other leases must not lapse for that.
+            Err(SqlError::Locked | SqlError::Retry) => {
                 renew_part(connection, Statement::RenewUnlocked, part, lease).await
             }
             renewed => renewed,

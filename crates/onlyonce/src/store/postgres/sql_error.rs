@@ -20,6 +20,8 @@ pub(super) enum SqlError {
     NotDone(Cause),
     /// It was undone, and its session is of no more use: the server became a standby, or statements are gone.
     BadSession(Cause),
+    /// The records were moved elsewhere, or are still being copied here.
+    Moved,
     /// It may have been done.
     Unsure(Cause),
 }
@@ -38,6 +40,7 @@ impl SqlError {
             Self::BadMember(cause) => Fault::NotDone(StoreError::Refused(Box::new(cause.clone()))),
             // The server is there: a route that passes requests while the store is down must not pass these.
             Self::Locked | Self::Retry => Fault::NotDone(StoreError::Busy),
+            Self::Moved => Fault::NotDone(StoreError::Closed),
             Self::NotDone(cause) | Self::BadSession(cause) => {
                 Fault::NotDone(StoreError::Unavailable(Box::new(cause.clone())))
             }
@@ -78,11 +81,6 @@ impl From<Error> for SqlError {
 
 fn class(code: &SqlState) -> &str {
     code.code().get(..2).unwrap_or_default()
-}
-
-/// The records were moved elsewhere, or are still being copied here.
-pub(super) fn moved() -> SqlError {
-    SqlError::NotDone(cause("the records of this schema are kept elsewhere"))
 }
 
 /// The server gave an answer that does not read.

@@ -135,8 +135,9 @@ fn is_open(search_end: &mut Option<Instant>) -> bool {
     now < *search_end.get_or_insert(now + SEARCH_WAIT_MAX)
 }
 
-/// The next batch: each id once, in order, so that no two batches wait for each other in a ring. A second write of an
-/// id waits for the next batch.
+/// The next batch: each id once, in order, so that the same statements of two batches never wait for each other in a
+/// ring; a ring of different statements is undone by the server and retried. A second write of an id waits for the next
+/// batch.
 fn batch(waiting: &mut VecDeque<Member>) -> Vec<Member> {
     let mut ids: HashSet<OperationId> = HashSet::new();
     let (mut batch, mut later, mut body_bytes) = (Vec::new(), VecDeque::new(), 0);

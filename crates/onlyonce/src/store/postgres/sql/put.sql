@@ -1,5 +1,5 @@
--- Replaces whole records that are exactly as they were read. A take obeys its not_after at the moment when it has the row,
--- not only when it began to wait for it.
+-- Replaces whole records that are exactly as they were read. A take that had to wait for a row which was changed
+-- meanwhile obeys its not_after again when it has the row.
 WITH {clock},
 made AS (
   UPDATE {schema}.record r SET ({columns}) = ROW ({a.columns})
