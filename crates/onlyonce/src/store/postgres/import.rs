@@ -53,7 +53,13 @@ impl Import {
             "UPDATE {schema}.meta SET imported_from = $1
               WHERE one = 1 AND (imported_from = $1 OR NOT EXISTS (SELECT FROM {schema}.record))"
         );
-        Ok(self.connection.client.execute(&sql, &[&from]).await? == 1)
+        // After every claim that is under way: it would not be seen otherwise.
+        let begin = format!("BEGIN; LOCK TABLE {schema}.record IN SHARE ROW EXCLUSIVE MODE");
+        let client = &self.connection.client;
+        client.batch_execute(&begin).await?;
+        let marked = client.execute(&sql, &[&from]).await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(marked == 1)
     }
 
     /// What the clock over there says.
