@@ -1,8 +1,8 @@
 //! How late it may be: the store's time, bounded by this node's own clock.
 //!
 //! What forgets goes by trusted time: expiry, sweeping, `hold_max`, `redrive_for` and quiet times. A node
-//! that runs does not follow a store's clock that is set forward. Keys then live longer, never shorter, until
-//! the node restarts; [`ahead_by`](TrustedTime::ahead_by) tells how far the clock is off.
+//! that runs does not follow a store's clock that is set forward, nor one that was set back and is put right. Keys
+//! then live longer, never shorter, until the node restarts; [`ahead_by`](TrustedTime::ahead_by) tells how far the clock is off.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -176,9 +176,8 @@ pub(super) async fn attempt(
     if connection.take_warning() && wrote {
         return Err(SqlError::Unsure(cause(NO_STANDBY)));
     }
-    let read = |(statement, rows): (_, Vec<Row>)| Ok((statement, Answer::read(&rows)));
-    let mut answers: Vec<(Statement, Result<Answer, SqlError>)> =
-        answers.into_iter().map(read).collect::<Result<_, SqlError>>()?;
+    let read = |(statement, rows): (Statement, Vec<Row>)| (statement, Answer::read(&rows));
+    let mut answers: Vec<_> = answers.into_iter().map(read).collect();
     let outcome = |member: &Member| {
         let answer = answers.iter_mut().find(|(statement, _)| *statement == member.statement());
         match answer {
