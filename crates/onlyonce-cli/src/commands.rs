@@ -1,11 +1,17 @@
 //! The commands of `onlyonce`, one module each.
 
+mod access;
+pub mod audit;
 pub mod config;
+pub mod doctor;
 pub mod exit;
+pub mod keys;
 pub mod migrate;
+pub mod plan;
 pub mod send;
 pub mod serve;
 pub mod sweep;
+pub mod tail;
 
 /// Runs `work` to its end on a runtime of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
@@ -16,4 +22,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
 /// A command about what a store holds does not make one.
 fn demand_file(path: &std::path::Path) -> Result<(), String> {
     if path.exists() { Ok(()) } else { Err(format!("{} does not exist", path.display())) }
+}
+
+/// Who gives the command, as far as the machine says.
+fn operating_user() -> String {
+    let user = std::env::var("USER").ok().filter(|user| !user.trim().is_empty());
+    user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
 }

@@ -25,6 +25,7 @@
 
 mod address;
 mod admin;
+mod audit;
 mod cors;
 mod error;
 mod field;
@@ -51,15 +52,17 @@ use std::time::Duration;
 
 use http::Method;
 use onlyonce::scope::Secret;
+use onlyonce::store::audit::AuditOptions;
 
 pub use self::address::{Upstream, UpstreamError};
 pub use self::admin::{Admin, AdminError, Hidden};
+pub use self::audit::AuditError;
 pub use self::cors::{CorsError, CorsOrigin};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
-pub use self::names::{ADMIN, Name, POLICY, RECONCILE, ROUTE, Section, TOP};
+pub use self::names::{ADMIN, AUDIT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP};
 pub use self::pattern::PatternError;
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};
@@ -97,6 +100,10 @@ pub struct Config {
     pub executing_max: usize,
     /// The listener for operators, if there is one.
     pub admin: Option<Admin>,
+    /// Where traces are sent, if they are.
+    pub otlp: Option<Upstream>,
+    /// How the audit trail is kept, if there is one.
+    pub audit: Option<AuditOptions>,
     /// What holds for some requests only; the first that matches wins.
     pub routes: Vec<Route>,
     /// What holds for all others.
@@ -168,6 +175,8 @@ impl Default for Config {
             bodies_bytes_max: 256 << 20,
             executing_max: 10_000,
             admin: None,
+            otlp: None,
+            audit: None,
             routes: Vec::new(),
             fallback: Route::new(Match::EVERYTHING, Rules::default(), 0)
                 .expect("the defaults do not contradict each other"),

@@ -1,22 +1,24 @@
 //! `onlyonce serve`: the library's own layer around a service that passes requests on.
 
-mod admin;
 mod ambiguity;
 mod app;
-mod clock;
+mod census;
 mod connection_state;
 mod cors;
+mod current;
 mod forward;
 mod forwarded_key;
 mod headers;
 pub(crate) mod id_check;
 mod listen;
-mod metrics;
+pub(crate) mod metrics;
 mod outgoing;
 mod principal;
 mod reconcile;
+mod reload;
 mod sending;
-mod store;
+pub(crate) mod store;
+pub mod telemetry;
 mod tls;
 mod unbroken;
 mod upstream;
@@ -25,6 +27,7 @@ mod wire;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,11 +35,14 @@ use onlyonce::store::BoxError;
 use onlyonce::{Left, Limits, Once, OnceBuilder};
 use tokio::sync::watch;
 
-use self::admin::Desk;
-use self::app::App;
+use self::app::{App, Routes};
+use self::current::{Current, InForce};
 use self::outgoing::Outgoing;
-use self::store::About;
+pub(crate) use self::store::About;
+use crate::admin::{self, Desk, Keeper, PolicyInForce, Setting};
 use crate::config::{Admin, Config};
+
+pub use self::reload::ReloadError;
 
 type Thread = JoinHandle<io::Result<()>>;
 
@@ -48,6 +54,9 @@ pub struct Gateway {
     /// Where it tells how it is.
     pub admin: Option<SocketAddr>,
     once: Once,
+    about: About,
+    current: Current,
+    outgoing: Outgoing,
     stage: watch::Sender<Stage>,
     threads: Vec<Thread>,
     admin_thread: Option<Thread>,
@@ -55,7 +64,7 @@ pub struct Gateway {
 
 /// How far the gateway has come with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(crate) enum Stage {
     Serving,
     /// Takes nothing new, and lets end what is under way.
     Draining,
@@ -120,17 +129,16 @@ impl Gateway {
         let listener = bind(config.listen)?;
         let address = local_address(&listener, config.listen)?;
         let (stage, staged) = watch::channel(Stage::Serving);
-        let threads = serve(config, &once, listener, &staged)?;
-        let mut gateway = Self { address, admin: None, once, stage, threads, admin_thread: None };
+        let outgoing = Outgoing::new();
+        let current = first(config, &once, &outgoing).map_err(StartError::Config)?;
+        let threads = serve(&current, listener, &staged);
+        let (admin, admin_thread) = (None, None);
+        let mut gateway =
+            Self { address, admin, once, about, current, outgoing, stage, threads, admin_thread };
         if let Some(admin) = &config.admin {
-            gateway.start_admin(admin, about, staged)?;
+            gateway.start_admin(admin, staged)?;
         }
         Ok(gateway)
-    }
-
-    /// Says on the error output, for ever, when the store's clock was set forward and when it is right again.
-    pub async fn watch_clock(&self) {
-        clock::watch(&self.once).await;
     }
 
     /// Takes nothing new, waits at most [`DRAIN`] for what is under way, with a client or without one, and says
@@ -148,13 +156,24 @@ impl Gateway {
     fn start_admin(
         &mut self,
         admin: &Admin,
-        about: About,
         stage: watch::Receiver<Stage>,
     ) -> Result<(), StartError> {
         let listener = bind(admin.listen)?;
         self.admin = Some(local_address(&listener, admin.listen)?);
-        let desk = Desk { once: self.once.clone(), about, token: admin.token.clone(), stage };
-        let serve = move || admin::serve(listener, desk);
+        let current = self.current.clone();
+        let desk = Desk::new(Setting {
+            once: self.once.clone(),
+            about: self.about.clone(),
+            keeper: Keeper::new(admin),
+            stage,
+            listen: Some(self.address),
+            policy: PolicyInForce(Arc::new(move || admin::in_force(&current.now().config))),
+        });
+        let (census, once) = (self.about.census.clone(), self.once.clone());
+        let serve = move || async move {
+            tokio::spawn(census.refresh(once));
+            admin::serve(listener, desk).await
+        };
         self.admin_thread = Some(on_thread("onlyonce-admin", serve));
         Ok(())
     }
@@ -167,7 +186,7 @@ async fn engine(config: &Config) -> Result<(Once, About), StartError> {
     Ok((builder.build(), about))
 }
 
-fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
+pub(crate) fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
     let limits = Limits::default()
         .with_executing_max(config.executing_max)
         .with_bodies_bytes_max(config.bodies_bytes_max)
@@ -187,19 +206,23 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
     listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
-/// A thread that accepts connections, and a thread per core that serves them.
-fn serve(
-    config: &Config,
-    once: &Once,
-    listener: TcpListener,
-    stage: &watch::Receiver<Stage>,
-) -> Result<Vec<Thread>, StartError> {
+/// The routes of every thread, a thread per core, by the first configuration.
+fn first(config: &Config, once: &Once, outgoing: &Outgoing) -> Result<Current, BoxError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let layers = app::layers(config, once).map_err(StartError::Config)?;
-    let outgoing = Outgoing::new();
+    let layers = app::layers(config, once, &app::services(config, &[])?);
+    let routes = |_| {
+        let services = app::services(config, &[])?;
+        Ok(Arc::new(Routes::new(config, &layers, services, outgoing)))
+    };
+    let threads = (0..cores).map(routes).collect::<Result<_, BoxError>>()?;
+    Ok(Current::new(InForce { config: config.clone(), threads }))
+}
+
+/// A thread that accepts connections, and those that serve them.
+fn serve(current: &Current, listener: TcpListener, stage: &watch::Receiver<Stage>) -> Vec<Thread> {
     let (mut queues, mut threads) = (Vec::new(), Vec::new());
-    for _ in 0..cores {
-        let app = App::new(config, &layers, &outgoing).map_err(StartError::Config)?;
+    for thread in 0..current.now().threads.len() {
+        let app = App::new(thread, current.clone());
         let ((queue, accepted), stage) = (listen::queue(), stage.clone());
         queues.push(queue);
         let serve = move || listen::serve(accepted, app, stage, DRAIN);
@@ -208,7 +231,7 @@ fn serve(
     let stage = stage.clone();
     let accept = move || listen::accept(listener, queues, stage);
     threads.push(on_thread("onlyonce-accept", accept));
-    Ok(threads)
+    threads
 }
 
 async fn join(threads: impl IntoIterator<Item = Thread> + Send + 'static) {

@@ -1,6 +1,8 @@
 //! What the command `onlyonce` is made of.
 
+mod admin;
 pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod gateway;
+mod words;

@@ -3,12 +3,17 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use onlyonce_cli::commands::audit::Audit;
 use onlyonce_cli::commands::config::ConfigCommand;
+use onlyonce_cli::commands::doctor::Doctor;
+use onlyonce_cli::commands::keys::Keys;
 use onlyonce_cli::commands::migrate::Migrate;
+use onlyonce_cli::commands::plan::Plan;
 use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
 use onlyonce_cli::commands::sweep::Sweep;
+use onlyonce_cli::commands::tail::Tail;
 use onlyonce_cli::demo::Demo;
 
 /// Every request is many small allocations, and what one thread allocates another often frees.
@@ -31,8 +36,20 @@ enum Command {
     Demo(Demo),
     Serve(Box<Serve>),
     Send(Box<Send>),
+    Keys(Keys),
+    Tail(Tail),
     Migrate(Migrate),
     Sweep(Sweep),
+    Audit(Audit),
+    Doctor(Doctor),
+    Plan(Plan),
+    /// Print a script that completes this command in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -42,8 +59,21 @@ fn main() -> io::Result<ExitCode> {
     match Cli::parse().command {
         Command::Demo(demo) => Ok(demo.run()),
         Command::Serve(serve) => Ok(serve.run()),
+        Command::Keys(keys) => Ok(keys.run()),
+        Command::Tail(tail) => Ok(tail.run()),
         Command::Migrate(migrate) => Ok(migrate.run()),
         Command::Sweep(sweep) => Ok(sweep.run()),
+        Command::Audit(audit) => Ok(audit.run()),
+        Command::Doctor(doctor) => Ok(doctor.run()),
+        Command::Plan(plan) => Ok(plan.run()),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => {
+            clap_mangen::Man::new(Cli::command()).render(&mut io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Send(send) => Ok(send.run()),
         Command::Config(command) => command.run(),
     }

@@ -38,7 +38,7 @@ impl Served {
     fn get(&self, path: &str, headers: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.admin).unwrap();
         let request =
-            format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -63,7 +63,8 @@ fn health_and_metrics_are_told_on_loopback() {
     let (status, metrics) = served.get("/metrics", "");
     assert_eq!(status, 200);
     assert!(metrics.contains("onlyonce_executed_total{route=\"default\"} 0"), "{metrics}");
-    assert_eq!(served.get("/", "").0, 404);
+    assert_eq!(served.get("/", "").0, 200);
+    assert_eq!(served.get("/nothing", "").0, 404);
 }
 
 // threat G17

@@ -26,7 +26,12 @@ pub(crate) enum Kind<'a> {
 
 impl<'a> Kind<'a> {
     pub(crate) fn of(content_type: &'a [u8]) -> Self {
-        match &*media_type::essence(content_type) {
+        Self::named(&media_type::essence(content_type), content_type)
+    }
+
+    /// The kind of the media type with this `essence`; `content_type` has its parameters too.
+    fn named(essence: &[u8], content_type: &'a [u8]) -> Self {
+        match essence {
             b"application/json" => Self::Json,
             b"application/x-www-form-urlencoded" => Self::Form,
             b"multipart/form-data" => Self::Multipart(boundary(content_type)),
@@ -69,7 +74,8 @@ fn boundary(content_type: &[u8]) -> Option<&[u8]> {
 }
 
 fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
-    match text.iter().any(u8::is_ascii_uppercase) {
+    // Without an early end, so that the compiler compares many bytes at once.
+    match text.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase()) {
         true => Cow::Owned(text.to_ascii_lowercase()),
         false => Cow::Borrowed(text),
     }

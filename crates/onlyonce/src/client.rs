@@ -59,7 +59,6 @@ mod request;
 #[cfg(feature = "client-journal")]
 mod resume;
 mod retries;
-mod time;
 mod tower;
 mod transport;
 mod well_known;

@@ -1,5 +1,7 @@
 //! Where time comes from: the store's wall clock, and this node's clock that nobody can set.
 
+mod text;
+
 use std::time::Duration;
 
 /// A moment on the store's clock: milliseconds since 1970. All arithmetic saturates.
@@ -36,6 +38,11 @@ impl StoreTime {
     /// This moment moved forward by `duration`.
     pub fn plus(self, duration: Duration) -> Self {
         self.plus_ms(as_ms(duration))
+    }
+
+    /// As RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`. Years past 9999 are cut to it.
+    pub fn rfc3339(self) -> String {
+        text::rfc3339(self)
     }
 
     /// Milliseconds from `earlier` to here; negative if `earlier` is later.

@@ -107,6 +107,7 @@
 pub mod client;
 pub mod clock;
 pub mod engine;
+mod event;
 pub mod fingerprint;
 #[cfg(feature = "tower")]
 pub mod http;
@@ -131,10 +132,16 @@ mod pointer;
     expect(dead_code, reason = "without the layer only an outcome that stays unknown is told")
 )]
 mod problem;
+#[cfg(feature = "run")]
+mod runtime_thread;
 
+pub use event::{By, ByError, EventKind};
 #[cfg(feature = "run")]
 pub use once::{
-    Attempt, Cause, Counts, Failure, Finding, IdChange, Left, Limits, Once, OnceBuilder, OnceError,
-    Operation, Outcome, Question, Reconciler,
+    Action, Attempt, Bulk, BulkRefusal, Cause, Counts, Events, Failure, Finding, Heard, IdChange,
+    Latencies, Latency, Left, Limits, Once, OnceBuilder, OnceError, OperateError, Operation,
+    OperationEvent, OperationFilter, OperationPage, Operations, Outcome, Question, Reconciler,
+    RevisionDigest, RevisionDigestError, RouteLatency, Selection, StoreCallLatency,
+    StoredOperation,
 };
 pub use policy::Policy;

@@ -1,25 +1,32 @@
 //! The running engine: one store, one background thread, and the bounds of one process.
 
 mod any_store;
+mod ask;
+mod audit;
 mod cache;
 mod claim;
 mod claim_guard;
 mod counts;
 mod disown;
+mod events;
 mod flight;
 mod id_check;
+mod latency;
 mod limits;
 mod maintenance;
+mod operations;
 mod outcome;
 mod perform;
 mod reconcile;
+mod routes;
 mod run;
 mod settle;
+mod store_health;
 mod trusted_time;
 mod wait;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,36 +35,45 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::counts::Counts;
+pub use self::events::{Events, Heard, OperationEvent};
 pub use self::id_check::IdChange;
+pub use self::latency::{Latencies, Latency, RouteLatency, StoreCallLatency};
 pub use self::limits::Limits;
+pub use self::operations::{
+    Action, Bulk, BulkRefusal, OperateError, OperationFilter, OperationPage, Operations,
+    RevisionDigest, RevisionDigestError, Selection, StoredOperation,
+};
 pub use self::outcome::{Cause, OnceError, Outcome};
 pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::run::{Attempt, Failure, Operation};
 
+pub(crate) use self::ask::{Ask, Ended, Refusal};
 pub(crate) use self::counts::Counters;
 #[cfg(feature = "tower")]
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::limits::Room;
 pub(crate) use self::perform::{Verdict, Worked};
+#[cfg(feature = "tower")]
 pub(crate) use self::reconcile::Asking;
 
 use self::any_store::{AnyStore, STORE_WAIT};
+use self::audit::Readings;
 use self::cache::Cache;
 use self::claim::NoAnswer;
 use self::claim_guard::LiveClaims;
 use self::disown::Disowned;
+use self::events::EventChannel;
 use self::flight::Flights;
-use self::maintenance::Maintenance;
 use self::reconcile::Absences;
+use self::routes::RouteState;
 use self::settle::UnsettledAnswers;
 use self::wait::Waiters;
-use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
 use crate::engine::Write;
-use crate::fingerprint::Fingerprint;
-use crate::policy::{Mode, Policy, StoreDown};
-use crate::record::{KeyText, Response, State, Token};
-use crate::scope::{OperationId, Principal, Secret};
-use crate::store::{Maintain, Seen, Swap, Watch};
+use crate::record::{Response, State, Token};
+use crate::runtime_thread::RuntimeThread;
+use crate::scope::{OperationId, Secret};
+use crate::store::{Inspect, Seen, Swap, Watch};
 
 /// Runs each operation at most once. A clone is the same engine; make one per store and share it.
 ///
@@ -72,7 +88,7 @@ use crate::store::{Maintain, Seen, Swap, Watch};
 #[derive(Clone, Debug)]
 pub struct Once {
     pub(crate) inner: Arc<Inner>,
-    maintenance: Arc<Maintenance>,
+    maintenance: Arc<RuntimeThread>,
 }
 
 impl Once {
@@ -80,12 +96,12 @@ impl Once {
     ///
     /// # Panics
     /// If the operating system gives no thread for the background work.
-    pub fn new(store: impl Watch + Maintain) -> Self {
+    pub fn new(store: impl Watch + Inspect) -> Self {
         Self::builder(store).build()
     }
 
     /// A builder of an engine on `store`, to change its limits, its secret or its clock before it starts.
-    pub fn builder(store: impl Watch + Maintain) -> OnceBuilder {
+    pub fn builder(store: impl Watch + Inspect) -> OnceBuilder {
         OnceBuilder::new(store)
     }
 
@@ -102,6 +118,42 @@ impl Once {
         counts.collect()
     }
 
+    /// How long store calls, handlers and guarded requests took since this engine started, all routes together.
+    pub fn latencies(&self) -> Latencies {
+        let of_routes = self.latencies_by_route();
+        let (handler, request) = of_routes.into_iter().fold(
+            (Latency::default(), Latency::default()),
+            |(handler, request), (_, of_route)| {
+                (handler.plus(of_route.handler), request.plus(of_route.request))
+            },
+        );
+        Latencies { store_calls: self.inner.store.health().latencies(), handler, request }
+    }
+
+    /// How long the handlers and the guarded requests of each route took, by the name in its policy.
+    pub fn latencies_by_route(&self) -> Vec<(Arc<str>, RouteLatency)> {
+        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.iter().map(|(name, route)| (name.clone(), route.latency())).collect()
+    }
+
+    /// Whether the store answered the last call. It is false from a call that found the store unavailable until the
+    /// next call that the store answered. [`is_ready`](Self::is_ready) asks the store.
+    pub fn is_store_up(&self) -> bool {
+        self.inner.store.health().is_up()
+    }
+
+    /// How long ago a sweep last deleted everything that had expired; before the first sweep, how long this engine
+    /// runs. More than two [`Limits::sweep_every`] means that sweeps fail, or do not keep up.
+    pub fn sweep_lag(&self) -> Duration {
+        let swept_at_ms = self.inner.swept_at_ms.load(Ordering::Relaxed);
+        self.inner.clock.boot().saturating_sub(Duration::from_millis(swept_at_ms))
+    }
+
+    /// The limits of this engine.
+    pub fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
     /// Whether the store answers.
     pub async fn is_ready(&self) -> bool {
         let loaded = self.inner.store.load(OperationId::from_bytes([0; 16]));
@@ -112,6 +164,18 @@ impl Once {
     /// while the node ran, and keys live longer here until the clock is put right or the node restarts.
     pub fn clock_ahead_by(&self) -> Duration {
         self.inner.store.time().ahead_by()
+    }
+
+    /// Layers that are made after this replace the earlier ones of the same route name: `hold_max` and the reconciler of
+    /// a route are those of its new layers, its counts go on. Earlier layers may still be in use. For a configuration that
+    /// is read again; without this, two layers of one name share it, with the longer `hold_max` and no background questions.
+    pub fn replace_layers(&self) {
+        self.inner.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The store's time now, as far as this node trusts it; `None` before the first answer of the store.
+    pub fn now(&self) -> Option<StoreTime> {
+        self.inner.store.time().now()
     }
 
     /// How many operations are under way.
@@ -129,7 +193,7 @@ impl Once {
     /// timeout of one store call.
     pub async fn shutdown(self, within: Duration) -> Left {
         let now = Instant::now();
-        let end = now.checked_add(within).unwrap_or(now + HOLD_MAX_DEFAULT);
+        let end = now.checked_add(within).unwrap_or(now + FOR_EVER);
         self.inner.live_claims.drain();
         let drained = timeout_at(end, self.inner.live_claims.idle()).await;
         let unknown = match drained {
@@ -164,7 +228,7 @@ pub struct OnceBuilder {
 }
 
 impl OnceBuilder {
-    fn new(store: impl Watch + Maintain) -> Self {
+    fn new(store: impl Watch + Inspect) -> Self {
         let store = AnyStore::new(store, Arc::new(SystemClock));
         Self { store, limits: Limits::default(), secret: None }
     }
@@ -199,7 +263,7 @@ impl OnceBuilder {
     /// If the operating system gives no thread.
     pub fn build(self) -> Once {
         let inner = Arc::new(Inner::new(self));
-        let maintenance = Arc::new(Maintenance::start(inner.clone()));
+        let maintenance = Arc::new(maintenance::start(inner.clone()));
         Once { inner, maintenance }
     }
 }
@@ -219,28 +283,17 @@ pub(crate) struct Inner {
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
     absences: Absences,
+    events: Arc<EventChannel>,
+    readings: Readings,
     /// The response that completes an operation whose outcome was unknown for longer than `hold_max`.
     given_up: Arc<Response>,
+    /// When a sweep last deleted everything that had expired, on this node's clock, in milliseconds.
+    swept_at_ms: AtomicU64,
     /// The shortest lease in use. The background thread wakes when a shorter one comes into use.
     lease_min: watch::Sender<Duration>,
     routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
-}
-
-/// What the engine knows of a route: the policies and layers that have its name.
-struct RouteState {
-    /// The longest `hold_max` of the policies with this name.
-    hold_max: Duration,
-    counters: Arc<Counters>,
-    /// The counts of layers in observe mode: what would have happened.
-    observed: Arc<Counters>,
-    /// The reconcilers of the layers with this name. Two at most: one is used, and two mean that none may be.
-    reconcilers: Vec<(Arc<Policy>, Arc<dyn Reconciler>)>,
-}
-
-impl RouteState {
-    fn counts(&self) -> Counts {
-        self.counters.snapshot().plus(self.observed.snapshot().as_observed())
-    }
+    /// How often the layers were replaced.
+    generation: AtomicUsize,
 }
 
 impl Inner {
@@ -248,7 +301,6 @@ impl Inner {
         let OnceBuilder { store, limits, secret } = builder;
         Self {
             clock: store.clock().clone(),
-            store,
             secret,
             counters: Counters::default(),
             room: Room::new(&limits),
@@ -262,67 +314,21 @@ impl Inner {
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
             absences: Absences::default(),
+            events: Arc::default(),
+            readings: Readings::default(),
             given_up: Arc::new(crate::problem::given_up()),
+            swept_at_ms: AtomicU64::new(as_ms(store.clock().boot()).unsigned_abs()),
             lease_min: watch::Sender::new(LEASE_DEFAULT),
             routes: Mutex::default(),
+            generation: AtomicUsize::new(0),
             limits,
+            store,
         }
     }
 
-    /// Registers the route of a policy before its first request, and lowers `response_bytes_max` to what the store
-    /// takes.
-    pub(crate) fn learn(&self, policy: Policy) -> (Arc<Policy>, Arc<Counters>) {
-        let store_max = self.store.limits().body_bytes_max;
-        let body_bytes_max = policy.response_bytes_max().min(store_max);
-        let policy = policy.with_response_bytes_max(body_bytes_max);
-        self.lease_min.send_if_modified(|shortest| {
-            let is_shorter = policy.lease() < *shortest;
-            *shortest = policy.lease().min(*shortest);
-            is_shorter
-        });
-        let policy = Arc::new(policy);
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let route = routes.entry(policy.route().clone()).or_insert_with(|| RouteState {
-            hold_max: policy.hold_max(),
-            counters: Arc::default(),
-            observed: Arc::default(),
-            reconcilers: Vec::new(),
-        });
-        route.hold_max = route.hold_max.max(policy.hold_max());
-        let counters = match policy.mode() {
-            Mode::Enforce => &route.counters,
-            Mode::Observe => &route.observed,
-        };
-        (policy, counters.clone())
-    }
-
-    /// Registers the reconciler of a route, for questions in the background.
-    pub(crate) fn learn_reconciler(&self, policy: &Arc<Policy>, reconciler: Arc<dyn Reconciler>) {
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two are enough to know that the name is not unique.
-        if let Some(route) =
-            routes.get_mut(policy.route()).filter(|route| route.reconcilers.len() < 2)
-        {
-            route.reconcilers.push((policy.clone(), reconciler));
-        }
-    }
-
-    /// The reconciler that may be asked in the background about the operations of a route. `None` where two layers
-    /// have the same route name: a record does not say which of them sent its request.
-    pub(crate) fn background_reconciler(
-        &self,
-        route: &str,
-    ) -> Option<(Arc<Policy>, Arc<dyn Reconciler>)> {
-        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        match routes.get(route)?.reconcilers.as_slice() {
-            [(policy, one)] if one.asks_by_itself() => Some((policy.clone(), one.clone())),
-            _ => None,
-        }
-    }
-
-    fn hold_max(&self, route: &str) -> Duration {
-        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        routes.get(route).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max)
+    /// The trusted time; before the first answer of the store, the node's own.
+    pub(crate) fn trusted_now(&self) -> StoreTime {
+        self.store.time().now().unwrap_or_else(|| self.clock.wall())
     }
 
     /// Marks every live claim unknown, and returns how many there were. A claim whose mark the store does not take
@@ -331,7 +337,8 @@ impl Inner {
         let (held, orphans) = self.live_claims.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
-            let marked = self.store.swap(claimed.id, Write::mark_unknown(claimed.token));
+            let write = Write::mark_unknown(claimed.token).with_about(claimed.about.clone());
+            let marked = self.store.swap(claimed.id, write);
             let ended = &ended;
             async move {
                 if let Ok(Swap::Stale(seen)) = marked.await
@@ -360,78 +367,10 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// One request for an operation, as the engine needs it.
-#[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) id: OperationId,
-    pub(crate) key: KeyText,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) principal: Principal,
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) counters: Arc<Counters>,
-    /// The reconciler that `recovery = "reconcile"` asks, and the headers to ask with.
-    pub(crate) asking: Option<Asking>,
-    /// How and where the request is sent, for a later question about it: see `Draft::target`.
-    pub(crate) target: Arc<str>,
-    /// The response with which `recovery = "fail"` completes an operation that a dead owner left.
-    pub(crate) failure: Arc<Response>,
-}
-
-impl Counters {
-    /// Counts how a request ended. An execution was counted when it began.
-    pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
-        match ended {
-            Ended::Fresh(_) => {}
-            Ended::Unsettled => self.unknown.one(),
-            Ended::Refused(refusal) => self.refused(refusal),
-        }
-    }
-
-    /// Counts a request that was not executed.
-    pub(crate) fn refused(&self, refusal: &Refusal) {
-        let counter = match refusal {
-            Refusal::Replay(_) => &self.replayed,
-            Refusal::Reused => &self.reused,
-            Refusal::InProgress => &self.in_progress,
-            Refusal::Unknown { .. } => &self.unknown,
-            Refusal::StoreDown { .. } => &self.store_down,
-            Refusal::Overloaded => &self.overloaded,
-        };
-        counter.one();
-    }
-}
-
-/// How a request ended.
-#[derive(Debug)]
-pub(crate) enum Ended<T> {
-    /// This request executed the operation, and this is its answer.
-    Fresh(T),
-    /// This request did not execute the operation.
-    Refused(Refusal),
-    /// This request executed the operation, and the store has not taken the outcome: unknown.
-    Unsettled,
-}
-
-/// The answer to a request that did not execute its operation.
-#[derive(Clone, Debug)]
-pub(crate) enum Refusal {
-    /// The stored answer.
-    Replay(Arc<Response>),
-    /// The key was used for another request.
-    Reused,
-    /// The first request still runs.
-    InProgress,
-    /// The operation was sent, and its outcome is not known.
-    Unknown { since: StoreTime },
-    /// The store gave no answer. Unreachable: it is certain that the claim did not reach the store.
-    StoreDown { is_unreachable: bool, policy: StoreDown },
-    /// A limit of this process is reached, or the process is shutting down.
-    Overloaded,
-}
-
+/// For a shutdown without a bound.
+const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const READY_WAIT: Duration = Duration::from_secs(1);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many operations are marked unknown at a time at the end of a shutdown.
 const ABANDONED_AT_ONCE: usize = 100;
 /// Claims that may be disowned at a time, for each operation that may be under way.

@@ -13,9 +13,10 @@ use http::{Method, StatusCode};
 pub use self::values::{
     Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Recovery, Statuses, StoreDown,
 };
-use crate::fingerprint::FingerprintRules;
+use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
 use crate::scope::ScopePart;
+use crate::store::audit::IDS_MAX;
 
 /// The rules of one route. [`Policy::default`] is safe for every route; the presets are for common kinds of routes.
 ///
@@ -58,6 +59,7 @@ pub struct Policy {
     store_down: StoreDown,
     errors: Errors,
     mode: Mode,
+    audit_ids: Vec<Pointer>,
 }
 
 /// Changes.
@@ -229,6 +231,13 @@ impl Policy {
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
+
+    /// Where an answer has ids by which people know what was made, for the audit trail: JSON pointers, of which the first
+    /// eight count, each value cut to 200 bytes. Default: none. The trail is kept for long: name no field that is secret.
+    #[must_use]
+    pub fn with_audit_ids(self, pointers: impl IntoIterator<Item = Pointer>) -> Self {
+        Self { audit_ids: pointers.into_iter().take(IDS_MAX).collect(), ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -262,6 +271,7 @@ impl Default for Policy {
             store_down: StoreDown::Refuse,
             errors: Errors::Problem,
             mode: Mode::Enforce,
+            audit_ids: Vec::new(),
         }
     }
 }

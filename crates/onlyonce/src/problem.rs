@@ -320,6 +320,14 @@ pub(crate) fn given_up() -> Response {
         .record(&Policy::default())
 }
 
+/// The response that completes an operation of which an operator says that it failed.
+pub(crate) fn settled_as_failed() -> Response {
+    let detail = "An operator checked this operation with the service: it failed, and it will not be executed. To try \
+                  again, send it with a new key.";
+    Problem::new(StatusCode::BAD_GATEWAY, &kind::OPERATION_FAILED, detail)
+        .record(&Policy::default())
+}
+
 /// The same problem for an outcome that is final.
 fn closed(problem: Problem) -> Problem {
     let detail = "The request was sent to the service, and no complete answer came back, so it may have been \

@@ -142,6 +142,16 @@ pub enum StateKind {
 impl StateKind {
     /// All four, in the order of a life.
     pub const ALL: [Self; 4] = [Self::Running, Self::Unknown, Self::Released, Self::Completed];
+
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Unknown => "unknown",
+            Self::Released => "released",
+            Self::Completed => "completed",
+        }
+    }
 }
 
 /// A set of stored states.

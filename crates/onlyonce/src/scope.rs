@@ -5,6 +5,8 @@
 //! 3. With a [`Secret`] the id is an HMAC: without the secret nobody can compute it, or tell that two
 //!    deployments hold the same key. A record has its key beside it, in clear.
 //! 4. The order in which a policy lists its parts means nothing.
+//! 5. The first four bytes of an id depend on the key alone ([`IdPrefix`]): the operations of one key lie side by side
+//!    in a store, and are found by the key without knowing who used it and where.
 //!
 //! Ids are stable for as long as [`SCOPE_VERSION`] is: a change of it, of the secret or of the parts
 //! makes every live key a fresh one.
@@ -42,9 +44,9 @@ pub use path::normal_path;
 pub use principal::Principal;
 
 /// The version of the encoding that ids are hashed from. A store remembers it.
-pub const SCOPE_VERSION: u8 = 1;
+pub const SCOPE_VERSION: u8 = 2;
 
-/// The id that an operation is stored under: 128 bits of a digest over its scope and its key.
+/// The id that an operation is stored under: 128 bits of digests of its key and of its scope.
 ///
 /// ```
 /// use onlyonce::scope::OperationId;
@@ -66,6 +68,12 @@ impl OperationId {
     /// The bytes to store.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// The part of the id that depends on the key alone.
+    pub const fn prefix(&self) -> IdPrefix {
+        let [a, b, c, d, ..] = self.0;
+        IdPrefix([a, b, c, d])
     }
 }
 
@@ -93,6 +101,91 @@ impl FromStr for OperationId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an operation id is 32 hexadecimal digits")]
 pub struct OperationIdError;
+
+/// The first four bytes of an id: a digest of the key alone. Other keys may have the same one, so a record that is found
+/// by its prefix must be compared by its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdPrefix([u8; 4]);
+
+impl IdPrefix {
+    /// The prefix of every id of this key, under the deployment's secret.
+    ///
+    /// ```
+    /// use onlyonce::key::{Key, KeyRules};
+    /// use onlyonce::scope::{IdPrefix, Principal, operation_id_of};
+    ///
+    /// let key = Key::from_text("msg-1", &KeyRules::default())?;
+    /// let id = operation_id_of(None, "invoices", &Principal::of("consumer", b"billing"), &key);
+    /// assert_eq!(id.prefix(), IdPrefix::of_key(None, "msg-1"));
+    /// # Ok::<(), onlyonce::key::KeyError>(())
+    /// ```
+    pub fn of_key(secret: Option<&Secret>, key: &str) -> Self {
+        KeyDigest::of_key(secret, key).prefix()
+    }
+
+    /// The bytes that an id begins with.
+    pub const fn as_bytes(&self) -> &[u8; 4] {
+        &self.0
+    }
+
+    /// The highest id with this prefix.
+    pub const fn last_id(self) -> OperationId {
+        let mut id = [0xff; 16];
+        let (prefix, _) = id.split_at_mut(self.0.len());
+        prefix.copy_from_slice(&self.0);
+        OperationId(id)
+    }
+
+    /// The lowest id with this prefix.
+    pub const fn first_id(self) -> OperationId {
+        let mut id = [0; 16];
+        let (prefix, _) = id.split_at_mut(self.0.len());
+        prefix.copy_from_slice(&self.0);
+        OperationId(id)
+    }
+}
+
+/// A digest of the key alone, under the deployment's secret: what the audit trail has instead of the key.
+///
+/// ```
+/// use onlyonce::scope::{IdPrefix, KeyDigest};
+///
+/// let digest = KeyDigest::of_key(None, "msg-1");
+/// assert_eq!(digest.prefix(), IdPrefix::of_key(None, "msg-1"));
+/// assert_ne!(digest, KeyDigest::of_key(None, "msg-2"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest of this key: SHA-256, or HMAC-SHA-256 with a secret. Without a secret, whoever can guess a key can tell
+    /// that it was used.
+    pub fn of_key(secret: Option<&Secret>, key: &str) -> Self {
+        Self(digest(secret, &encoding::of_key(key)))
+    }
+
+    /// What every id of this key begins with.
+    pub const fn prefix(&self) -> IdPrefix {
+        let [a, b, c, d, ..] = self.0;
+        IdPrefix([a, b, c, d])
+    }
+
+    /// The digest with these bytes, as a store kept them.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes to store.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(..)")
+    }
+}
 
 /// The deployment's secret. All nodes that share a store need the same one.
 ///
@@ -185,14 +278,15 @@ impl fmt::Debug for Scope<'_> {
 
 /// The id of the operation that `key` names within the `parts` of this `scope`.
 ///
-/// SHA-256 (HMAC-SHA-256 with a secret), cut to 128 bits. Parts may be in any order, and repeat.
+/// 32 bits of a digest of the key, then 96 of a digest of scope and key: SHA-256, or HMAC-SHA-256 with a secret. Parts
+/// may be in any order, and repeat.
 pub fn operation_id(
     secret: Option<&Secret>,
     parts: &[ScopePart],
     scope: &Scope<'_>,
     key: &Key,
 ) -> OperationId {
-    identify(secret, &encoding::of_request(parts, scope, key))
+    identify(secret, &encoding::of_request(parts, scope, key), key)
 }
 
 /// The id of an operation that is no HTTP request: a message, a job, a call of the library.
@@ -214,16 +308,22 @@ pub fn operation_id_of(
     principal: &Principal,
     key: &Key,
 ) -> OperationId {
-    identify(secret, &encoding::of_namespace(namespace, principal, key))
+    identify(secret, &encoding::of_namespace(namespace, principal, key), key)
 }
 
-fn identify(secret: Option<&Secret>, encoded: &[u8]) -> OperationId {
-    let digest: [u8; 32] = match secret {
+fn identify(secret: Option<&Secret>, encoded: &[u8], key: &Key) -> OperationId {
+    let OperationId(mut id) = IdPrefix::of_key(secret, key.as_str()).first_id();
+    let rest = digest(secret, encoded);
+    let prefix_bytes = size_of::<IdPrefix>();
+    id[prefix_bytes..].copy_from_slice(&rest[..16 - prefix_bytes]);
+    OperationId(id)
+}
+
+fn digest(secret: Option<&Secret>, encoded: &[u8]) -> [u8; 32] {
+    match secret {
         Some(secret) => secret.digest(encoded),
         None => Sha256::digest(encoded).into(),
-    };
-    let (id, _) = digest.split_first_chunk().expect("32 bytes begin with 16");
-    OperationId(*id)
+    }
 }
 
 #[cfg(test)]

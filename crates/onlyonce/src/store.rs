@@ -13,6 +13,7 @@
 //!
 //! [`cas`] says what each write makes of a record, for stores that hold records in memory.
 
+pub mod audit;
 pub mod cas;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -35,8 +36,11 @@ use std::time::Duration;
 
 use crate::clock::{StoreTime, as_ms};
 use crate::fingerprint::Fingerprint;
-use crate::record::{KeyText, Record, Response, Revision, SettledBy, StateSet, TakenFrom, Token};
-use crate::scope::{OperationId, Principal};
+use crate::record::{
+    KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
+};
+use crate::scope::{IdPrefix, OperationId, Principal};
+use crate::store::audit::Audit;
 
 /// Holds the records. See the [module](self) for what every method promises.
 pub trait Store: Send + Sync + 'static {
@@ -100,6 +104,95 @@ pub trait Maintain: Store {
 
     /// What the store can take.
     fn limits(&self) -> StoreLimits;
+}
+
+/// What operators ask of a store. The methods that are given here are right for every store, and read all of it: a store
+/// that can do better should.
+pub trait Inspect: Maintain {
+    /// Up to `limit` records whose ids begin with `prefix`, in any order: the operations of one key, and perhaps a few of
+    /// others.
+    fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(OperationId, Record)>, Fault>> + Send {
+        async move {
+            let mut found = Vec::new();
+            let mut scan =
+                Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: INSPECTED_ROWS };
+            loop {
+                let page = self.scan(scan.clone()).await?;
+                found.extend(page.records.into_iter().filter(|(id, _)| id.prefix() == prefix));
+                scan.after = page.next;
+                if scan.after.is_none() || found.len() >= limit {
+                    found.truncate(limit);
+                    return Ok(found);
+                }
+            }
+        }
+    }
+
+    /// The audit trail that this store keeps; `None` if it keeps none.
+    fn audit(&self) -> Option<&dyn Audit> {
+        None
+    }
+
+    /// How many records there are, and since when the oldest of those that need attention wait.
+    fn census(&self) -> impl Future<Output = Result<Census, Fault>> + Send {
+        async move {
+            let mut census = Census::default();
+            let mut scan =
+                Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: INSPECTED_ROWS };
+            loop {
+                let page = self.scan(scan.clone()).await?;
+                page.records.iter().for_each(|(_, record)| census.count(record));
+                scan.after = page.next;
+                if scan.after.is_none() {
+                    return Ok(census);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of one page while a whole store is read.
+const INSPECTED_ROWS: usize = 500;
+
+/// How many records a store has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Running ones.
+    pub running: u64,
+    /// When the first of them was claimed.
+    pub running_since: Option<StoreTime>,
+    /// Unknown ones.
+    pub unknown: u64,
+    /// When the first of them became unknown.
+    pub unknown_since: Option<StoreTime>,
+    /// All records, expired ones that were not swept yet among them. A store may estimate this one.
+    pub records: u64,
+}
+
+impl Census {
+    /// Counts one record more.
+    pub fn count(&mut self, record: &Record) {
+        self.records += 1;
+        match record.state {
+            State::Running { .. } => {
+                self.running += 1;
+                earliest(&mut self.running_since, record.first_claimed_at);
+            }
+            State::Unknown { since } => {
+                self.unknown += 1;
+                earliest(&mut self.unknown_since, since);
+            }
+            State::Released { .. } | State::Completed { .. } => {}
+        }
+    }
+}
+
+fn earliest(first: &mut Option<StoreTime>, moment: StoreTime) {
+    *first = Some(first.map_or(moment, |first| first.min(moment)));
 }
 
 /// A claim: the record to be, less what the store's clock decides.

@@ -90,7 +90,8 @@ wrong_stores! {
     ids_are_halved: IdsAreHalved fails
         a_claim_leaves_other_ids_alone and
         pages_have_no_gaps_and_no_doubles,
-        a_scan_sees_what_was_there_throughout;
+        a_scan_sees_what_was_there_throughout,
+        the_records_of_a_prefix_are_found;
     take_ignores_not_after: TakeIgnoresNotAfter fails
         a_take_after_its_not_after_writes_nothing;
     take_forgets_its_origin: TakeForgetsItsOrigin fails
@@ -272,6 +273,10 @@ wrong_stores! {
         a_sweep_says_whether_more_had_expired;
     sweep_asks_the_clock: SweepAsksTheClock fails
         a_sweep_goes_by_the_moment_it_is_given;
+    prefix_skips_the_last: PrefixSkipsTheLast fails
+        the_records_of_a_prefix_are_found;
+    census_counts_released: CensusCountsReleased fails
+        a_census_counts_what_needs_attention;
     scan_skips_a_row: ScanSkipsARow fails
         pages_have_no_gaps_and_no_doubles and
         a_scan_lists_only_the_states_it_asks_for,

@@ -19,7 +19,7 @@ use http_body_util::BodyExt;
 use onlyonce::http::Body;
 use onlyonce::record::StateKind;
 use onlyonce::store::memory::MemoryStore;
-use onlyonce::store::{BoxError, Maintain, Store, Watch};
+use onlyonce::store::{BoxError, Inspect, Store, Watch};
 use onlyonce::{Once, Policy};
 use tokio::runtime::Runtime;
 use tower_service::Service;
@@ -59,7 +59,7 @@ fn a_store_on_disk_keeps_the_same_promises_at_every_poll() {
 /// Stops a request after 0, 1, 2… polls until it ends by itself; every point must have been met.
 fn each_poll<S>(store: impl Fn() -> S, check: impl Fn(Lab<S>, Stopped))
 where
-    S: Store + Watch + Maintain + Clone,
+    S: Store + Watch + Inspect + Clone,
 {
     let mut met = HashSet::new();
     for polls in 0..POLLS_MAX {
@@ -82,7 +82,7 @@ where
 }
 
 /// The caller leaves; the runtime goes on.
-fn hang_up<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
+fn hang_up<S: Store + Watch + Inspect + Clone>(lab: Lab<S>, stopped: Stopped) {
     let Stopped { runtime, request, at } = stopped;
     runtime.block_on(async {
         drop(request);
@@ -96,7 +96,7 @@ fn hang_up<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
 }
 
 /// The runtime goes, and every task on it.
-fn die<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
+fn die<S: Store + Watch + Inspect + Clone>(lab: Lab<S>, stopped: Stopped) {
     let Stopped { runtime: dying, request, at } = stopped;
     let living = runtime();
     drop(dying);
@@ -114,7 +114,7 @@ fn die<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
 }
 
 /// The same, while another caller of the key asks from a runtime of its own.
-fn die_with_a_rival<S: Store + Watch + Maintain + Clone>(lab: Lab<S>, stopped: Stopped) {
+fn die_with_a_rival<S: Store + Watch + Inspect + Clone>(lab: Lab<S>, stopped: Stopped) {
     let Stopped { runtime: dying, request, at } = stopped;
     let living = runtime();
     let app = lab.app.clone();
@@ -144,7 +144,7 @@ struct Lab<S> {
     app: App,
 }
 
-impl<S: Store + Watch + Maintain + Clone> Lab<S> {
+impl<S: Store + Watch + Inspect + Clone> Lab<S> {
     fn new(store: S) -> Self {
         let steps = Steps::default();
         let stepped = Stepped { inner: store.clone(), steps: steps.clone() };

@@ -125,6 +125,39 @@ fn counts(change: impl FnOnce(&mut Counts)) -> Counts {
     counts
 }
 
+/// A trail that told of replays would prove a deduplication that did not happen.
+#[tokio::test]
+async fn the_audit_trail_hears_of_no_replay_on_an_observed_route() {
+    let store = MemoryStore::new().with_audit(onlyonce::store::audit::AuditOptions::default());
+    let once = Once::new(store);
+    let layer = once.layer(caller, Policy::default().with_mode(Mode::Observe));
+    let app = Router::new().fallback(|| async { StatusCode::CREATED }).layer(layer);
+    let observed = Observed { app, once, executions: Arc::default() };
+    let mut events = observed.once.events();
+    for _ in 0..3 {
+        observed.send(told(KEY, BODY)).await;
+        while observed.once.executing() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    observed
+        .counts(counts(|c| {
+            c.observed_executed = 1;
+            c.observed_replayed = 2;
+        }))
+        .await;
+    while let Some(heard) = events.try_next() {
+        let onlyonce::Heard::Event(event) = heard else { panic!("nothing is missed") };
+        assert_ne!(event.kind, onlyonce::EventKind::Replayed);
+    }
+    let query = onlyonce::store::audit::EntryQuery::all(100);
+    let entries = observed.once.operations().audit(query).await.unwrap().entries;
+    assert!(
+        entries.iter().all(|entry| entry.note.kind != onlyonce::EventKind::Replayed),
+        "{entries:?}"
+    );
+}
+
 #[tokio::test]
 async fn an_observed_route_runs_everything_and_counts_what_would_have_happened() {
     let observed = Observed::new(Policy::default());

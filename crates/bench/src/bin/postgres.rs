@@ -39,8 +39,8 @@ struct Args {
     /// Cycles in flight.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256])]
     in_flight: Vec<usize>,
-    /// Connections that write.
-    #[arg(long, default_value_t = 2)]
+    /// Connections that write; the store has one unless told otherwise.
+    #[arg(long, default_value_t = 1)]
     writers: usize,
     /// Only the cycles.
     #[arg(long)]

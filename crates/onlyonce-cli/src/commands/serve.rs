@@ -1,13 +1,18 @@
 //! `onlyonce serve`.
 
+mod notify;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onlyonce::Left;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::notify::ServiceManager;
+use super::access::print;
 use super::exit;
 use crate::config::{Config, Flags, StoreUrl};
+use crate::gateway::telemetry::{LogFlags, Telemetry};
 use crate::gateway::{DRAIN, Gateway};
 
 /// Run the gateway in front of a service.
@@ -19,6 +24,8 @@ use crate::gateway::{DRAIN, Gateway};
 pub struct Serve {
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    log: LogFlags,
     /// The configuration file; `onlyonce config default` prints one with every default
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -45,7 +52,9 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => {
-                let code = runtime.block_on(serve(&config));
+                let telemetry = Telemetry::start(&self.log, config.otlp.as_ref());
+                let code = runtime.block_on(self.serve(&config));
+                telemetry.finish();
                 // Dropped, it would wait for the listeners, also after the signal to end at once.
                 runtime.shutdown_background();
                 code
@@ -54,12 +63,12 @@ impl Serve {
         }
     }
 
-    fn config(self) -> Result<Config, String> {
+    fn config(&self) -> Result<Config, String> {
         let config = match &self.config {
             Some(file) => Config::load(file).map_err(|error| super::config::told(&error))?,
             None => Config::default(),
         };
-        let config = config.with_flags(self.flags).map_err(|error| error.to_string())?;
+        let config = config.with_flags(self.flags.clone()).map_err(|error| error.to_string())?;
         if config.store == StoreUrl::Memory && !self.ephemeral {
             return Err(EPHEMERAL.to_owned());
         }
@@ -73,27 +82,81 @@ impl Serve {
 const EPHEMERAL: &str = "memory: forgets every key when the process ends, and then a retry is executed again; \
                          use sqlite:FILE, or pass --ephemeral if that is what you want";
 
-async fn serve(config: &Config) -> ExitCode {
-    let Ok(mut signals) = Signals::listen() else {
-        return exit::trouble("cannot listen for signals");
-    };
-    let gateway = match Gateway::start(config).await {
-        Ok(gateway) => gateway,
-        Err(error) if error.is_of_configuration() => return exit::usage(&error.to_string()),
-        Err(error) => return exit::trouble(&error.to_string()),
-    };
-    println!("{}", ready(config, &gateway));
-    tokio::select! {
-        () = signals.stop() => {}
-        () = gateway.watch_clock() => {}
-    }
-    eprintln!("onlyonce: stopping; waiting at most {} s for what is under way", DRAIN.as_secs());
-    tokio::select! {
-        left = gateway.stop() => report(left),
-        () = signals.stop() => {
-            exit::trouble("stopped at once; what was under way will be found as unknown")
+impl Serve {
+    async fn serve(&self, config: &Config) -> ExitCode {
+        let Ok(mut signals) = Signals::listen() else {
+            return exit::trouble("cannot listen for signals");
+        };
+        let manager = ServiceManager::from_environment();
+        let gateway = match Gateway::start(config).await {
+            Ok(gateway) => gateway,
+            Err(error) if error.is_of_configuration() => return exit::usage(&error.to_string()),
+            Err(error) => return exit::trouble(&error.to_string()),
+        };
+        let line = ready(config, &gateway);
+        // It serves also if nobody reads its first line.
+        let _ = print(&format!("{line}\n"));
+        manager.ready(&line);
+        tokio::select! {
+            () = self.run_until_stop(&gateway, &mut signals, &manager) => {}
+            () = manager.keep_alive() => {}
+        }
+        let wait_s = DRAIN.as_secs();
+        eprintln!("onlyonce: stopping; waiting at most {wait_s} s for what is under way");
+        manager.stopping();
+        tokio::select! {
+            left = gateway.stop() => report(left),
+            () = manager.keep_alive() => ExitCode::SUCCESS,
+            () = signals.stop_again() => {
+                exit::trouble("stopped at once; unfinished operations are marked unknown")
+            }
         }
     }
+
+    async fn run_until_stop(
+        &self,
+        gateway: &Gateway,
+        signals: &mut Signals,
+        manager: &ServiceManager,
+    ) {
+        while let Told::Reload = signals.next().await {
+            manager.reloading();
+            // A reload that is dropped has changed nothing: its last step is the only one that does.
+            let told = tokio::select! {
+                told = self.reload(gateway) => told,
+                () = signals.stop() => return,
+            };
+            eprintln!("onlyonce: {told}");
+            manager.ready(&told);
+        }
+    }
+
+    /// Reads the file again, and says what came of it.
+    async fn reload(&self, gateway: &Gateway) -> String {
+        let Some(file) = &self.config else {
+            return "SIGHUP: there is no configuration file to read again; nothing has changed"
+                .to_owned();
+        };
+        let taken = match self.config() {
+            Ok(config) => gateway.reload(config).await.map_err(|error| error.to_string()),
+            Err(message) => Err(message),
+        };
+        let file = file.display();
+        match taken {
+            Ok(changes) => format!("SIGHUP: {file} was read again and is in force: {changes}"),
+            Err(error) => {
+                format!(
+                    "SIGHUP: {file} is not taken, and the old configuration stays in force: {error}"
+                )
+            }
+        }
+    }
+}
+
+/// What a signal asks for.
+enum Told {
+    Stop,
+    Reload,
 }
 
 struct Signals {
@@ -111,21 +174,29 @@ impl Signals {
         })
     }
 
-    /// Waits for the word to stop. A terminal that is closed is no such word, nor is the signal by which other
-    /// servers read their configuration again: to end would leave unknown outcomes.
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Reload,
+        }
+    }
+
+    /// A SIGHUP that comes meanwhile is still there for [`next`](Self::next).
     async fn stop(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => eprintln!("onlyonce: {HANG_UP}"),
-            }
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for another word to stop.
+    async fn stop_again(&mut self) {
+        while let Told::Reload = self.next().await {
+            eprintln!("onlyonce: SIGHUP is ignored while the gateway stops");
         }
     }
 }
-
-const HANG_UP: &str =
-    "SIGHUP is ignored: the configuration is read at start only; restart to change it";
 
 /// One line, naming the addresses.
 fn ready(config: &Config, gateway: &Gateway) -> String {

@@ -3,18 +3,24 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use onlyonce::clock::{Clock, StoreTime, SystemClock};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::audit::AuditOptions;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::redis::RedisStore;
-use onlyonce::store::sqlite::SqliteStore;
+use onlyonce::store::sqlite::{SqliteOptions, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Store};
+use serde_json::{Value, json};
 
-use super::exit;
+use super::access::{self, AccessFlags, Failed, print};
+use super::audit::kept_by;
+use super::doctor::{CLOCK_WRONG_MS, told};
 use crate::config::{Config, StoreFlag, StoreUrl};
 
 /// Delete expired records.
 ///
-/// A gateway does this by itself. This command goes by the store's own clock: check first that it is right.
+/// A gateway does this by itself. On a store this command goes by the store's own clock, and refuses if that clock is more
+/// than a minute off this machine's.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Sweep {
@@ -24,71 +30,118 @@ pub struct Sweep {
     /// The configuration that names the store
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The admin listener of a running gateway, instead of a store
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "config"])]
+    admin: Option<String>,
+    /// The token of the admin listener; else the variable ONLYONCE_ADMIN_TOKEN is read
+    #[arg(long, value_name = "TOKEN", requires = "admin")]
+    token: Option<String>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   onlyonce sweep --store sqlite:onlyonce.db
-  onlyonce sweep --config onlyonce.toml";
+  onlyonce sweep --config onlyonce.toml
+  onlyonce sweep --admin http://127.0.0.1:8081";
 
 impl Sweep {
     /// Sweeps the store until nothing is left to sweep.
     pub fn run(self) -> ExitCode {
-        let store = match self.store() {
-            Ok(store) => store,
-            Err(message) => return exit::usage(&message),
-        };
-        match super::block_on(sweep(&store)) {
-            Ok(Ok(deleted)) => {
-                println!("{deleted} expired records deleted");
-                ExitCode::SUCCESS
-            }
-            Ok(Err(message)) => exit::trouble(&message),
-            Err(error) => exit::trouble(&format!("cannot start: {error}")),
-        }
+        access::run(self.sweep())
     }
 
-    fn store(&self) -> Result<StoreUrl, String> {
-        match (&self.store, &self.config) {
-            (Some(store), _) => store.url().map_err(|error| format!("--store: {error}")),
-            (None, Some(file)) => Config::load(file).map(|c| c.store).map_err(|e| e.to_string()),
-            (None, None) => Err("there is no store: pass --store or --config".to_owned()),
+    async fn sweep(self) -> Result<ExitCode, Failed> {
+        let deleted = match &self.admin {
+            Some(admin) => sweep_at(&AccessFlags::of_gateway(admin, self.token.clone())).await?,
+            None => {
+                let (store, audit) = self.store().await?;
+                let swept = sweep_store(&store, audit).await;
+                swept.map_err(|message| Failed::trouble(&message))?.into()
+            }
+        };
+        print(&format!("{deleted} expired records deleted\n"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The store, and how its trail is kept.
+    async fn store(&self) -> Result<(StoreUrl, Option<AuditOptions>), Failed> {
+        let config = self.config.as_ref().map(|file| Config::load(file)).transpose();
+        let config = config.map_err(|error| Failed::usage(&super::config::told(&error)))?;
+        let named = self.store.as_ref().map(StoreFlag::url).transpose();
+        let named = named.map_err(|error| Failed::usage(&format!("--store: {error}")))?;
+        match (named, config) {
+            (Some(store), None) => {
+                let audit = kept_by(&store).await?;
+                Ok((store, audit))
+            }
+            (named, Some(config)) => Ok((named.unwrap_or(config.store), config.audit)),
+            (None, None) => Err(Failed::usage(&NO_STORE)),
         }
     }
 }
 
-async fn sweep(url: &StoreUrl) -> Result<usize, String> {
+const NO_STORE: &str =
+    "there is no store: pass --store or --config, or --admin for a running gateway";
+
+async fn sweep_at(gateway: &AccessFlags) -> Result<Value, Failed> {
+    let reason = json!({ "reason": "onlyonce sweep", "who": super::operating_user() });
+    let mut swept = gateway.open().await?.post("sweep", &reason).await?;
+    Ok(swept["deleted"].take())
+}
+
+async fn sweep_store(store: &StoreUrl, audit: Option<AuditOptions>) -> Result<usize, String> {
     let refused =
-        |error: &dyn ToString| format!("the store cannot be opened: {}", error.to_string());
-    let swept = match url {
-        StoreUrl::Memory => return Err("memory: has nothing to sweep".to_owned()),
+        |error: &dyn std::error::Error| format!("the store cannot be opened: {}", told(error));
+    match store {
+        StoreUrl::Memory => Err("memory: has nothing to sweep".to_owned()),
         StoreUrl::Sqlite(path) => {
             super::demand_file(path)?;
-            let store = SqliteStore::open(path).await.map_err(|error| refused(&error))?;
-            sweep_all(&store).await
+            let options = match audit {
+                Some(audit) => SqliteOptions::new().with_audit(audit),
+                None => SqliteOptions::new(),
+            };
+            let store = SqliteStore::open_with(path, options).await;
+            sweep_all(&store.map_err(|error| refused(&error))?).await
         }
         StoreUrl::Postgres(url) => {
-            let store = PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
-            sweep_all(&store).await
+            let options = match audit {
+                Some(audit) => PostgresOptions::new().with_audit(audit),
+                None => PostgresOptions::new(),
+            };
+            let store = PostgresStore::open_with(url.reveal(), options).await;
+            sweep_all(&store.map_err(|error| refused(&error))?).await
         }
         StoreUrl::Redis(url) => {
-            let store = RedisStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
-            sweep_all(&store).await
+            let store = RedisStore::open(url.reveal()).await;
+            sweep_all(&store.map_err(|error| refused(&error))?).await
         }
-    };
-    swept.map_err(|fault| format!("the store did not do it: {}", fault.error()))
+    }
 }
 
-async fn sweep_all<S: Store + Maintain>(store: &S) -> Result<usize, Fault> {
-    let until = store.load(OperationId::from_bytes([0; 16])).await?.now;
+async fn sweep_all<S: Store + Maintain>(store: &S) -> Result<usize, String> {
+    let failed = |fault: Fault| format!("the store did not do it: {}", fault.error());
+    let until = store.load(OperationId::from_bytes([0; 16])).await.map_err(failed)?.now;
+    demand_clock(until, SystemClock.wall())?;
     let mut deleted = 0;
     loop {
-        let swept = store.sweep(until, ROWS).await?;
+        let swept = store.sweep(until, ROWS).await.map_err(failed)?;
         deleted += swept.deleted;
         if !swept.more {
             return Ok(deleted);
         }
     }
+}
+
+/// By a clock that is ahead every key is over, and a retry would be executed again.
+fn demand_clock(store: StoreTime, here: StoreTime) -> Result<(), String> {
+    if store.since_ms(here).abs() <= CLOCK_WRONG_MS {
+        return Ok(());
+    }
+    let (store, here) = (store.rfc3339(), here.rfc3339());
+    Err(format!(
+        "the store's clock says {store}, and this machine's clock says {here}: by a wrong clock keys would be deleted that \
+         still live. Nothing was deleted; synchronise both clocks (NTP) and run it again, or let a running gateway do it: --admin"
+    ))
 }
 
 /// How many records are deleted at a time.

@@ -11,18 +11,20 @@ use super::field::Field;
 use super::names::ADMIN;
 
 /// The listener for operators.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// Where it listens.
     pub listen: SocketAddr,
     /// What operators must present.
     pub token: Option<Hidden>,
+    /// What those must present who may only look.
+    pub read_token: Option<Hidden>,
 }
 
 impl Admin {
     /// One at this address, without a token.
     pub fn at(listen: SocketAddr) -> Self {
-        Self { listen, token: None }
+        Self { listen, token: None, read_token: None }
     }
 
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
@@ -30,7 +32,8 @@ impl Admin {
         field.each(&ADMIN, |field| {
             match field.name.name {
                 "listen" => admin.listen = field.listen_address()?,
-                _ => admin.token = Some(token(field)?),
+                "token" => admin.token = Some(token(field)?),
+                _ => admin.read_token = Some(token(field)?),
             }
             Ok(())
         })?;
@@ -42,6 +45,12 @@ impl Config {
     /// Whether the listener for operators may be opened. Checked when a file is read and when flags are added.
     pub(super) fn check_admin(&self) -> Result<(), AdminError> {
         match &self.admin {
+            Some(admin) if admin.read_token.is_some() && admin.token.is_none() => {
+                Err(AdminError::OnlyReaders)
+            }
+            Some(admin) if admin.token.is_some() && admin.token == admin.read_token => {
+                Err(AdminError::SameToken)
+            }
             Some(admin) if admin.token.is_none() && !admin.listen.ip().is_loopback() => {
                 Err(AdminError::Open(admin.listen))
             }
@@ -62,6 +71,16 @@ pub enum AdminError {
         "anyone could reach the admin listener at {0}; set `token` under [admin], or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// Set `token` too.
+    #[error(
+        "`read_token` without `token` would let everyone change things; set `token` under [admin]"
+    )]
+    OnlyReaders,
+    /// Let them differ.
+    #[error(
+        "`token` and `read_token` are the same, so that readers could change things; let them differ"
+    )]
+    SameToken,
     /// Give it another port.
     #[error(
         "`listen` and the admin listener have the same address {0}; give one of them another port"

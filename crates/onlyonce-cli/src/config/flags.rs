@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use super::{
-    Admin, AdminError, Config, FilterError, StoreFlag, StoreUrlError, Upstream, listen_address,
+    Admin, AdminError, AuditError, Config, FilterError, StoreFlag, StoreUrlError, Upstream,
+    listen_address,
 };
 
 /// What `serve` may be told on the command line instead of in a file.
@@ -15,7 +16,7 @@ pub struct Flags {
     /// The address that clients connect to
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
-    /// The address for health checks and metrics
+    /// The address for operators: their page, the API, health checks and metrics
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub admin: Option<SocketAddr>,
     /// Where operations are recorded: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
@@ -41,11 +42,12 @@ impl Config {
         self.accept_loss = flags.accept_loss;
         self.accept_forgetting = flags.accept_forgetting;
         if let Some(listen) = flags.admin {
-            let token = self.admin.and_then(|admin| admin.token);
-            self.admin = Some(Admin { listen, token });
+            let admin = self.admin.unwrap_or_else(|| Admin::at(listen));
+            self.admin = Some(Admin { listen, ..admin });
         }
         self.check_admin()?;
         self.check_filter()?;
+        self.check_audit()?;
         match self.has_every_upstream() {
             true => Ok(self),
             false => Err(FlagsError::NoUpstream),
@@ -74,6 +76,9 @@ pub enum FlagsError {
     /// Use Postgres as the store, or remove the filter.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// Use another store, or remove the trail.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@ use onlyonce::scope::Secret;
 use toml::de::DeTable;
 
 use super::Config;
+use super::address::Upstream;
 use super::admin::Admin;
+use super::audit;
 use super::error::{Remark, Remarks};
 use super::field::{Env, Field, each};
 use super::matching::Match;
-use super::names::{POLICY, ROUTE, TOP};
+use super::names::{OTLP, POLICY, ROUTE, TOP};
 use super::odd;
 use super::preset::Preset;
 use super::route::Route;
@@ -23,6 +25,7 @@ pub(super) fn read(text: &str, env: Env<'_>) -> Result<(Config, Remarks), Remark
     wrong.gather(each(table.get_ref(), &TOP, env, |field| top.set(field)));
     wrong.gather(top.check_admin());
     wrong.gather(top.check_filter());
+    wrong.gather(top.check_audit());
     let policy = wrong.gather(top.policy()).unwrap_or_default();
     let drafts = wrong.gather(top.drafts(&policy)).unwrap_or_default();
     // What contradicts what is known only once everything is.
@@ -46,6 +49,7 @@ struct Top<'a> {
     odd: Remarks,
     filter: Option<Field<'a>>,
     admin: Option<Field<'a>>,
+    audit: Option<Field<'a>>,
     policy: Option<Field<'a>>,
     routes: Option<Field<'a>>,
 }
@@ -69,6 +73,11 @@ impl<'a> Top<'a> {
             "admin" => {
                 config.admin = Some(Admin::read(field)?);
                 self.admin = Some(field);
+            }
+            "otlp" => config.otlp = Some(collector(field)?),
+            "audit" => {
+                config.audit = Some(audit::read(field)?);
+                self.audit = Some(field);
             }
             "policy" => self.policy = Some(field),
             _ => self.routes = Some(field),
@@ -101,6 +110,12 @@ impl<'a> Top<'a> {
         checked.map_err(|error| Remark::new(at, error.to_string()))
     }
 
+    fn check_audit(&self) -> Result<(), Remark> {
+        let at = self.audit.map_or(0, |field| field.at);
+        let checked = self.config.check_audit();
+        checked.map_err(|error| Remark::new(at, error.to_string()))
+    }
+
     fn policy(&self) -> Result<Rules, Remarks> {
         let mut rules = Rules::default();
         if let Some(field) = self.policy {
@@ -129,6 +144,17 @@ impl<'a> Top<'a> {
         self.config.fallback = fallback.unwrap_or(self.config.fallback);
         Ok((self.config, self.odd))
     }
+}
+
+/// Where traces are sent.
+fn collector(field: Field<'_>) -> Result<Upstream, Remarks> {
+    let mut endpoint = None;
+    field.each(&OTLP, |field| {
+        endpoint = Some(field.parsed()?);
+        Ok(())
+    })?;
+    let missing = "[otlp] needs `endpoint`, such as endpoint = \"http://127.0.0.1:4318\"";
+    endpoint.ok_or_else(|| Remark::new(field.at, missing).into())
 }
 
 /// A route that contradicts nothing yet.

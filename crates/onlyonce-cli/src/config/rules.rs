@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce::Policy;
-use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
+use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
 use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
+use onlyonce::store::audit::IDS_MAX;
 
 use super::address::Upstream;
 use super::cors::CorsOrigin;
@@ -168,6 +169,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "store_down" => before.with_store_down(field.one_of(&STORE_DOWN)?),
         "errors" => before.with_errors(field.one_of(&ERRORS)?),
         "mode" => before.with_mode(field.one_of(&MODE)?),
+        "audit_ids" => before.with_audit_ids(audit_ids(field)?),
         _ => return Err(field.refused().into()),
     };
     Ok(())
@@ -182,6 +184,14 @@ fn fingerprint(policy: &Policy, field: Field<'_>) -> Result<FingerprintRules, Re
         _ => return Err(field.refused().into()),
     }
     Ok(rules)
+}
+
+fn audit_ids(field: Field<'_>) -> Result<Vec<Pointer>, Remarks> {
+    let pointers = field.all(Field::parsed)?;
+    match pointers.len() > IDS_MAX {
+        true => Err(field.refused().into()),
+        false => Ok(pointers),
+    }
 }
 
 fn nonzero(field: Field<'_>) -> Result<Duration, Remark> {

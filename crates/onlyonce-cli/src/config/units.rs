@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
 }
 
 /// Reads `300B`, `256KiB`, `1MiB` or `4GiB`.
-pub(super) fn bytes(text: &str) -> Result<usize, UnitError> {
+pub(crate) fn bytes(text: &str) -> Result<usize, UnitError> {
     let bytes = scaled(text, &SIZES, BYTES_MAX).map_err(|wrong| match wrong {
         Wrong::Shape => UnitError::Size,
         Wrong::TooMuch => UnitError::TooLarge,

@@ -1,10 +1,10 @@
 //! Finds the route of a request, and answers what the gateway knows by itself.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
@@ -14,11 +14,12 @@ use onlyonce::policy::Mode;
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
 use tower_layer::Layer;
-use tower_service::Service;
+use tower_service::Service as _;
 
 use super::ambiguity::{self, Judged};
-use super::connection_state::ConnectionState;
-use super::cors::Cors;
+use super::connection_state::InFlight;
+use super::cors::{self, Cors};
+use super::current::Current;
 use super::forward::Forward;
 use super::forwarded_key::ForwardedKey;
 use super::headers;
@@ -30,17 +31,26 @@ use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
 
-/// The routes of one thread.
+/// The routes of one thread, as they are now.
 #[derive(Clone, Debug)]
-pub(super) struct App(Arc<Inner>);
+pub(super) struct App {
+    thread: usize,
+    current: Current,
+}
 
+/// The routes of one thread, by one configuration.
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Routes {
     /// In the order of the configuration; the last one matches everything.
     routes: Vec<Guard>,
+    /// The services of the routes, in their order.
+    pub(super) services: Vec<Service>,
     outgoing: Outgoing,
     description: bytes::Bytes,
 }
+
+/// The address of a service, and its connections.
+pub(super) type Service = (Uri, Arc<Upstream>);
 
 #[derive(Debug)]
 struct Guard {
@@ -53,27 +63,19 @@ struct Guard {
 }
 
 impl App {
-    /// Every route has its layer, one for all threads, and every upstream the connections of this thread.
-    pub(super) fn new(
-        config: &Config,
-        layers: &[OnceLayer],
-        outgoing: &Outgoing,
-    ) -> Result<Self, BoxError> {
-        let mut upstreams = HashMap::new();
-        let routes = routes(config).zip(layers);
-        let routes: Result<_, BoxError> =
-            routes.map(|(route, layer)| guard(route, config, layer, &mut upstreams)).collect();
-        let description = well_known::description(config).into();
-        let (routes, outgoing) = (routes?, outgoing.clone());
-        Ok(Self(Arc::new(Inner { routes, outgoing, description })))
+    /// The routes of this thread, of all that there are.
+    pub(super) fn new(thread: usize, current: Current) -> Self {
+        Self { thread, current }
     }
 
+    /// A request goes its whole way by the routes that were in force when it came.
     pub(super) async fn answer(
         self,
         mut request: Request<Incoming>,
-        state: &ConnectionState,
+        in_flight: InFlight,
     ) -> Result<Response<Body>, Infallible> {
-        let version = request.version();
+        let routes = self.current.routes(self.thread);
+        let (version, state) = (request.version(), in_flight.connection());
         if version == Version::HTTP_2 {
             headers::join_cookie_crumbs(request.headers_mut());
         }
@@ -82,24 +84,40 @@ impl App {
         }
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
-            && let Some(answer) = self.well_known(&request).await
+            && let Some(answer) = Box::pin(routes.well_known(&request)).await
         {
-            return Ok(self.0.outgoing.held(answer, &Policy::default(), state, version));
+            return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
         }
-        let guard = self.0.route(request.method(), request.uri().path());
-        let origin = request.headers().get(header::ORIGIN).cloned();
-        let answer = match self.0.overriding(&request) {
+        let guard = routes.route(request.method(), request.uri().path());
+        let allowed = guard.cors.allowed(request.headers());
+        let refusal = routes.overriding(&request);
+        let answer = match refusal.or_else(|| guard.refusal(request.uri(), request.headers())) {
             Some(refusal) => refusal,
-            None => guard.answer(request).await,
+            None => guard.pass(request).await,
         };
-        let answer = self.0.outgoing.held(answer, &guard.policy, state, version);
-        Ok(guard.cors.readable(origin.as_ref(), answer))
+        let answer = routes.outgoing.held(answer, &guard.policy, state, version);
+        Ok(cors::readable(answer, allowed))
+    }
+}
+
+impl Routes {
+    /// Every route has its layer, one for all threads, and every service the connections of this thread.
+    pub(super) fn new(
+        config: &Config,
+        layers: &[OnceLayer],
+        services: Vec<Service>,
+        outgoing: &Outgoing,
+    ) -> Self {
+        let routes = routes(config).zip(layers).zip(&services);
+        let routes = routes.map(|((route, layer), (_, upstream))| guard(route, layer, upstream));
+        let (routes, outgoing) = (routes.collect(), outgoing.clone());
+        Self { routes, services, outgoing, description: well_known::description(config).into() }
     }
 
     /// The description of the routes, or the state of one's own operation.
     async fn well_known(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         match &request.uri().path()[problem::WELL_KNOWN.len()..] {
-            "" => Some(json(StatusCode::OK, self.0.description.clone())),
+            "" => Some(json(StatusCode::OK, self.description.clone())),
             "/operation" => Some(self.look_up(request).await),
             _ => None,
         }
@@ -109,23 +127,20 @@ impl App {
         let Some((method, uri)) = well_known::asked(request.uri()) else {
             return json(StatusCode::BAD_REQUEST, well_known::USAGE.into());
         };
-        let guard = self.0.route(&method, uri.path());
-        let origin = request.headers().get(header::ORIGIN);
+        let guard = self.route(&method, uri.path());
         let answer = guard.look_up(request, (method, uri)).await;
-        guard.cors.readable(origin, answer)
+        cors::readable(answer, guard.cors.allowed(request.headers()))
     }
 }
 
 impl Guard {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
-            return refusal;
-        }
+    /// Passes the request to the layer.
+    fn pass(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> {
         let version = request.version();
         let request = request.map(|body| Unbroken::new(body, version));
-        let answer = self.service.clone().call(request).await;
+        let answering = self.service.clone().call(request);
         // Only a guarded request fails, and the layer has an answer to that.
-        answer.unwrap_or_else(|_| problem::upstream_failed(&self.policy))
+        answering.map(|answer| answer.unwrap_or_else(|_| problem::upstream_failed(&self.policy)))
     }
 
     /// The state of the operation that a request with this method and address would be about.
@@ -153,7 +168,7 @@ impl Guard {
     }
 }
 
-impl Inner {
+impl Routes {
     /// The route of a request. `post` goes the way of `POST`, so that a keyed one is noticed and refused.
     fn route(&self, method: &Method, path: &str) -> &Guard {
         let name = method.as_str();
@@ -195,9 +210,26 @@ impl Inner {
     }
 }
 
-/// The layers of all routes, in their order.
-pub(super) fn layers(config: &Config, once: &Once) -> Result<Vec<OnceLayer>, BoxError> {
-    routes(config).map(|route| layer(route, config, once)).collect()
+/// The layers of all routes, in their order. The services are those that reconcilers ask.
+pub(super) fn layers(config: &Config, once: &Once, services: &[Service]) -> Vec<OnceLayer> {
+    let routes = routes(config).zip(services);
+    routes.map(|(route, service)| layer(route, service, once)).collect()
+}
+
+/// The service of each route, in their order. Those of one address share their connections, also with services that
+/// there were `before`.
+pub(super) fn services(config: &Config, before: &[Service]) -> Result<Vec<Service>, BoxError> {
+    let mut services: Vec<Service> = Vec::new();
+    for route in routes(config) {
+        let uri = upstream_of(route, config)?;
+        let same = services.iter().chain(before).find(|(other, _)| other == uri);
+        let upstream = match same {
+            Some((_, upstream)) => upstream.clone(),
+            None => Arc::new(Upstream::new(uri)?),
+        };
+        services.push((uri.clone(), upstream));
+    }
+    Ok(services)
 }
 
 /// Those of the configuration, then the one for everything else.
@@ -205,19 +237,17 @@ fn routes(config: &Config) -> impl Iterator<Item = &Route> {
     config.routes.iter().chain([&config.fallback])
 }
 
-fn layer(route: &Route, config: &Config, once: &Once) -> Result<OnceLayer, BoxError> {
-    let uri = upstream_of(route, config)?;
+fn layer(route: &Route, (uri, upstream): &Service, once: &Once) -> OnceLayer {
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
     let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
     let layer = layer.with_sent_as(&sent_as);
-    Ok(match &route.reconcile {
+    match &route.reconcile {
         Some(rule) => {
-            let upstream = Arc::new(Upstream::new(uri)?);
-            layer.with_reconciler(Asker::new(route, rule.clone(), upstream, &sent_as))
+            layer.with_reconciler(Asker::new(route, rule.clone(), upstream.clone(), &sent_as))
         }
         None => layer,
-    })
+    }
 }
 
 fn upstream_of<'a>(route: &'a Route, config: &'a Config) -> Result<&'a Uri, BoxError> {
@@ -225,27 +255,16 @@ fn upstream_of<'a>(route: &'a Route, config: &'a Config) -> Result<&'a Uri, BoxE
     Ok(upstream.ok_or("no upstream: give one with --upstream, or set `upstream`")?.uri())
 }
 
-fn guard(
-    route: &Route,
-    config: &Config,
-    layer: &OnceLayer,
-    upstreams: &mut HashMap<Uri, Arc<Upstream>>,
-) -> Result<Guard, BoxError> {
-    let uri = upstream_of(route, config)?;
-    let upstream = match upstreams.get(uri) {
-        Some(upstream) => upstream.clone(),
-        None => Arc::new(Upstream::new(uri)?),
-    };
-    upstreams.insert(uri.clone(), upstream.clone());
-    let service = layer.layer(Forward::new(upstream, route));
-    Ok(Guard {
+fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
+    let service = layer.layer(Forward::new(upstream.clone(), route));
+    Guard {
         matching: route.matching.clone(),
         policy: route.policy.clone(),
         judged: Judged::by(route),
         cors: Cors::new(&route.cors),
         layer: layer.clone(),
         service,
-    })
+    }
 }
 
 /// The look-up of an HTTP/2 client has its host in the request's own address.

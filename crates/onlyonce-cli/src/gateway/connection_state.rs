@@ -109,6 +109,13 @@ impl Drop for Unsent {
 #[derive(Debug)]
 pub(super) struct InFlight(ConnectionState);
 
+impl InFlight {
+    /// The connection that the request came on.
+    pub(super) fn connection(&self) -> &ConnectionState {
+        &self.0
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.0.in_flight.fetch_sub(1, Ordering::AcqRel);

@@ -2,8 +2,8 @@
 //!
 //! What the service answers is the service's to allow. Preflight requests go to the service too.
 
+use http::Response;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, response::Parts};
 use onlyonce::http::{Body, OwnAnswer};
 
 use crate::config::CorsOrigin;
@@ -17,24 +17,12 @@ impl Cors {
         Self(origins.to_vec())
     }
 
-    /// The answer to a request from `origin`, readable there if the origin is allowed.
-    pub(super) fn readable(
-        &self,
-        origin: Option<&HeaderValue>,
-        answer: Response<Body>,
-    ) -> Response<Body> {
-        let Some(allowed) = origin.and_then(|origin| self.allowed(origin)) else {
-            return answer;
-        };
-        let (mut head, body) = answer.into_parts();
-        if is_own(&head) {
-            allow(&mut head.headers, allowed);
+    /// What `Access-Control-Allow-Origin` says to a request with these headers; `None` if its origin is not allowed.
+    pub(super) fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        if self.0.is_empty() {
+            return None;
         }
-        Response::from_parts(head, body)
-    }
-
-    /// What `Access-Control-Allow-Origin` says to this origin.
-    fn allowed(&self, origin: &HeaderValue) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
         self.0.iter().find_map(|allowed| match allowed {
             CorsOrigin::Any => Some(ANY),
             CorsOrigin::One(one) => (one == origin).then(|| one.clone()),
@@ -42,8 +30,16 @@ impl Cors {
     }
 }
 
-fn is_own(head: &Parts) -> bool {
-    head.extensions.get::<OwnAnswer>().is_some()
+/// The answer, which pages of the `allowed` origin can read if the gateway made it.
+pub(super) fn readable(mut answer: Response<Body>, allowed: Option<HeaderValue>) -> Response<Body> {
+    if let Some(allowed) = allowed.filter(|_| is_own(&answer)) {
+        allow(answer.headers_mut(), allowed);
+    }
+    answer
+}
+
+fn is_own(answer: &Response<Body>) -> bool {
+    answer.extensions().get::<OwnAnswer>().is_some()
 }
 
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {

@@ -20,6 +20,7 @@ use super::connection_state::ConnectionState;
 use super::forwarded_key::ForwardedKey;
 use super::headers::{self, Origin};
 use super::sending::Sent;
+use super::telemetry;
 use super::upstream::{Answer, SendError, Terms, Upstream};
 use crate::config::Route;
 
@@ -138,6 +139,7 @@ fn for_upstream(request: Request<Body>, upgrade: Option<&Upgrade>) -> Request<Bo
     {
         head.headers.insert(header::HOST, host);
     }
+    telemetry::propagate(&mut head.headers);
     if let Some(client) = head.extensions.get::<Arc<Client>>().cloned() {
         headers::add_forwarded(&mut head, &client.origin);
     }

@@ -1,33 +1,51 @@
-//! What ids are made from, compared with what the store keeps of the last start.
+//! What ids are made from, compared with what the store keeps of the last start, and with what a gateway runs by.
 
-use std::collections::BTreeMap;
+mod route_rules;
 
+use onlyonce::key::KeySource;
 use onlyonce::scope::ScopePart;
 use onlyonce::store::Fault;
-use onlyonce::{IdChange, OnceBuilder};
+use onlyonce::{IdChange, Once, OnceBuilder};
 
+use self::route_rules::{Move, RouteRule, moves, to_text};
 use super::StartError;
 use crate::config::{Config, PrincipalRule, Route};
 
-/// Refuses a configuration with which every live key would be a new one. Says which routes are concerned where
-/// only some are.
+/// Refuses a configuration with which every live key would be a new one. Warns where only some requests are concerned.
 pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), StartError> {
     let (scope, principal) = (scope(&config.fallback), principal(&config.fallback));
-    let routes = routes(config);
+    let routes = to_text(&rules(config));
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal), (ROUTES, &*routes)];
     let changes = builder.id_changes(&texts).await.map_err(no_answer)?;
-    let of_all = |change: &&IdChange| change.name != ROUTES;
-    let told: Vec<_> = changes.iter().filter(of_all).map(sentence).collect();
+    let told = of_all(&changes);
     if !told.is_empty() && !config.accept_forgetting {
         return Err(StartError::Forgetting { changes: told.join("; ") });
     }
+    told.iter().for_each(|change| warn_of_all(change));
     for change in &changes {
-        warn(change);
+        if told.is_empty() {
+            warn_of_routes(change, config);
+        }
         if !builder.accept_id_change(change).await.map_err(no_answer)? {
             return Err(StartError::Store(RACED.to_owned()));
         }
     }
     Ok(())
+}
+
+/// What would give live keys of a gateway that runs by `before` new ids, in a sentence each.
+pub(super) async fn changes(
+    once: &Once,
+    before: &Config,
+    now: &Config,
+) -> Result<Vec<String>, Fault> {
+    let (scope, principal) = (scope(&now.fallback), principal(&now.fallback));
+    let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal)];
+    let told = of_all(&once.id_changes(&texts).await?);
+    match told.is_empty() {
+        true => Ok(told_moves(&rules(before), &rules(now), "would match")),
+        false => Ok(told),
+    }
 }
 
 /// The names of everything that is kept.
@@ -37,6 +55,11 @@ pub(crate) const NAMES: [&str; 5] =
 const SCOPE: &str = "scope";
 const PRINCIPAL: &str = "principal";
 const ROUTES: &str = "routes";
+
+/// The changes that concern every request, in a sentence each.
+fn of_all(changes: &[IdChange]) -> Vec<String> {
+    changes.iter().filter(|change| change.name != ROUTES).map(sentence).collect()
+}
 
 fn sentence(change: &IdChange) -> String {
     let IdChange { name, before, now, .. } = change;
@@ -51,18 +74,25 @@ fn sentence(change: &IdChange) -> String {
     }
 }
 
-fn warn(change: &IdChange) {
-    if change.name != ROUTES {
-        let change = sentence(change);
-        return eprintln!(
-            "onlyonce: {change}: every live key gets a new id, accepted by --accept-forgetting; no other node may still run with the old values, because it executes retries that this one executes too"
+fn warn_of_all(change: &str) {
+    tracing::warn!(
+        "{change}: every live key gets a new id, accepted by --accept-forgetting; no other node may still run with the old values, because it executes retries that this one executes too"
+    );
+}
+
+fn warn_of_routes(change: &IdChange, config: &Config) {
+    let now = rules(config);
+    let before: Vec<_> = RouteRule::read(&change.before).chain(now.last().cloned()).collect();
+    for moved in told_moves(&before, &now, "now match") {
+        tracing::warn!(
+            "{moved}: their live keys get new ids, and a retry of an earlier request is executed again"
         );
     }
-    for route in changed_routes(&change.before, &change.now) {
-        eprintln!(
-            "onlyonce: warning: the route {route:?} has another scope or principal than before: its live keys get new ids, and a retry of an earlier request is executed again"
-        );
-    }
+}
+
+fn told_moves(before: &[RouteRule], now: &[RouteRule], verb: &str) -> Vec<String> {
+    let sentence = |(old, new): Move<'_>| format!("requests of {old} {verb} {new}");
+    moves(before, now).take(MOVES_TOLD_MAX).map(sentence).collect()
 }
 
 /// The order of the parts means nothing, nor does a repeat.
@@ -85,28 +115,23 @@ fn principal(route: &Route) -> String {
     }
 }
 
-/// A line for each route that differs from `[policy]`.
-fn routes(config: &Config) -> String {
-    let rule = |route: &Route| format!("scope {}; principal {}", scope(route), principal(route));
-    let of_policy = rule(&config.fallback);
-    let own = config.routes.iter().map(|route| (route.matching.to_string(), rule(route)));
-    let mut text = String::new();
-    for (name, rule) in own.filter(|(_, rule)| *rule != of_policy) {
-        let line = format!("{name}{NAMED}{rule}\n");
-        if text.len() + line.len() <= ROUTES_BYTES_MAX {
-            text += &line;
-        }
-    }
-    text
+/// Where the key is found. A fingerprint as the key is also another one by other rules of the fingerprint.
+fn key(route: &Route) -> String {
+    let source = |source: &KeySource| match source {
+        KeySource::Fingerprint => format!("fingerprint by {:?}", route.policy.fingerprint()),
+        source => source.to_string(),
+    };
+    route.policy.key_from().iter().map(source).collect::<Vec<_>>().join(", ")
 }
 
-/// The routes whose line is new, gone or another.
-fn changed_routes<'a>(before: &'a str, now: &'a str) -> Vec<&'a str> {
-    let [before, now]: [BTreeMap<_, _>; 2] =
-        [before, now].map(|text| text.lines().filter_map(|line| line.split_once(NAMED)).collect());
-    let differs = |name: &&str| before.get(name) != now.get(name);
-    let gone = before.keys().filter(|name| !now.contains_key(*name));
-    now.keys().chain(gone).copied().filter(differs).collect()
+/// What the ids of each route are made from, in the order of the routes; `[policy]` is the last.
+fn rules(config: &Config) -> Vec<RouteRule> {
+    let rule = |route: &Route| {
+        let (scope, principal, key) = (scope(route), principal(route), key(route));
+        let text = format!("scope {scope}; principal {principal}; key {key}");
+        RouteRule::new(route.matching.to_string(), text)
+    };
+    config.routes.iter().chain([&config.fallback]).map(rule).collect()
 }
 
 fn no_answer(fault: Fault) -> StartError {
@@ -117,10 +142,8 @@ fn no_answer(fault: Fault) -> StartError {
 }
 
 const RACED: &str = "another node changes its check values at this moment; start again";
-/// Between the name of a route and its rule. No name has it: a path has no space.
-const NAMED: &str = ": ";
-/// Routes beyond so many bytes are not watched.
-const ROUTES_BYTES_MAX: usize = 64 << 10;
+/// More of them say nothing new.
+const MOVES_TOLD_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {
@@ -128,29 +151,27 @@ mod tests {
 
     use super::*;
 
-    fn config(text: &str) -> Config {
-        Config::parse(text, Path::new("onlyonce.toml")).unwrap()
+    #[test]
+    fn a_rule_has_the_scope_the_principal_and_the_key_of_its_route() {
+        let text = "[[route]]\nmatch = \"POST /b\"\nscope = [\"path\", \"host\"]\nkey_from = [\"query:k\"]\n";
+        let config = Config::parse(text, Path::new("onlyonce.toml")).unwrap();
+        let route = "scope host, path; principal not in the scope; key query:k";
+        let policy =
+            "scope host, method, path, principal; principal auto; key header:idempotency-key";
+        let expected = [("POST /b", route), ("*", policy)];
+        let expected = expected.map(|(name, rule)| RouteRule::new(name.into(), rule.into()));
+        assert_eq!(rules(&config), expected);
     }
 
     #[test]
-    fn only_routes_that_differ_from_the_policy_are_kept() {
-        let same = "[[route]]\nmatch = \"POST /a\"\nttl = \"1h\"\n";
-        let other = "[[route]]\nmatch = \"POST /b\"\nscope = [\"path\", \"host\"]\n";
-        let kept = routes(&config(&format!("{same}{other}")));
-        assert_eq!(kept, "POST /b: scope host, path; principal not in the scope\n");
-    }
-
-    #[test]
-    fn a_route_that_is_new_gone_or_another_has_changed() {
-        let before = "POST /a: one\nPOST /b: one\nPOST /c: one\n";
-        let now = "POST /b: one\nPOST /c: two\nPOST /d: one\n";
-        assert_eq!(changed_routes(before, now), ["POST /c", "POST /d", "POST /a"]);
-    }
-
-    #[test]
-    fn what_is_kept_of_the_routes_is_bounded() {
-        let route = |n: usize| format!("[[route]]\nmatch = \"POST /{n}\"\nscope = [\"path\"]\n");
-        let many: String = (0..2_000).map(route).collect();
-        assert!(routes(&config(&many)).len() <= ROUTES_BYTES_MAX);
+    fn another_place_of_the_key_or_other_rules_of_a_fingerprint_as_the_key_are_a_move() {
+        let rules = |text: &str| rules(&Config::parse(text, Path::new("onlyonce.toml")).unwrap());
+        let moved =
+            |before: &str, now: &str| told_moves(&rules(before), &rules(now), "would match").len();
+        let header = "[policy]\nkey_from = [\"header:X-Request-Id\"]\n";
+        let print = "[policy]\nkey_from = [\"fingerprint\"]\n";
+        let other = "[policy]\nkey_from = [\"fingerprint\"]\nfingerprint_exclude = [\"/at\"]\n";
+        assert_eq!((moved("", header), moved(print, other)), (1, 1));
+        assert_eq!((moved(header, header), moved(other, other), moved("", "")), (0, 0, 0));
     }
 }

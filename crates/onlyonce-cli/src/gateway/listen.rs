@@ -13,13 +13,16 @@ use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::Stage;
 use super::app::{Answering, App};
 use super::connection_state::ConnectionState;
 use super::forward::Client;
 use super::headers::Origin;
+use super::telemetry;
 use super::wire::{HEAD_BYTES_MAX, Watched};
 
 /// The address is this process's alone: a second gateway on the port, with another store, would get half of the
@@ -112,25 +115,30 @@ fn connect(
     let io = TokioIo::new(Watched::new(stream, state.clone(), place));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
         request.extensions_mut().insert(client.clone());
-        let (app, client) = (app.clone(), client.clone());
-        let in_flight = client.state.begin();
+        let span = telemetry::span_of(&request);
+        let answering = app.clone().answer(request, client.state.begin());
+        if span.is_disabled() {
+            return Box::pin(answering);
+        }
         Box::pin(async move {
-            let answer = app.answer(request, &client.state).await;
-            drop(in_flight);
-            answer
+            let Ok(answer) = answering.instrument(span.clone()).await;
+            span.record("status", answer.status().as_u16());
+            Ok(answer)
         })
     });
-    let builder = builder();
-    let watcher = graceful.watcher();
-    tokio::spawn(async move {
-        let connection = builder.serve_connection_with_upgrades(io, service);
-        // How a connection ends is its peer's affair; one that makes no progress is closed.
-        tokio::select! {
-            biased;
-            _ = watcher.watch(connection.into_owned()) => {}
-            () = state.stalled() => {}
-        }
-    });
+    let connection = builder().serve_connection_with_upgrades(io, service).into_owned();
+    let serving = tokio::spawn(graceful.watch(connection));
+    tokio::spawn(close_if_stalled(serving, state));
+}
+
+/// Closes a connection that makes no progress. In a task of its own, so that a request does not look at the timer.
+async fn close_if_stalled<T>(mut serving: JoinHandle<T>, state: ConnectionState) {
+    tokio::select! {
+        biased;
+        // How a connection ends is its peer's affair.
+        _ = &mut serving => {}
+        () = state.stalled() => serving.abort(),
+    }
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {

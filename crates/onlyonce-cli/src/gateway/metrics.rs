@@ -1,59 +1,131 @@
 //! What happened so far, as Prometheus text. No key is ever in a label.
 
+mod names;
+
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use onlyonce::store::layered::Layered;
 use onlyonce::store::postgres::PostgresStore;
-use onlyonce::{Counts, Once};
+use onlyonce::{Counts, Latency, Once};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
 
+use self::names::{BY_ROUTE, IN_ALL};
+use super::census::Counted;
 use super::store::About;
+use super::telemetry::export_counts;
 
 /// The whole page.
-pub(super) fn text(once: &Once, about: &About) -> String {
-    let mut registry = Registry::with_prefix("onlyonce");
-    registry.register_collector(Box::new(Counted(once.clone(), about.clone())));
+pub(crate) fn text(once: &Once, about: &About) -> String {
+    let mut registry = Registry::default();
+    let ours = registry.sub_registry_with_prefix("onlyonce");
+    ours.register("build", "The version that runs, and its store", Info::new(build(about)));
+    ours.register_collector(Box::new(Collected(once.clone(), about.clone())));
+    let start = ConstGauge::new(about.started_at.as_ms() as f64 / 1000.0);
+    let help = "When this process started, in seconds since 1970";
+    registry.register_with_unit("process_start_time", help, Unit::Seconds, start);
     let mut page = String::new();
     text::encode(&mut page, &registry).expect("a string takes everything that is written to it");
     page
 }
 
-#[derive(Debug)]
-struct Counted(Once, About);
+fn build(about: &About) -> [(&'static str, &'static str); 3] {
+    [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("store", about.kind),
+        ("arch", std::env::consts::ARCH),
+    ]
+}
 
-impl Collector for Counted {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let routes = self.0.counts_by_route();
-        for (name, help) in BY_ROUTE {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (route, counts) in &routes {
-                let labels = [("route", route.as_ref())];
-                ConstCounter::new(count(counts, name)).encode(family.encode_family(&labels)?)?;
-            }
+#[derive(Debug)]
+struct Collected(Once, About);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        encode_counts(&mut encoder, &self.0)?;
+        encode_latencies(&mut encoder, &self.0)?;
+        encode_state(&mut encoder, &self.0, &self.1)?;
+        if let Some(counted) = self.1.census.get() {
+            encode_census(&mut encoder, &counted)?;
         }
-        for (name, help) in IN_ALL {
-            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(count(&self.0.counts(), name)).encode(family)?;
-        }
-        gauge(&mut encoder, "executing", "Operations under way", self.0.executing())?;
-        let waiting = self.0.waiting();
-        gauge(&mut encoder, "waiting", "Callers that wait for the answer of another", waiting)?;
-        let ahead_s = usize::try_from(self.0.clock_ahead_by().as_secs()).unwrap_or(usize::MAX);
-        gauge(&mut encoder, "store_clock_ahead_seconds", CLOCK_AHEAD, ahead_s)?;
-        let best_effort = usize::from(self.1.is_best_effort);
-        gauge(
-            &mut encoder,
-            "store_best_effort",
-            "1 if the store may lose what it said",
-            best_effort,
-        )?;
+        encode_exports(&mut encoder)?;
         self.1.filter.as_ref().map_or(Ok(()), |filter| encode_filter(&mut encoder, filter))
     }
+}
+
+fn encode_counts(encoder: &mut DescriptorEncoder<'_>, once: &Once) -> fmt::Result {
+    let (routes, in_all) = (once.counts_by_route(), once.counts());
+    for (name, help) in BY_ROUTE {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (route, counts) in &routes {
+            let labels = [("route", route.as_ref())];
+            ConstCounter::new(count(counts, name)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    IN_ALL.iter().try_for_each(|(name, help)| counter(encoder, name, help, count(&in_all, name)))
+}
+
+fn encode_latencies(encoder: &mut DescriptorEncoder<'_>, once: &Once) -> fmt::Result {
+    let (calls, routes) = (once.latencies().store_calls, once.latencies_by_route());
+    let of_calls = calls.iter().map(|call| (call.call, call.latency));
+    histogram(encoder, ("store_call", STORE_CALL, "call"), of_calls)?;
+    let of_upstream = routes.iter().map(|(route, latency)| (route.as_ref(), latency.handler));
+    histogram(encoder, ("upstream", UPSTREAM, "route"), of_upstream)?;
+    let of_requests = routes.iter().map(|(route, latency)| (route.as_ref(), latency.request));
+    histogram(encoder, ("request", REQUEST, "route"), of_requests)?;
+    let (name, help) = ("store_failures", "Store calls that failed or were not answered");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for call in &calls {
+        let labels = [("call", call.call)];
+        ConstCounter::new(call.failed).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn encode_state(encoder: &mut DescriptorEncoder<'_>, once: &Once, about: &About) -> fmt::Result {
+    gauge(encoder, "executing", "Operations under way in this process", once.executing() as i64)?;
+    let waiting = once.waiting() as i64;
+    gauge(encoder, "waiting", "Callers that wait for the answer of another", waiting)?;
+    let is_up = i64::from(once.is_store_up());
+    gauge(
+        encoder,
+        "store_up",
+        "0 from a call that found the store unavailable until the next that it answered",
+        is_up,
+    )?;
+    seconds(encoder, "store_clock_ahead", CLOCK_AHEAD, once.clock_ahead_by())?;
+    let best_effort = i64::from(about.is_best_effort);
+    gauge(encoder, "store_best_effort", "1 if the store may lose what it said", best_effort)?;
+    seconds(encoder, "sweep_lag", SWEEP_LAG, once.sweep_lag())?;
+    let every = once.limits().sweep_every;
+    seconds(encoder, "sweep_interval", "How often expired records are deleted", every)
+}
+
+fn encode_census(encoder: &mut DescriptorEncoder<'_>, counted: &Counted) -> fmt::Result {
+    let census = &counted.census;
+    let (running, unknown) = (census.running as i64, census.unknown as i64);
+    gauge(encoder, "operations_running", "Operations that run now, in the whole store", running)?;
+    gauge(encoder, "operations_unknown", "Operations whose outcome is unknown now", unknown)?;
+    gauge(encoder, "records", "Records in the store, about", census.records as i64)?;
+    seconds(encoder, "oldest_running", "Age of the oldest running operation", counted.running_for)?;
+    let help = "How long the oldest unknown outcome is unknown";
+    seconds(encoder, "oldest_unknown", help, counted.unknown_for)
+}
+
+fn encode_exports(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(counts) = export_counts() else { return Ok(()) };
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let help = "Spans that the trace collector took";
+    counter(encoder, "otlp_exported", help, read(&counts.exported))?;
+    let help = "Spans dropped because the trace collector did not take them in time";
+    counter(encoder, "otlp_dropped", help, read(&counts.dropped))
 }
 
 fn encode_filter(
@@ -73,54 +145,62 @@ fn encode_filter(
             counts.dropped,
         ),
     ] {
-        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        ConstCounter::new(count).encode(family)?;
+        counter(encoder, name, help, count)?;
     }
-    gauge(encoder, "filter_up", "1 while the filter is in use", usize::from(filter.is_filter_up()))
+    let is_up = i64::from(filter.is_filter_up());
+    gauge(encoder, "filter_up", "1 while the filter is in use", is_up)
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usize) -> fmt::Result {
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {
+    let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(count).encode(family)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
     let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    ConstGauge::new(value as i64).encode(family)
+    ConstGauge::new(value).encode(family)
+}
+
+/// A gauge in seconds.
+fn seconds(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: Duration,
+) -> fmt::Result {
+    let family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    ConstGauge::new(value.as_secs_f64()).encode(family)
+}
+
+/// A histogram in seconds, one for each value of `label`.
+fn histogram<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help, label): (&str, &str, &str),
+    latencies: impl Iterator<Item = (&'a str, Latency)>,
+) -> fmt::Result {
+    let unit = Some(&Unit::Seconds);
+    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+    for (value, latency) in latencies {
+        let labels = [(label, value)];
+        let mut one = family.encode_family(&labels)?;
+        let bounds = Latency::BOUNDS.iter().map(Duration::as_secs_f64).chain([f64::MAX]);
+        let buckets: Vec<_> = bounds.zip(latency.buckets).collect();
+        let sum = latency.sum.as_secs_f64();
+        one.encode_histogram::<NoLabelSet>(sum, latency.count(), &buckets, None)?;
+    }
+    Ok(())
 }
 
 fn count(counts: &Counts, name: &str) -> u64 {
     counts.named().find(|(found, _)| *found == name).map_or(0, |(_, count)| count)
 }
 
+const STORE_CALL: &str = "How long calls of the store took, failed ones included";
+const UPSTREAM: &str = "How long the upstream took for a guarded request, to its whole answer";
+const REQUEST: &str =
+    "How long guarded requests took, from their head to the head of their answer, replays included";
 const CLOCK_AHEAD: &str = "How far the store's clock is ahead of the time that this node trusts; above 0, someone set the clock forward";
-const BY_ROUTE: [(&str, &str); 18] = [
-    ("executed", "Operations executed"),
-    ("replayed", "Retries answered with the stored response"),
-    ("reused", "Requests refused because their key was used for a different request"),
-    ("in_progress", "Retries refused because the first request is still running"),
-    ("unknown", "Requests answered with an unknown outcome, retries included"),
-    ("released", "Operations released because nothing was executed; their key can be used again"),
-    ("fenced", "Results refused because another attempt had taken the operation over"),
-    ("disowned", "Claims given up because the store did not answer in time; nothing was executed"),
-    ("store_down", "Requests refused because the store was unavailable"),
-    ("passed", "Requests executed without protection because the store was unavailable"),
-    ("overloaded", "Requests refused because a limit of this process was reached"),
-    ("observed_executed", "Observe mode: first requests, which would have been executed"),
-    (
-        "observed_replayed",
-        "Observe mode: retries, which would have been answered with the stored response",
-    ),
-    ("observed_reused", "Observe mode: requests whose key belongs to another request"),
-    ("observed_in_progress", "Observe mode: retries whose first request was still running"),
-    ("observed_unknown", "Observe mode: requests whose outcome would have been unknown"),
-    (
-        "observed_refused",
-        "Observe mode: requests that would have been refused for key, caller or size",
-    ),
-    ("unobserved", "Observe mode: requests that were executed without being watched"),
-];
-const IN_ALL: [(&str, &str); 4] = [
-    ("reaped", "Operations marked unknown because the process that executed them went silent"),
-    ("swept", "Expired records deleted"),
-    ("renewals_unsure", "Lease renewals that the store did not confirm"),
-    ("unsettled", "Responses given up because the store did not accept them"),
-];
+const SWEEP_LAG: &str = "How long ago a sweep last deleted everything that had expired";
 
 #[cfg(test)]
 mod tests {
@@ -140,5 +220,37 @@ mod tests {
             page.contains("onlyonce_reaped_total 0") && page.contains("onlyonce_executing 0"),
             "{page}"
         );
+    }
+
+    /// What the page says and what the documentation says are the same names.
+    #[test]
+    fn every_name_is_documented_and_every_documented_name_is_on_the_page() {
+        let once = Once::new(MemoryStore::new());
+        let page = text(&once, &About::default());
+        let on_page: Vec<_> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                "info" => format!("{name}_info"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        let manual = include_str!("../../../../docs/metrics.md");
+        let documented: Vec<_> = manual
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next())
+            .collect();
+        for name in &on_page {
+            assert!(documented.contains(&name.as_str()), "{name} is not in docs/metrics.md");
+        }
+        // Told only with a filter, with a collector, or once the store has counted.
+        let needs_more = |name: &str| {
+            let parts = ["_filter_", "_otlp_", "_oldest_", "_operations_", "_records"];
+            parts.iter().any(|part| name.contains(part))
+        };
+        for name in documented.into_iter().filter(|name| !needs_more(name)) {
+            assert!(on_page.iter().any(|found| found == name), "{name} is not on the page");
+        }
     }
 }

@@ -37,11 +37,11 @@ fn automatic(headers: &HeaderMap) -> Found {
         Some(value) => Authorization::read(value),
         None => Authorization::None,
     };
-    let has_cookie = headers.get_all(header::COOKIE).iter().any(|line| !line.is_empty());
+    let has_cookie = || headers.get_all(header::COOKIE).iter().any(|line| !line.is_empty());
     match authorization {
         Authorization::Repeats(principal) => Ok(Some(principal)),
         Authorization::Signed => Err(SIGNED.to_owned()),
-        Authorization::None if has_cookie => Err(COOKIE.to_owned()),
+        Authorization::None if has_cookie() => Err(COOKIE.to_owned()),
         Authorization::None => {
             let key = only(headers, &X_API_KEY)?;
             Ok(key.map(|key| Principal::of("x-api-key", key)))
@@ -62,11 +62,11 @@ impl Authorization {
     fn read(value: &[u8]) -> Self {
         let space = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
         let (scheme, credential) = (&value[..space], value[space..].trim_ascii());
-        let scheme = String::from_utf8_lossy(scheme).to_ascii_lowercase();
-        match REPEATING.contains(&scheme.as_str()) {
-            true if credential.is_empty() => Self::None,
-            true => Self::Repeats(Principal::of(&scheme, credential)),
-            false => Self::Signed,
+        let is_this = |known: &&&str| known.as_bytes().eq_ignore_ascii_case(scheme);
+        match REPEATING.iter().find(is_this) {
+            Some(_) if credential.is_empty() => Self::None,
+            Some(scheme) => Self::Repeats(Principal::of(scheme, credential)),
+            None => Self::Signed,
         }
     }
 }
@@ -130,6 +130,7 @@ fn doubled(what: &str) -> String {
 /// Fields that may carry a credential under `principal = "auto"`.
 pub(super) const CREDENTIALS: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, X_API_KEY];
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Schemes whose credential is the same in every retry, in lower case.
 const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
                       gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \

@@ -1,39 +1,91 @@
 //! Opens the store that the configuration names.
 
+use onlyonce::clock::{Clock, StoreTime, SystemClock};
 use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
-use onlyonce::store::postgres::PostgresStore;
+use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::redis::{Promise, RedisStore};
-use onlyonce::store::sqlite::{self, SqliteStore};
+use onlyonce::store::sqlite::{self, SqliteOptions, SqliteStore};
 use onlyonce::{Once, OnceBuilder};
+use tracing::warn;
 
 use super::StartError;
+use super::census::LastCensus;
 use crate::config::{Config, FilterUrl, StoreUrl};
 
 /// What the operator may want to know of the store.
-#[derive(Clone, Debug, Default)]
-pub(super) struct About {
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// `sqlite`, `postgres`, `redis` or `memory`.
+    pub(crate) kind: &'static str,
+    /// When this process began to open its store.
+    pub(crate) started_at: StoreTime,
     /// It may lose what it said.
-    pub(super) is_best_effort: bool,
-    pub(super) filter: Option<Layered<PostgresStore>>,
+    pub(crate) is_best_effort: bool,
+    pub(crate) filter: Option<Layered<PostgresStore>>,
+    pub(crate) census: LastCensus,
+    /// What the store said when it was opened.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// A builder of the engine on that store. What the store itself has to say goes to stderr.
-pub(super) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartError> {
-    let mut about = About::default();
+impl About {
+    fn of(store: &StoreUrl) -> Self {
+        let kind = match store {
+            StoreUrl::Memory => "memory",
+            StoreUrl::Sqlite(_) => "sqlite",
+            StoreUrl::Postgres(_) => "postgres",
+            StoreUrl::Redis(_) => "redis",
+        };
+        Self {
+            kind,
+            started_at: SystemClock.wall(),
+            is_best_effort: false,
+            filter: None,
+            census: LastCensus::default(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Default for About {
+    fn default() -> Self {
+        Self::of(&StoreUrl::Memory)
+    }
+}
+
+/// A builder of the engine on that store. What the store itself has to say is logged.
+pub(crate) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartError> {
+    let mut about = About::of(&config.store);
     let builder = match &config.store {
         StoreUrl::Memory => {
             about.is_best_effort = true;
-            Once::builder(MemoryStore::new())
+            let store = MemoryStore::new();
+            Once::builder(match config.audit {
+                Some(audit) => store.with_audit(audit),
+                None => store,
+            })
         }
         StoreUrl::Sqlite(path) => {
-            Once::builder(SqliteStore::open(path).await.map_err(|error| refused_by_sqlite(&error))?)
+            let options = SqliteOptions::new();
+            let options = match config.audit {
+                Some(audit) => options.with_audit(audit),
+                None => options,
+            };
+            let store = SqliteStore::open_with(path, options).await;
+            Once::builder(store.map_err(|error| refused_by_sqlite(&error))?)
         }
         StoreUrl::Postgres(url) => {
-            let postgres =
-                PostgresStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
+            let options = PostgresOptions::new();
+            let options = match config.audit {
+                Some(audit) => options.with_audit(audit),
+                None => options,
+            };
+            let postgres = PostgresStore::open_with(url.reveal(), options).await;
+            let postgres = postgres.map_err(|error| refused(&error))?;
             for warning in postgres.warnings() {
-                eprintln!("onlyonce: {warning}");
+                warn!("{warning}");
+                about.warnings.push(warning.to_string());
             }
             match &config.filter {
                 None => Once::builder(postgres),
@@ -48,8 +100,9 @@ pub(super) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartE
             let redis = RedisStore::open(url.reveal()).await.map_err(|error| refused(&error))?;
             let promise = redis.promise();
             check(config, &promise)?;
-            eprintln!("onlyonce: {promise}");
+            warn!("{promise}");
             about.is_best_effort = !promise.is_durable();
+            about.warnings.extend(about.is_best_effort.then(|| promise.to_string()));
             Once::builder(redis)
         }
     };
@@ -91,12 +144,23 @@ fn refused(error: &dyn std::error::Error) -> StartError {
 
 /// Payments are not kept where they may be lost, unless someone says so.
 fn check(config: &Config, promise: &Promise) -> Result<(), StartError> {
+    let is_lossy = !promise.is_durable() && !config.accept_loss;
+    refuse_payments(config, is_lossy, &promise.to_string())
+}
+
+/// The same, of a store that is open. Whoever serves from memory has accepted the loss of everything.
+pub(super) fn check_payments(config: &Config, about: &About) -> Result<(), StartError> {
+    let is_redis = matches!(config.store, StoreUrl::Redis(_));
+    let is_lossy = is_redis && about.is_best_effort && !config.accept_loss;
+    refuse_payments(config, is_lossy, "it was best effort when it was opened")
+}
+
+fn refuse_payments(config: &Config, is_lossy: bool, promise: &str) -> Result<(), StartError> {
     let payments = config.routes.iter().find(|route| route.is_payments);
     match payments {
-        Some(route) if !promise.is_durable() && !config.accept_loss => Err(StartError::Loss {
-            route: route.matching.to_string(),
-            promise: promise.to_string(),
-        }),
+        Some(route) if is_lossy => {
+            Err(StartError::Loss { route: route.matching.to_string(), promise: promise.to_owned() })
+        }
         _ => Ok(()),
     }
 }

@@ -309,7 +309,7 @@ impl Head {
     /// Notes a header; false is a doubt.
     fn header(&mut self, line: &[u8]) -> bool {
         // A line that begins with space continues the one before: obs-fold.
-        if line[0] == b' ' || line[0] == b'\t' || line.iter().any(|byte| is_control(*byte)) {
+        if line[0] == b' ' || line[0] == b'\t' || has_control(line) {
             return false;
         }
         let Some(colon) = memchr::memchr(b':', line) else {
@@ -346,8 +346,10 @@ impl Head {
     }
 }
 
-fn is_control(byte: u8) -> bool {
-    (byte < b' ' && byte != b'\t') || byte == 0x7f
+/// Looks at every byte, without an early end: the compiler then compares many bytes at once.
+fn has_control(line: &[u8]) -> bool {
+    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    line.iter().fold(false, |found, byte| found | is_control(*byte))
 }
 
 fn after_chunk_size(line: &[u8]) -> Option<Place> {

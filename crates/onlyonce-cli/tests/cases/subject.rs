@@ -190,7 +190,8 @@ impl Subject {
 
 async fn metrics(admin: SocketAddr) -> String {
     let mut connection = Connection::open(admin).await;
-    let answer = connection.send(&Ask::bare("GET", "/metrics")).await;
+    let ask = Ask::without_host("").header("Host", "localhost").to("/metrics").method("GET");
+    let answer = connection.send(&ask).await;
     let answer = answer.expect("the metrics").fresh(200);
     String::from_utf8(answer.body.to_vec()).unwrap()
 }

@@ -1,16 +1,18 @@
-//! The store's clock is set forward by a day while a fleet runs, and put right again.
+//! The store's clock is set forward by a day while a fleet runs or before a sweep, and put right again.
 
+use std::process::Output;
 use std::time::Duration;
 
 use proof::client::{Answer, Connection, post};
 use servers::Postgres;
 use tempfile::TempDir;
+use tokio::process::Command;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::gateway::Gateway;
 use crate::upstream::{GATED, QUICK, Upstream};
-use crate::{BODY, until};
+use crate::{BODY, until, within};
 
 /// A clock of the test's own, which stands before the real one in the gateway's search path.
 const CLOCK: &str = "
@@ -58,6 +60,29 @@ async fn a_fleet_whose_postgres_jumps_ahead_by_a_day_forgets_nothing_and_recover
     assert_eq!(running.await.unwrap().unwrap().status, 201);
     assert_eq!(pair.upstream.executions("kept").len(), 1);
     assert_eq!(pair.upstream.executions("running").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_by_a_clock_that_jumped_ahead_is_refused_and_deletes_nothing() {
+    let clocked = Clocked::start();
+    let pair = Pair::new(&clocked.url()).await;
+    let mut gateway = pair.start(0).await;
+    post(gateway.address, QUICK, "kept", BODY).await.unwrap();
+    gateway.terminate();
+    gateway.ended().await;
+    clocked.set(Ahead::Day);
+    for target in [["--store", &*clocked.url()], ["--config", "onlyonce.toml"]] {
+        let swept = pair.sweep(0, target).await;
+        let told = String::from_utf8(swept.stderr).unwrap();
+        assert_eq!(swept.status.code(), Some(3), "{told}");
+        assert!(told.contains("the store's clock says 20") && told.contains("NTP"), "{told}");
+    }
+    clocked.set(Ahead::None);
+    let swept = pair.sweep(0, ["--store", &*clocked.url()]).await;
+    assert_eq!(swept.stdout, b"0 expired records deleted\n", "{swept:?}");
+    let gateway = pair.start(0).await;
+    assert!(post(gateway.address, QUICK, "kept", BODY).await.unwrap().is_replay());
+    assert_eq!(pair.upstream.executions("kept").len(), 1);
 }
 
 /// A Postgres whose clock can be set.
@@ -114,6 +139,13 @@ impl Pair {
     async fn start(&self, which: usize) -> Gateway {
         let folder = self.folders[which].path();
         Gateway::with_top(folder, self.upstream.address, &self.top, POLICY).await
+    }
+
+    /// `onlyonce sweep` in the folder of a gateway.
+    async fn sweep(&self, which: usize, target: [&str; 2]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.arg("sweep").args(target).current_dir(self.folders[which].path());
+        within("the sweep", command.output()).await.unwrap()
     }
 }
 

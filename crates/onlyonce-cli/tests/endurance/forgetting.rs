@@ -193,6 +193,20 @@ async fn another_scope_or_principal_of_one_route_is_a_warning() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_that_takes_requests_from_one_with_another_principal_is_a_warning() {
+    let t = Deployment::on_sqlite().await;
+    let wide = "[[route]]\nmatch = \"POST /{*rest}\"\nprincipal = \"header:X-Account\"\n";
+    let narrow = "[[route]]\nmatch = \"POST /quick\"\n";
+    assert!(!t.request(ONE, wide, &[]).await.0);
+    let (is_replay, told) = t.request(ONE, &format!("{narrow}{wide}"), &[]).await;
+    assert!(!is_replay, "the key has a new id");
+    let moved = "requests of the route \\\"POST /{*rest}\\\" (scope host, method, path, principal; principal header:x-account; key header:idempotency-key) now match the route \\\"POST /quick\\\"";
+    assert!(told.contains(moved), "{told}");
+    let (is_replay, told) = t.request(ONE, &format!("{narrow}{wide}"), &[]).await;
+    assert!(is_replay && !told.contains("now match"), "{told}");
+}
+
 /// The nodes of a fleet must agree. Of many that do not and start at once, those of one secret serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_nodes_that_start_at_once_only_those_of_one_secret_serve() {

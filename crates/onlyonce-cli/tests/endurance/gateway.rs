@@ -135,18 +135,24 @@ impl Gateway {
             .any(|link| link.as_os_str() == socket.as_str())
     }
 
-    /// A number on the page of metrics.
+    /// A number on the page of metrics, without what follows the point.
     pub(crate) async fn metric(&self, name: &str) -> usize {
         let page = self.admin("/metrics").await;
         let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
         let value = lines.next().unwrap_or_else(|| panic!("no {name}: {page}"));
-        value.trim().parse().unwrap()
+        value.trim().parse::<f64>().unwrap() as usize
+    }
+
+    /// Where the admin listener is.
+    pub(crate) fn admin_url(&self) -> String {
+        format!("http://{}", self.admin)
     }
 
     /// What the admin listener answers, from the status line on.
     pub(crate) async fn admin(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut page = String::new();
         within("an answer", stream.read_to_string(&mut page)).await.unwrap();

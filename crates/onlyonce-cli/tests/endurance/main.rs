@@ -9,6 +9,7 @@ mod history;
 mod upstream;
 
 mod clock_jump;
+mod closed_pipe;
 mod forgetting;
 mod hang_up;
 mod heavy_crowd;
@@ -19,7 +20,9 @@ mod heavy_kill;
 mod heavy_migrate;
 mod heavy_rolling;
 mod heavy_stop;
+mod ready;
 mod refused_store;
+mod reload;
 mod secured;
 mod secured_upstream;
 mod stop;

@@ -11,6 +11,8 @@ use super::{Kind, Odd, lower_case, params, put};
 pub(crate) struct MediaType<'a> {
     /// As sent; more than one line joined.
     text: Cow<'a, [u8]>,
+    /// In lower case, without the parameters.
+    essence: Cow<'a, [u8]>,
     /// In the order of their names. Where readers may disagree about them, the text as sent counts.
     params: Result<Vec<(String, &'a [u8])>, Odd>,
     kind: Kind<'a>,
@@ -21,22 +23,24 @@ impl<'a> MediaType<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(header::CONTENT_TYPE).iter().map(|value| value.as_bytes());
         let first = lines.next()?;
-        let rest: Vec<&[u8]> = lines.collect();
-        if rest.is_empty() {
+        let Some(second) = lines.next() else {
             return Some(Self::parse(first));
-        }
+        };
         // Nobody knows which of them a reader takes.
-        let text = [&[first], &*rest].concat().join(&b'\n').into();
-        Some(Self { text, params: Err(Odd), kind: Kind::Opaque })
+        let all: Vec<&[u8]> = [first, second].into_iter().chain(lines).collect();
+        let (text, essence) = (all.join(&b'\n').into(), Cow::Borrowed(&b""[..]));
+        Some(Self { text, essence, params: Err(Odd), kind: Kind::Opaque })
     }
 
     fn parse(text: &'a [u8]) -> Self {
-        let (_, params) = split(text);
+        let (essence, params) = split(text);
+        let essence = lower_case(essence);
         let params = params::parse(params).map(|mut params| {
             params.sort();
             params
         });
-        Self { text: text.into(), params, kind: Kind::of(text) }
+        let kind = Kind::named(&essence, text);
+        Self { text: text.into(), essence, params, kind }
     }
 
     /// How the body is read by its meaning.
@@ -50,17 +54,16 @@ impl<'a> MediaType<'a> {
             out.push(AS_SENT);
             return put(out, self.text.trim_ascii());
         };
-        let essence = essence(&self.text);
-        let has_charset_only = CHARSET_ONLY.contains(&&*essence);
+        let has_charset_only = CHARSET_ONLY.contains(&&*self.essence);
         out.push(PARSED);
-        put(out, &essence);
+        put(out, &self.essence);
         let counted = |(name, value): &&(String, &[u8])| match &**name {
             "boundary" => counts_boundary && !has_charset_only,
             "charset" => !(self.is_utf8_anyway() && is_utf8(value)),
             _ => !has_charset_only,
         };
-        let counted: Vec<_> = params.iter().filter(counted).collect();
-        out.extend_from_slice(&(counted.len() as u64).to_be_bytes());
+        let counted = params.iter().filter(counted);
+        out.extend_from_slice(&(counted.clone().count() as u64).to_be_bytes());
         for (name, value) in counted {
             put(out, name.as_bytes());
             match &**name {

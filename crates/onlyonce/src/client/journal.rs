@@ -69,7 +69,7 @@ pub struct Open {
 impl Open {
     /// When it was first sent, as RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`.
     pub fn first_sent_utc(&self) -> String {
-        super::time::rfc3339(self.first_sent)
+        self.first_sent.rfc3339()
     }
 }
 

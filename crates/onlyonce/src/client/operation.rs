@@ -5,7 +5,6 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 
 use super::retries::Settings;
-use super::time;
 use crate::clock::StoreTime;
 use crate::key::Key;
 
@@ -40,7 +39,7 @@ impl Operation {
             headers.insert(IDEMPOTENCY_ATTEMPT, number.into());
         }
         if settings.tells_deadline
-            && let Ok(text) = time::rfc3339(deadline).try_into()
+            && let Ok(text) = deadline.rfc3339().try_into()
         {
             headers.insert(X_REQUEST_DEADLINE, text);
         }

@@ -31,6 +31,8 @@ pub const fn step(phase: Phase, event: RecordEvent) -> Option<To> {
         (Phase::Unknown, RecordEvent::Redrive) => Some(To::Running),
         (Phase::Unknown, RecordEvent::SettleFor) => Some(To::Completed),
         (Phase::Unknown, RecordEvent::ReleaseFor) => Some(To::Released),
+        // An operator lets a key run again.
+        (Phase::Completed, RecordEvent::Forget) => Some(To::Absent),
         // The sweep deletes what has expired, and nothing else.
         (Phase::Expired, RecordEvent::Sweep) => Some(To::Absent),
         _ => None,
@@ -111,13 +113,15 @@ pub enum RecordEvent {
     SettleFor,
     /// Reconcile, the policy or an operator vouches that it was not executed.
     ReleaseFor,
+    /// An operator deletes the record: the next request with its key runs again.
+    Forget,
     /// Its time to live is over, and the space is wanted back.
     Sweep,
 }
 
 impl RecordEvent {
     /// All of them: the owner's first, then everyone else's.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Claim,
         Self::Settle,
         Self::Release,
@@ -127,6 +131,7 @@ impl RecordEvent {
         Self::Redrive,
         Self::SettleFor,
         Self::ReleaseFor,
+        Self::Forget,
         Self::Sweep,
     ];
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clock::StoreTime;
 use crate::engine::table::RecordEvent;
 use crate::record::{Record, Response, Revision, SettledBy, State, TakenFrom, Token};
+use crate::store::audit::About;
 use crate::store::{Draft, Guard, Next, Takeover};
 
 /// A guarded write, ready for [`Store::swap`](crate::store::Store::swap).
@@ -14,9 +15,17 @@ pub struct Write {
     pub guard: Guard,
     /// What the record becomes.
     pub next: Next,
+    /// What the audit trail is told of it, where one is kept.
+    pub about: Option<Arc<About>>,
 }
 
 impl Write {
+    /// This write, with what the audit trail is told of it.
+    #[must_use]
+    pub fn with_about(self, about: Option<Arc<About>>) -> Self {
+        Self { about, ..self }
+    }
+
     /// The owner's final outcome.
     pub fn settle(token: Token, response: Arc<Response>) -> Self {
         let next = Next::Completed { settled_by: SettledBy::Owner, response, token: None };
@@ -49,7 +58,7 @@ impl Write {
 
     /// The owner of a running record was silent for a whole lease.
     pub fn reap(revision: Revision) -> Self {
-        Self { guard: Guard::Unchanged(revision), next: Next::Unknown { since: None } }
+        Self::unchanged(revision, Next::Unknown { since: None })
     }
 
     /// A new attempt on a record that expired or was released.
@@ -84,7 +93,7 @@ impl Write {
             return None;
         };
         let next = Next::Completed { settled_by, response, token: Some(Token::random()) };
-        Some(Self { guard: Guard::Unchanged(record.revision()), next })
+        Some(Self::unchanged(record.revision(), next))
     }
 
     /// Someone vouches that an unknown outcome was not executed. Refused until the owner can no longer
@@ -94,17 +103,27 @@ impl Write {
             return None;
         };
         let is_quiet = since.plus_ms(record.quiet_ms) <= now;
-        (is_quiet || forced).then(|| Self {
-            guard: Guard::Unchanged(record.revision()),
-            next: Next::Released { expires_at: None },
-        })
+        let next = Next::Released { expires_at: None };
+        (is_quiet || forced).then(|| Self::unchanged(record.revision(), next))
+    }
+
+    /// An operator deletes a completed record.
+    pub fn forget(record: &Record) -> Option<Self> {
+        let State::Completed { .. } = record.state else {
+            return None;
+        };
+        Some(Self::unchanged(record.revision(), Next::Absent))
     }
 
     fn by_owner(token: Token, event: RecordEvent, next: Next) -> Self {
-        Self { guard: Guard::Owner { token, states: event.states() }, next }
+        Self { guard: Guard::Owner { token, states: event.states() }, next, about: None }
     }
 
     fn attempt(record: &Record, attempt: Takeover) -> Self {
-        Self { guard: Guard::Unchanged(record.revision()), next: Next::Running(Box::new(attempt)) }
+        Self::unchanged(record.revision(), Next::Running(Box::new(attempt)))
+    }
+
+    fn unchanged(revision: Revision, next: Next) -> Self {
+        Self { guard: Guard::Unchanged(revision), next, about: None }
     }
 }

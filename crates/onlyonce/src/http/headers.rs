@@ -37,12 +37,12 @@ pub(super) fn for_first_caller(headers: &mut HeaderMap) {
 
 /// Prepares a replay for a page of `origin`: removes a CORS permission that was stored for another origin.
 pub(super) fn for_origin(
-    origin: Option<&HeaderValue>,
+    origin: impl FnOnce() -> Option<HeaderValue>,
     mut answer: Response<Body>,
 ) -> Response<Body> {
     let stored = answer.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
-    let is_for_all = stored.is_none_or(|stored| stored == "*");
-    if !is_for_all && origin.is_some() && stored != origin {
+    let stored_for = stored.filter(|stored| *stored != "*");
+    if stored_for.is_some_and(|stored| origin().is_some_and(|origin| origin != stored)) {
         answer.headers_mut().remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         answer.headers_mut().remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -46,8 +47,8 @@ impl Once {
         let (policy, counters) = self.inner.learn(policy);
         let failure = Arc::new(problem::failed(&policy));
         OnceLayer {
-            once: self.clone(),
             rules: Arc::new(Rules {
+                once: self.clone(),
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
                 policy,
                 counters,
@@ -94,10 +95,10 @@ impl OnceLayer {
     pub fn with_reconciler(self, reconciler: impl Reconciler) -> Self {
         let reconciler: Arc<dyn Reconciler> = Arc::new(reconciler);
         if self.rules.policy.mode() == Mode::Enforce {
-            self.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
+            self.rules.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
         }
         let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };
-        Self { rules: Arc::new(rules), ..self }
+        Self { rules: Arc::new(rules) }
     }
 
     /// Names, in a word without spaces, how the inner service passes requests and their keys on. The name is kept with
@@ -107,7 +108,7 @@ impl OnceLayer {
     #[must_use]
     pub fn with_sent_as(self, sent_as: &str) -> Self {
         let rules = Rules { sent_as: sent_as.replace(' ', "+").into(), ..(*self.rules).clone() };
-        Self { rules: Arc::new(rules), ..self }
+        Self { rules: Arc::new(rules) }
     }
 
     /// Whether a request with this head may have a key, and is not guarded only because of how it states its method:
@@ -126,14 +127,13 @@ impl OnceLayer {
     ///
     /// The key is found where the policy says, or else in `Idempotency-Key`, because a look-up has no body.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
-        look_up(&self.once, &self.rules, head).await
+        look_up(&self.rules, head).await
     }
 }
 
 /// Makes any service a [`Guarded`] one. See [`Once::layer`].
 #[derive(Clone, Debug)]
 pub struct OnceLayer {
-    once: Once,
     rules: Arc<Rules>,
 }
 
@@ -141,13 +141,15 @@ impl<S> Layer<S> for OnceLayer {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { once: self.once.clone(), rules: self.rules.clone(), inner }
+        // A copy: services on different threads would contend for one reference count.
+        Guarded { rules: Arc::new((*self.rules).clone()), inner }
     }
 }
 
-/// The rules of one layer, shared by the services that it made.
+/// The rules of one layer, and the engine that runs its operations.
 #[derive(Clone)]
 pub(super) struct Rules {
+    pub(super) once: Once,
     pub(super) identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     pub(super) policy: Arc<Policy>,
     pub(super) counters: Arc<Counters>,
@@ -159,6 +161,18 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// The answer to a request that is refused before any claim.
+    pub(super) fn refused(&self, problem: Problem) -> Response<Body> {
+        self.counters.refused.one();
+        problem.response(&self.policy)
+    }
+
+    /// Takes note of how long a request took that came at `asked_at`, on this node's clock.
+    pub(super) fn took(&self, asked_at: Duration) {
+        let took = self.once.inner.clock.boot().saturating_sub(asked_at);
+        self.counters.request.record(took);
+    }
+
     pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
         match (self.identify)(head) {
             Who::Known(principal) => Ok(principal),
@@ -177,7 +191,6 @@ impl std::fmt::Debug for Rules {
 /// A service whose keyed requests run at most once. See [`Once::layer`].
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
-    once: Once,
     rules: Arc<Rules>,
     inner: S,
 }
@@ -204,7 +217,7 @@ where
         // `poll_ready` was called on this service, not on its clone: call this one, and keep the clone.
         let unready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, unready);
-        let story = Story { once: self.once.clone(), rules: self.rules.clone(), inner };
+        let story = Story { rules: self.rules.clone(), inner };
         Box::pin(story.tell(request))
     }
 }
@@ -244,5 +257,20 @@ mod tests {
         assert!(once.inner.background_reconciler("refunds").is_some());
         layer(Policy::payments());
         assert!(once.inner.background_reconciler("payments").is_none());
+    }
+
+    #[test]
+    fn a_layer_that_replaces_another_of_its_name_is_asked_in_its_place() {
+        let once = Once::new(MemoryStore::new());
+        let layer = |policy: Policy| {
+            once.layer(|_: &Parts| None::<Principal>, policy).with_reconciler(Knows)
+        };
+        layer(Policy::payments());
+        once.replace_layers();
+        assert!(once.inner.background_reconciler("payments").is_some(), "there is no gap");
+        let replaced = Policy::payments().with_upstream_timeout(Duration::from_secs(7));
+        layer(replaced.clone());
+        let (asked, _) = once.inner.background_reconciler("payments").unwrap();
+        assert_eq!(asked.upstream_timeout(), replaced.upstream_timeout());
     }
 }

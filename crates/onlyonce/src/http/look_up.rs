@@ -8,24 +8,23 @@ use super::layer::Rules;
 use super::request;
 use super::{Body, OwnAnswer};
 use crate::key::{self, Key, KeyError, KeySource};
-use crate::once::Once;
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::State;
 use crate::store::Seen;
 
-pub(super) async fn look_up(once: &Once, rules: &Rules, head: &Parts) -> Response<Body> {
-    let state = state(once, rules, head).await;
+pub(super) async fn look_up(rules: &Rules, head: &Parts) -> Response<Body> {
+    let state = state(rules, head).await;
     state.unwrap_or_else(|problem| problem.response(&rules.policy))
 }
 
-async fn state(once: &Once, rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
+async fn state(rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     let policy = &rules.policy;
     let key = named_key(policy, head).map_err(|error| Problem::key_invalid(&error, policy))?;
     let key = key.ok_or_else(Problem::look_up_key_missing)?;
     let who = rules.identify(head)?;
-    let id = request::id(once, policy, head, &who, &key);
-    let seen = once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
+    let id = request::id(rules, head, &who, &key);
+    let seen = rules.once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
     shown(&seen).ok_or_else(Problem::not_found)
 }
 

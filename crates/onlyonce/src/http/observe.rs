@@ -42,7 +42,7 @@ where
         let Some(early) = self.watches(&head) else {
             return self.forward(head, Body::new(body)).await;
         };
-        let (mut begun, mut body) = (Begun::new(&self.once), Box::pin(body));
+        let (mut begun, mut body) = (Begun::default(), Box::pin(body));
         if let Err(stop) = begun.fill(&self.rules, &head, body.as_mut()).await {
             self.rules.counters.unobserved.one();
             return self.forward(head, begun.resume(stop, body)).await;
@@ -65,7 +65,10 @@ where
     fn watches(&self, head: &Parts) -> Option<Early> {
         let (policy, counters) = (&self.rules.policy, &self.rules.counters);
         let early = match key_of_head(policy, head) {
-            Ok(Early::NoKey) => return None,
+            Ok(Early::NoKey) => {
+                counters.unkeyed.one();
+                return None;
+            }
             Ok(early) => early,
             Err(_) => {
                 counters.observed_refused.one();
@@ -98,19 +101,20 @@ where
         let policy = &self.rules.policy;
         let raw = request::raw_digest(head, body);
         let Some(key) = key_of_body(early, policy, head, body, raw)? else {
+            self.rules.counters.unkeyed.one();
             return Ok(None);
         };
         let who = self.rules.identify(head)?;
-        let id = namespaced(request::id(&self.once, policy, head, &who, &key));
+        let id = namespaced(request::id(&self.rules, head, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
-        let ask = self.ask(id, policy, head, &key, &who, fingerprint);
+        let ask = self.ask(id, head, &key, &who, fingerprint);
         // No reconciler is asked in observe mode: a question would be a request of our own.
         Ok(Some(Ask { asking: None, ..ask }))
     }
 
     /// Claims in the background, and settles with the status that the request got.
     fn watch(&self, ask: Arc<Ask>, told: oneshot::Receiver<(Keeps, http::StatusCode)>) {
-        let once = self.once.inner.clone();
+        let once = self.rules.once.inner.clone();
         let work = move |_| async move {
             let verdict = told.await.map_or_else(
                 |_| Verdict::Unknown(Arc::new(nothing(http::StatusCode::BAD_GATEWAY))),
@@ -123,6 +127,7 @@ where
                 Some(refusal) => Ended::Refused(refusal),
                 None => once.perform(ask.clone(), work).await,
             };
+            // Only counted: the request did run, so that neither a listener nor the audit trail may hear of a replay.
             ask.counters.ended(&ended);
         });
     }
@@ -140,11 +145,15 @@ fn nothing(status: http::StatusCode) -> record::Response {
     record::Response { status, headers: HeaderMap::new(), body: Kept::No(NotKept::Secret) }
 }
 
+/// The prefix stays that of the key, by which operators find the record.
 fn namespaced(id: OperationId) -> OperationId {
     let mut hash = Sha256::new();
     hash.update(b"onlyonce observed 1");
     hash.update(id.as_bytes());
     let digest: [u8; 32] = hash.finalize().into();
-    let (id, _) = digest.split_first_chunk().expect("32 bytes begin with 16");
-    OperationId::from_bytes(*id)
+    let prefix = id.prefix();
+    let mut observed = *prefix.first_id().as_bytes();
+    let rest = &mut observed[prefix.as_bytes().len()..];
+    rest.copy_from_slice(&digest[..rest.len()]);
+    OperationId::from_bytes(observed)
 }

@@ -27,12 +27,12 @@ impl Problem {
     }
 }
 
-/// The answer to a request that was not executed: a replay, or a problem. `origin` is that of the page that asks.
+/// The answer to a request that was not executed: a replay, or a problem. `origin` finds that of the page that asks.
 pub(crate) fn refused(
     refusal: &Refusal,
     policy: &Policy,
     key: &str,
-    origin: Option<&HeaderValue>,
+    origin: impl FnOnce() -> Option<HeaderValue>,
 ) -> Response<Body> {
     let problem = match refusal {
         Refusal::Replay(response) => return headers::for_origin(origin, replay(response, policy)),

@@ -1,9 +1,10 @@
 //! A request, read whole before anything is claimed.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::uri::Authority;
@@ -15,7 +16,7 @@ use super::client_uri::Sent;
 use super::layer::Rules;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
-use crate::once::{BodyRoom, Once};
+use crate::once::BodyRoom;
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::scope::{OperationId, Principal, Scope, operation_id};
@@ -42,31 +43,32 @@ impl Whole {
 }
 
 /// Reads the whole body, within the size limit of the route, the memory limit of the process, and a time limit.
-pub(super) async fn read<B>(
-    once: &Once,
-    rules: &Rules,
-    head: &Parts,
-    body: B,
-) -> Result<Whole, Problem>
+pub(super) async fn read<B>(rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut begun = Begun::new(once);
-    match begun.fill(rules, head, std::pin::pin!(body)).await {
+    let mut begun = Begun::default();
+    match begun.fill(rules, head, pin!(body)).await {
         Ok(()) => Ok(begun.whole()),
-        Err(Stop::TooLarge(_)) => Err(Problem::request_too_large(&rules.policy)),
-        Err(Stop::Broken(_)) => Err(Problem::request_incomplete()),
-        Err(Stop::TooSlow) => Err(Problem::request_too_slow()),
-        Err(Stop::NoRoom(_)) => {
-            rules.counters.overloaded.one();
-            Err(Problem::overloaded())
-        }
+        Err(stop) => Err(stopped(rules, &stop)),
     }
 }
 
+/// Counts a request whose body was not read to its end, and says what is wrong with it.
+fn stopped(rules: &Rules, stop: &Stop) -> Problem {
+    let (counter, problem) = match stop {
+        Stop::TooLarge(_) => (&rules.counters.refused, Problem::request_too_large(&rules.policy)),
+        Stop::Broken(_) => (&rules.counters.refused, Problem::request_incomplete()),
+        Stop::TooSlow => (&rules.counters.refused, Problem::request_too_slow()),
+        Stop::NoRoom(_) => (&rules.counters.overloaded, Problem::overloaded()),
+    };
+    counter.one();
+    problem
+}
+
 /// The part of a body that has arrived.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Begun {
     bytes: BytesMut,
     trailers: Option<HeaderMap>,
@@ -83,10 +85,6 @@ pub(super) enum Stop {
 }
 
 impl Begun {
-    pub(super) fn new(once: &Once) -> Self {
-        Self { bytes: BytesMut::new(), trailers: None, room: once.inner.room.body() }
-    }
-
     pub(super) fn whole(self) -> Whole {
         Whole { bytes: self.bytes.freeze(), trailers: self.trailers, room: self.room }
     }
@@ -102,13 +100,12 @@ impl Begun {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let bytes_max = rules.policy.request_bytes_max();
-        if declared_bytes(head).is_some_and(|bytes| bytes > bytes_max as u64) {
+        let declared = declared_bytes(head);
+        if declared.is_some_and(|bytes| bytes > rules.policy.request_bytes_max() as u64) {
             return Err(Stop::TooLarge(Bytes::new()));
         }
-        let filled = timeout(BODY_WAIT, self.fill_up(bytes_max, body)).await;
-        filled.unwrap_or(Err(Stop::TooSlow))?;
-        match declared_bytes(head) {
+        in_time(self.fill_up(rules, body)).await?;
+        match declared {
             Some(bytes) if bytes != self.bytes.len() as u64 => {
                 Err(Stop::Broken("the body has another length than it was said to have".into()))
             }
@@ -116,17 +113,21 @@ impl Begun {
         }
     }
 
-    async fn fill_up<B>(&mut self, bytes_max: usize, mut body: Pin<&mut B>) -> Result<(), Stop>
+    async fn fill_up<B>(&mut self, rules: &Rules, mut body: Pin<&mut B>) -> Result<(), Stop>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
+        let bytes_max = rules.policy.request_bytes_max();
+        let room = &rules.once.inner.room;
         while let Some(frame) = body.frame().await {
             match frame.map_err(|error| Stop::Broken(error.into()))?.into_data() {
                 Ok(data) if self.bytes.len() + data.len() > bytes_max => {
                     return Err(Stop::TooLarge(data));
                 }
-                Ok(data) if !self.room.grow(data.len()) => return Err(Stop::NoRoom(data)),
+                Ok(data) if !room.grow(&mut self.room, data.len()) => {
+                    return Err(Stop::NoRoom(data));
+                }
                 Ok(data) => self.bytes.extend_from_slice(&data),
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }
@@ -146,6 +147,15 @@ impl Begun {
             Stop::Broken(error) => Body::resumed([begun, Bytes::new()], Some(error), rest),
             Stop::TooSlow => Body::resumed([begun, Bytes::new()], None, rest),
         }
+    }
+}
+
+/// Bounds the time that a body takes. Most bodies arrive with their heads, and need no timer.
+async fn in_time(filling: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
+    let mut filling = pin!(filling);
+    match filling.as_mut().now_or_never() {
+        Some(filled) => filled,
+        None => Box::pin(timeout(BODY_WAIT, filling)).await.unwrap_or(Err(Stop::TooSlow)),
     }
 }
 
@@ -190,13 +200,7 @@ fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<
 }
 
 /// The id of the operation that the request is about.
-pub(super) fn id(
-    once: &Once,
-    policy: &Policy,
-    head: &Parts,
-    who: &Principal,
-    key: &Key,
-) -> OperationId {
+pub(super) fn id(rules: &Rules, head: &Parts, who: &Principal, key: &Key) -> OperationId {
     let host = head.uri.host().or_else(|| host_field(head));
     let scope = Scope {
         principal: who,
@@ -205,7 +209,7 @@ pub(super) fn id(
         path: &Sent::of(head).path,
         headers: &head.headers,
     };
-    operation_id(once.inner.secret.as_ref(), policy.scope(), &scope, key)
+    operation_id(rules.once.inner.secret.as_ref(), rules.policy.scope(), &scope, key)
 }
 
 /// Three words with spaces between: how the request is sent, the `Host` that the inner service sees, and the path.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use tower_service::Service;
 
 use super::Body;
@@ -14,7 +14,7 @@ use super::problem;
 use super::request::{self, Whole};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Ended, Once};
+use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
 use crate::policy::{KeyNeed, Mode, Policy};
 use crate::problem::Problem;
 use crate::record::KeyText;
@@ -22,7 +22,6 @@ use crate::scope::{OperationId, Principal};
 use crate::store::BoxError;
 
 pub(super) struct Story<S> {
-    pub(super) once: Once,
     pub(super) rules: Arc<Rules>,
     pub(super) inner: S,
 }
@@ -50,53 +49,73 @@ where
         B::Error: Into<BoxError>,
     {
         let (head, body) = request.into_parts();
-        let policy = self.rules.policy.clone();
+        let rules = self.rules.clone();
+        let policy = &rules.policy;
         if !policy.methods().contains(&head.method) {
             return self.pass(head, body).await;
         }
         if policy.mode() == Mode::Observe {
-            return self.observe(head, body).await;
+            return Box::pin(self.observe(head, body)).await;
         }
-        let early = match key_of_head(&policy, &head) {
-            Ok(Early::NoKey) => return self.forward(head, Body::new(body)).await,
+        let asked_at = rules.once.inner.clock.boot();
+        let early = match key_of_head(policy, &head) {
+            Ok(Early::NoKey) => return self.unkeyed(head, Body::new(body)).await,
             Ok(early) => early,
-            Err(problem) => return Ok(problem.response(&policy)),
+            Err(problem) => return Ok(rules.refused(problem)),
         };
-        let body = match request::read(&self.once, &self.rules, &head, body).await {
+        let body = match request::read(&rules, &head, body).await {
             Ok(body) => body,
-            Err(problem) => return Ok(problem.response(&policy)),
+            Err(problem) => return Ok(problem.response(policy)),
         };
         let raw = request::raw_digest(&head, &body);
-        let key = match key_of_body(early, &policy, &head, &body, raw) {
+        let key = match key_of_body(early, policy, &head, &body, raw) {
             Ok(Some(key)) => key,
-            Ok(None) => return self.forward(head, body.into_body()).await,
-            Err(problem) => return Ok(problem.response(&policy)),
+            Ok(None) => return self.unkeyed(head, body.into_body()).await,
+            Err(problem) => return Ok(rules.refused(problem)),
         };
-        let who = match self.rules.identify(&head) {
+        let who = match rules.identify(&head) {
             Ok(who) => who,
-            Err(problem) => return Ok(problem.response(&policy)),
+            Err(problem) => return Ok(rules.refused(problem)),
         };
-        let id = request::id(&self.once, &policy, &head, &who, &key);
-        if Claimed::is_executed(&head, &self.once, id) {
+        let id = request::id(&rules, &head, &who, &key);
+        if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
-        let origin = head.headers.get(header::ORIGIN).cloned();
-        let fingerprint = || request::fingerprint(&policy, &head, &body, raw);
-        if let Some(refusal) = self.once.inner.cached(id, &raw, fingerprint) {
-            self.rules.counters.refused(&refusal);
-            return Ok(problem::refused(&refusal, &policy, key.as_str(), origin.as_ref()));
+        let fingerprint = || request::fingerprint(policy, &head, &body, raw);
+        if let Some(refusal) = rules.once.inner.cached(id, &raw, fingerprint) {
+            self.cached(id, &key, &who, &refusal);
+            rules.took(asked_at);
+            return Ok(problem::refused(&refusal, policy, key.as_str(), || origin(&head)));
         }
-        let fingerprint = fingerprint();
-        let ask = Arc::new(self.ask(id, &policy, &head, &key, &who, fingerprint));
-        let once = self.once.inner.clone();
+        let (fingerprint, origin) = (fingerprint(), origin(&head));
+        let ask = Arc::new(self.ask(id, &head, &key, &who, fingerprint));
+        let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
-        Ok(match once.answer(ask, work).await {
+        // In a box, so that the future of a replay is small.
+        let ended = Box::pin(once.answer(ask, work)).await;
+        rules.took(asked_at);
+        Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => {
-                problem::refused(&refusal, &policy, key.as_str(), origin.as_ref())
-            }
-            Ended::Unsettled => problem::unsettled(&policy),
+            Ended::Refused(refusal) => problem::refused(&refusal, policy, key.as_str(), || origin),
+            Ended::Unsettled => problem::unsettled(policy),
         })
+    }
+
+    /// Counts and tells a retry that the cache answers.
+    fn cached(&self, id: OperationId, key: &Key, principal: &Principal, refusal: &Refusal) {
+        self.rules.counters.refused_by(refusal);
+        let Some((kind, status)) = refusal.event() else { return };
+        self.rules.once.inner.tell(|at| OperationEvent {
+            at,
+            kind,
+            id,
+            key: KeyText::new(key.as_str()),
+            route: self.rules.policy.route().clone(),
+            principal: *principal,
+            attempt: None,
+            status,
+            by: None,
+        });
     }
 
     /// Passes an unguarded request on, or refuses one that only seems unguarded.
@@ -106,9 +125,18 @@ where
         B::Error: Into<BoxError>,
     {
         match slips_by(&self.rules.policy, &head) {
-            true => Ok(problem::method_unclear(&self.rules.policy)),
+            true => {
+                self.rules.counters.refused.one();
+                Ok(problem::method_unclear(&self.rules.policy))
+            }
             false => self.forward(head, Body::new(body)).await,
         }
+    }
+
+    /// Passes on a request that could have had a key, and has none.
+    async fn unkeyed(self, head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
+        self.rules.counters.unkeyed.one();
+        self.forward(head, body).await
     }
 
     /// Calls the inner service as if there were no layer.
@@ -137,7 +165,6 @@ where
     pub(super) fn ask(
         &self,
         id: OperationId,
-        policy: &Arc<Policy>,
         head: &Parts,
         key: &Key,
         who: &Principal,
@@ -148,13 +175,18 @@ where
             key: KeyText::new(key.as_str()),
             fingerprint,
             principal: *who,
-            policy: policy.clone(),
+            policy: self.rules.policy.clone(),
             counters: self.rules.counters.clone(),
             asking: self.asking(head),
             target: self.target(head),
             failure: self.rules.failure.clone(),
         }
     }
+}
+
+/// The origin of the page that asks.
+fn origin(head: &Parts) -> Option<HeaderValue> {
+    head.headers.get(header::ORIGIN).cloned()
 }
 
 /// Whether a request that may have a key is not guarded only because of how it states its method: in lower case, or

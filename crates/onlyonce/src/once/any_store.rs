@@ -9,14 +9,21 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
+use super::events::event_of;
+use super::latency::Calls;
+use super::store_health::StoreHealth;
 use super::trusted_time::TrustedTime;
 use crate::clock::{Clock, StoreTime};
 use crate::engine::Write;
-use crate::record::Token;
-use crate::scope::OperationId;
+use crate::event::EventKind;
+use crate::record::{Record, Token};
+use crate::scope::{IdPrefix, OperationId};
+use crate::store::audit::{
+    About, Appended, Audit, Calling, ChainRow, EntryPage, EntryQuery, Head, Note, Trail, WriterId,
+};
 use crate::store::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
-    StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreError, StoreLimits, Swap, Swept, Watch,
 };
 
 /// A store as [`Once`](crate::Once) sees it.
@@ -24,15 +31,17 @@ pub(crate) struct AnyStore {
     store: Box<dyn DynStore>,
     clock: Arc<dyn Clock>,
     time: TrustedTime,
+    health: StoreHealth,
 }
 
 impl AnyStore {
-    pub(crate) fn new(store: impl Watch + Maintain, clock: Arc<dyn Clock>) -> Self {
-        Self { store: Box::new(store), time: TrustedTime::new(clock.clone()), clock }
+    pub(crate) fn new(store: impl Watch + Inspect, clock: Arc<dyn Clock>) -> Self {
+        let (store, time) = (Box::new(store), TrustedTime::new(clock.clone()));
+        Self { store, time, health: StoreHealth::default(), clock }
     }
 
     pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self { store: self.store, time: TrustedTime::new(clock.clone()), clock }
+        Self { time: TrustedTime::new(clock.clone()), clock, ..self }
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -44,34 +53,65 @@ impl AnyStore {
         &self.time
     }
 
-    pub(crate) async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+    /// Whether the store answers, and how long its calls take.
+    pub(crate) fn health(&self) -> &StoreHealth {
+        &self.health
+    }
+
+    /// The audit trail, where the store keeps one.
+    pub(crate) fn trail(&self) -> Option<BoundedTrail<'_>> {
+        self.store.audit().map(BoundedTrail)
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        draft: Draft,
+        about: Option<Arc<About>>,
+    ) -> Result<Seen, Fault> {
         let asked_at = self.clock.boot();
-        let seen = bounded(self.store.claim(draft)).await?;
+        let claiming = match self.trail().zip(about) {
+            Some((trail, about)) => {
+                let (kind, id) = (EventKind::Claimed, Some(draft.id));
+                let note = Note { kind, id, status: None, count: None, about };
+                trail.0.claim(draft, Arc::new(note))
+            }
+            None => self.store.claim(draft),
+        };
+        let seen = self.timed(&self.health.claim, asked_at, claiming).await?;
         Ok(self.trusted(seen, asked_at))
     }
 
     pub(crate) async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
         let asked_at = self.clock.boot();
-        let seen = bounded(self.store.load(id)).await?;
+        let seen = self.timed(&self.health.load, asked_at, self.store.load(id)).await?;
         Ok(self.trusted(seen, asked_at))
     }
 
     /// What the store's own clock says, right or wrong, in an answer that is given now.
     pub(crate) async fn store_time(&self, id: OperationId) -> Result<StoreTime, Fault> {
-        Ok(bounded(self.store.load(id)).await?.now)
+        let asked_at = self.clock.boot();
+        Ok(self.timed(&self.health.load, asked_at, self.store.load(id)).await?.now)
     }
 
     pub(crate) async fn swap(&self, id: OperationId, write: Write) -> Result<Swap, Fault> {
         let asked_at = self.clock.boot();
-        let swap = bounded(self.store.swap(id, write.guard, write.next)).await?;
-        Ok(match swap {
+        let swapping = match self.trail().zip(write.about.clone()) {
+            Some((trail, about)) => {
+                let (kind, status) = event_of(&write);
+                let note = Note { kind, id: Some(id), status, count: None, about };
+                trail.0.swap(id, write.guard, write.next, Arc::new(note))
+            }
+            None => self.store.swap(id, write.guard, write.next),
+        };
+        Ok(match self.timed(&self.health.swap, asked_at, swapping).await? {
             Swap::Done(revision) => Swap::Done(revision),
             Swap::Stale(seen) => Swap::Stale(Box::new(self.trusted(*seen, asked_at))),
         })
     }
 
     pub(crate) async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Vec<Beat> {
-        let beats = bounded(self.store.renew(held, lease)).await;
+        let asked_at = self.clock.boot();
+        let beats = self.timed(&self.health.renew, asked_at, self.store.renew(held, lease)).await;
         beats.unwrap_or_else(|_| vec![Beat::Unsure; held.len()])
     }
 
@@ -82,13 +122,22 @@ impl AnyStore {
     /// The page has the store's own time: a lease is over when the clock that wrote it says so.
     pub(crate) async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let asked_at = self.clock.boot();
-        let page = bounded(self.store.scan(query)).await?;
+        let page = self.timed(&self.health.scan, asked_at, self.store.scan(query)).await?;
         self.time.observe(page.now, asked_at);
         Ok(page)
     }
 
     pub(crate) async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        bounded(self.store.sweep(until, limit)).await
+        let asked_at = self.clock.boot();
+        self.timed(&self.health.sweep, asked_at, self.store.sweep(until, limit)).await
+    }
+
+    /// Adds to the audit trail what changed no record.
+    pub(crate) async fn append(&self, batch: Arc<Appended>) -> Result<(), Fault> {
+        match self.trail() {
+            Some(trail) => bounded(trail.0.append(batch)).await,
+            None => Ok(()),
+        }
     }
 
     pub(crate) async fn check_value(
@@ -100,8 +149,32 @@ impl AnyStore {
         bounded(self.store.check_value(name, from, to)).await
     }
 
+    pub(crate) async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        bounded(self.store.with_prefix(prefix, limit)).await
+    }
+
+    pub(crate) async fn census(&self) -> Result<Census, Fault> {
+        bounded(self.store.census()).await
+    }
+
     pub(crate) fn limits(&self) -> StoreLimits {
         self.store.limits()
+    }
+
+    /// The answer to a call that is sent at `asked_at`.
+    async fn timed<T>(
+        &self,
+        calls: &Calls,
+        asked_at: Duration,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let answer = bounded(call).await;
+        self.health.ended(calls, &answer, asked_at, self.clock.boot());
+        answer
     }
 
     fn trusted(&self, seen: Seen, asked_at: Duration) -> Seen {
@@ -113,6 +186,38 @@ impl AnyStore {
 impl std::fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AnyStore").finish_non_exhaustive()
+    }
+}
+
+/// The audit trail of a store, with a bound on each call.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundedTrail<'a>(&'a dyn Audit);
+
+impl BoundedTrail<'_> {
+    pub(crate) async fn prune(self, until: StoreTime, limit: usize) -> Result<bool, Fault> {
+        bounded(self.0.prune(until, limit)).await
+    }
+
+    pub(crate) fn keep(self) -> Duration {
+        self.0.keep()
+    }
+}
+
+impl Trail for BoundedTrail<'_> {
+    fn entries(&self, query: EntryQuery) -> Calling<'_, EntryPage> {
+        Box::pin(bounded(self.0.entries(query)))
+    }
+
+    fn count(&self, id: OperationId, kind: EventKind) -> Calling<'_, u64> {
+        Box::pin(bounded(self.0.count(id, kind)))
+    }
+
+    fn heads(&self) -> Calling<'_, Vec<Head>> {
+        Box::pin(bounded(self.0.heads()))
+    }
+
+    fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
+        Box::pin(bounded(self.0.chain(writer, after, limit)))
     }
 }
 
@@ -132,7 +237,7 @@ pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// `Store + Watch + Maintain` with boxed futures, so that [`Once`](crate::Once) has no type parameter.
+/// `Store + Watch + Inspect` with boxed futures, so that [`Once`](crate::Once) has no type parameter.
 trait DynStore: Send + Sync {
     fn claim(&self, draft: Draft) -> BoxFuture<'_, Result<Seen, Fault>>;
     fn load(&self, id: OperationId) -> BoxFuture<'_, Result<Seen, Fault>>;
@@ -151,10 +256,17 @@ trait DynStore: Send + Sync {
         from: Option<&'a str>,
         to: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Option<String>, Fault>>;
+    fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(OperationId, Record)>, Fault>>;
+    fn census(&self) -> BoxFuture<'_, Result<Census, Fault>>;
+    fn audit(&self) -> Option<&dyn Audit>;
     fn limits(&self) -> StoreLimits;
 }
 
-impl<S: Store + Watch + Maintain> DynStore for S {
+impl<S: Store + Watch + Inspect> DynStore for S {
     fn claim(&self, draft: Draft) -> BoxFuture<'_, Result<Seen, Fault>> {
         Box::pin(Store::claim(self, draft))
     }
@@ -187,6 +299,19 @@ impl<S: Store + Watch + Maintain> DynStore for S {
         to: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Option<String>, Fault>> {
         Box::pin(Maintain::check_value(self, name, from, to))
+    }
+    fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(OperationId, Record)>, Fault>> {
+        Box::pin(Inspect::with_prefix(self, prefix, limit))
+    }
+    fn census(&self) -> BoxFuture<'_, Result<Census, Fault>> {
+        Box::pin(Inspect::census(self))
+    }
+    fn audit(&self) -> Option<&dyn Audit> {
+        Inspect::audit(self)
     }
     fn limits(&self) -> StoreLimits {
         Maintain::limits(self)

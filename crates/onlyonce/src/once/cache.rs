@@ -54,6 +54,11 @@ impl Cache {
         }
     }
 
+    /// Drops the copy of `id`.
+    pub(crate) fn remove(&self, id: OperationId) {
+        self.0.remove(&id);
+    }
+
     /// Keeps a copy of a response that was just settled.
     pub(crate) fn keep_response(
         &self,

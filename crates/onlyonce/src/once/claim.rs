@@ -7,11 +7,13 @@ use tokio::time::sleep;
 
 use super::claim_guard::ClaimGuard;
 use super::disown::Place;
+use super::events::event_of;
 use super::flight::Joined;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
 use crate::record::{SettledBy, TakenFrom, Token};
+use crate::store::audit::About;
 use crate::store::{Draft, Fault, Lease, Next, Seen, StoreError, Swap};
 
 /// A claim that the store has taken for this request.
@@ -50,8 +52,9 @@ impl Inner {
         for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
-            let place = self.place(&draft, None)?;
-            let seen = self.claim_once(ask, &draft, place).await;
+            let about = self.about_request(ask, 1);
+            let place = self.place(&draft, None, about.clone())?;
+            let seen = self.claim_once(ask, &draft, about.as_ref(), place).await;
             let (seen, place) = seen.map_err(|no_answer| match round {
                 0 => self.no_answer(ask, no_answer),
                 // The store has shown a record in an earlier round: `store_down = "pass"` must not run unguarded.
@@ -60,7 +63,8 @@ impl Inner {
             let asked = Asked { draft: &draft, recovery: ask.policy.recovery() };
             match decide(&seen, asked) {
                 Decision::Execute { attempt, taken_from } => {
-                    return Ok(self.guarded(&draft, attempt, taken_from, claimed_at, place));
+                    let from = (taken_from, about);
+                    return Ok(self.guarded(&draft, attempt, from, claimed_at, place));
                 }
                 Decision::Take(write) => {
                     place.known();
@@ -98,13 +102,13 @@ impl Inner {
             Decision::Reused => Err(Refusal::Reused),
             Decision::Unknown { since } => Err(Refusal::Unknown { since }),
             Decision::Reconcile { since } => self.reconcile(ask, seen, since).await,
-            Decision::Release(write) => self.clear(ask, *write).await,
+            Decision::Release(write) => self.clear(ask, seen, *write).await,
             Decision::Fail(_) => {
                 let record = seen.record.as_ref();
                 let write = record
                     .and_then(|r| Write::settle_for(r, SettledBy::Policy, ask.failure.clone()));
                 match write {
-                    Some(write) => self.clear(ask, write).await,
+                    Some(write) => self.clear(ask, seen, write).await,
                     None => Err(Refusal::InProgress),
                 }
             }
@@ -116,8 +120,16 @@ impl Inner {
     }
 
     /// Writes to a record that has no live owner; the next round reads the result.
-    pub(super) async fn clear(&self, ask: &Ask, write: Write) -> Result<(), Refusal> {
+    pub(super) async fn clear(&self, ask: &Ask, seen: &Seen, write: Write) -> Result<(), Refusal> {
+        let (kind, status) = event_of(&write);
+        let write = match &seen.record {
+            Some(record) => self.with_record(write, record, None),
+            None => write,
+        };
         let swap = self.swap_until_known(ask, write).await;
+        if let Ok(Swap::Done(_)) = swap {
+            self.tell_of(ask, kind, None, status);
+        }
         // The store has shown a record: `store_down = "pass"` must not run unguarded, whether this was written or not.
         swap.map(drop).map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
     }
@@ -134,10 +146,16 @@ impl Inner {
             return Ok(None);
         };
         let (attempt, taken_from) = (next.attempt, next.taken_from);
-        let place = self.place(draft, taken_from)?;
+        let about = self.about_request(ask, attempt);
+        let place = self.place(draft, taken_from, about.clone())?;
+        let write = write.with_about(about.clone());
         match self.swap_until_known(ask, write).await {
             Ok(Swap::Done(_)) => {
-                Ok(Some(self.guarded(draft, attempt, taken_from, claimed_at, place)))
+                // A record that had expired is taken for a first attempt.
+                if attempt > 1 {
+                    ask.counters.takeovers.one();
+                }
+                Ok(Some(self.guarded(draft, attempt, (taken_from, about), claimed_at, place)))
             }
             // An earlier copy of this write took the record, and its lease lapsed before the answer came. Nothing was
             // sent, so dropping `place` releases the claim.
@@ -162,9 +180,10 @@ impl Inner {
         &self,
         ask: &Ask,
         draft: &Draft,
+        about: Option<&Arc<About>>,
         place: Place,
     ) -> Result<(Seen, Place), NoAnswer> {
-        let joined = self.claims.join(draft.id, || self.claim_until_known(draft)).await;
+        let joined = self.claims.join(draft.id, || self.claim_until_known(draft, about)).await;
         match joined {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
             Joined::Led(Err(NoAnswer::Unsure)) => {
@@ -181,8 +200,12 @@ impl Inner {
     }
 
     /// Repeats the identical claim until the store has answered, or the caller must be answered.
-    async fn claim_until_known(&self, draft: &Draft) -> Result<Seen, NoAnswer> {
-        self.until_known(|| self.store.claim(draft.clone())).await
+    async fn claim_until_known(
+        &self,
+        draft: &Draft,
+        about: Option<&Arc<About>>,
+    ) -> Result<Seen, NoAnswer> {
+        self.until_known(|| self.store.claim(draft.clone(), about.cloned())).await
     }
 
     async fn swap_until_known(&self, ask: &Ask, write: Write) -> Result<Swap, NoAnswer> {
@@ -213,19 +236,24 @@ impl Inner {
         &self,
         draft: &Draft,
         attempt: u32,
-        taken_from: Option<TakenFrom>,
+        (taken_from, about): (Option<TakenFrom>, Option<Arc<About>>),
         claimed_at: Duration,
         place: Place,
     ) -> Claim {
-        let guard =
-            self.live_claims.guard(draft.id, draft.token, draft.lease, taken_from, claimed_at);
+        let Draft { id, token, lease, .. } = *draft;
+        let guard = self.live_claims.guard(id, token, lease, taken_from, about, claimed_at);
         place.known();
         Claim { guard, attempt }
     }
 
     /// Reserves a place on the list of disowned claims, before the claim is sent.
-    fn place(&self, draft: &Draft, taken_from: Option<TakenFrom>) -> Result<Place, Refusal> {
-        let release = Write::release(draft.token, taken_from);
+    fn place(
+        &self,
+        draft: &Draft,
+        taken_from: Option<TakenFrom>,
+        about: Option<Arc<About>>,
+    ) -> Result<Place, Refusal> {
+        let release = Write::release(draft.token, taken_from).with_about(about);
         let place = self.disowned.reserve(draft.id, release, draft.not_after);
         place.ok_or(Refusal::Overloaded)
     }

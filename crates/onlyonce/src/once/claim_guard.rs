@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::engine::Write;
 use crate::record::{TakenFrom, Token};
 use crate::scope::OperationId;
+use crate::store::audit::About;
 use crate::store::{Beat, Lease};
 
 /// Every live claim of this process.
@@ -43,8 +44,11 @@ pub(crate) struct LiveClaim {
     pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) taken_from: Option<TakenFrom>,
+    /// What the audit trail is told of it, where one is kept.
+    pub(crate) about: Option<Arc<About>>,
     is_sent: AtomicBool,
-    is_lost: AtomicBool,
+    /// How many renewals found that the record is no longer this owner's.
+    losses: AtomicUsize,
     /// When the claim or its last renewal was sent, on this node's clock: read before sending, so that the lease
     /// is never thought to be longer than it is.
     renewed_at: Mutex<Duration>,
@@ -65,6 +69,7 @@ impl LiveClaims {
         token: Token,
         lease: Lease,
         taken_from: Option<TakenFrom>,
+        about: Option<Arc<About>>,
         claimed_at: Duration,
     ) -> ClaimGuard {
         let claim = Arc::new(LiveClaim {
@@ -72,8 +77,9 @@ impl LiveClaims {
             token,
             lease,
             taken_from,
+            about,
             is_sent: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
+            losses: AtomicUsize::new(0),
             renewed_at: Mutex::new(claimed_at),
         });
         self.lock().claims.insert(token, claim.clone());
@@ -158,22 +164,25 @@ impl LiveClaim {
         self.renewed_at() + self.lease.duration() / 3
     }
 
-    /// The result of a renewal that was sent at `sent_at`.
-    pub(crate) fn beat(&self, beat: Beat, sent_at: Duration) {
+    /// The result of a renewal that was sent at `sent_at`. True if this makes it certain that the lease was lost: a
+    /// first loss may be a renewal that crossed the settling of its own operation.
+    pub(crate) fn beat(&self, beat: Beat, sent_at: Duration) -> bool {
         match beat {
             Beat::Kept => *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner) = sent_at,
-            Beat::Lost => self.is_lost.store(true, Ordering::Release),
+            Beat::Lost => return self.losses.fetch_add(1, Ordering::SeqCst) == 1,
             Beat::Unsure => {}
         }
+        false
     }
 
     /// The write that ends this claim if its task dies: unknown if the operation was sent, else a release.
     pub(crate) fn last_word(&self) -> Write {
-        if self.is_sent() {
+        let write = if self.is_sent() {
             Write::mark_unknown(self.token)
         } else {
             Write::release(self.token, self.taken_from)
-        }
+        };
+        write.with_about(self.about.clone())
     }
 
     fn renewed_at(&self) -> Duration {
@@ -209,7 +218,7 @@ impl ClaimGuard {
         // Marked as sent first, so that a drain that begins in between sees it and waits.
         self.claim.is_sent.store(true, Ordering::SeqCst);
         let may = !self.live_claims.is_draining()
-            && !self.claim.is_lost.load(Ordering::SeqCst)
+            && self.claim.losses.load(Ordering::SeqCst) == 0
             && self.claim.has_margin(boot);
         if !may {
             self.claim.is_sent.store(false, Ordering::SeqCst);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::latency::Histogram;
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// How often each thing happened since this [`Once`](crate::Once) was built.
@@ -22,11 +24,17 @@ macro_rules! counts {
         }
 
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+            /// How long handlers took.
+            pub(crate) handler: Histogram,
+            /// How long guarded requests took.
+            pub(crate) request: Histogram,
+        }
 
         impl Counters {
             pub(crate) fn snapshot(&self) -> Counts {
-                Counts { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+                Counts { $($name: self.$name.value(),)* }
             }
         }
     };
@@ -53,6 +61,14 @@ counts! {
     swept,
     /// Claims that were disowned because the store did not answer in time.
     disowned,
+    /// Requests with a guarded method that had no key, and ran unguarded.
+    unkeyed,
+    /// Requests that were refused before any claim, for their key, their caller, their size or their method.
+    refused,
+    /// Duplicates that waited for the answer of the first.
+    waited,
+    /// Operations that were begun again: after an unknown outcome that is redriven, or after a release.
+    takeovers,
     /// Requests that were refused because the store was down.
     store_down,
     /// Requests that ran unguarded because the store was down and the policy says so.
@@ -61,8 +77,14 @@ counts! {
     overloaded,
     /// Renewals that the store did not confirm.
     renewals_unsure,
+    /// Leases that were lost while their operation ran: the record was marked unknown, or was taken by another.
+    renewals_lost,
+    /// Outcomes that the store did not take at the first try.
+    settles_retried,
     /// Answers that were given up because the store did not take them for too long.
     unsettled,
+    /// Readings that the audit trail could not take; it says how many they were.
+    audit_dropped,
     /// Observe mode: requests that would have been executed as the first with their key.
     observed_executed,
     /// Observe mode: requests that ran, and would have been answered from a record.
@@ -89,6 +111,7 @@ impl Counts {
             observed_in_progress: self.in_progress,
             observed_unknown: self.unknown,
             observed_refused: self.observed_refused,
+            unkeyed: self.unkeyed,
             unobserved: self.unobserved + self.store_down + self.passed + self.overloaded,
             fenced: self.fenced,
             disowned: self.disowned,
@@ -107,5 +130,9 @@ impl Counter {
 
     pub(crate) fn one(&self) {
         self.add(1);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

@@ -3,9 +3,10 @@
 //! The store keeps a small text for each input of the ids: the secret, the version of the encoding, the scope. A node
 //! with another text would find no record of a key that was used before, and a retry would run again.
 
-use super::OnceBuilder;
+use super::any_store::AnyStore;
+use super::{Once, OnceBuilder};
 use crate::hex;
-use crate::scope::SCOPE_VERSION;
+use crate::scope::{SCOPE_VERSION, Secret};
 use crate::store::Fault;
 
 /// An input of the ids that differs from what the store was used with before.
@@ -58,18 +59,16 @@ impl OnceBuilder {
     /// # Errors
     /// If the store gives no answer.
     pub async fn id_changes(&self, others: &[(&str, &str)]) -> Result<Vec<IdChange>, Fault> {
-        let (secret, version) = (self.secret_text(), SCOPE_VERSION.to_string());
-        let own = [(IdChange::SECRET, &*secret), (IdChange::SCOPE_VERSION, &*version)];
-        let mut changes = Vec::new();
-        for (name, now) in own.iter().chain(others) {
-            // After a change nothing is written: the node may be refused.
-            let to = changes.is_empty().then_some(*now);
-            let kept = self.store.check_value(name, None, to).await?;
-            if let Some(before) = kept.filter(|before| before != now) {
-                changes.push(IdChange { name: (*name).into(), before, now: (*now).into() });
-            }
-        }
-        Ok(changes)
+        id_changes(&self.store, self.secret.as_ref(), others).await
+    }
+
+    /// Whether the store is used with another secret than this one, so that keys have other ids there. It only looks.
+    ///
+    /// # Errors
+    /// If the store gives no answer.
+    pub async fn has_other_secret(&self) -> Result<bool, Fault> {
+        let kept = self.store.check_value(IdChange::SECRET, None, None).await?;
+        Ok(kept.is_some_and(|kept| kept != secret_text(self.secret.as_ref())))
     }
 
     /// Makes the store keep the text of this configuration; false if another node has changed it meanwhile.
@@ -81,12 +80,41 @@ impl OnceBuilder {
         let kept = self.store.check_value(name, Some(before), Some(now)).await?;
         Ok(kept.as_ref() == Some(now))
     }
+}
 
-    fn secret_text(&self) -> String {
-        match &self.secret {
-            Some(secret) => hex::encode(&secret.derive("the check value")[..SECRET_BYTES]),
-            None => IdChange::NO_SECRET.to_owned(),
+impl Once {
+    /// The same for an engine that runs, before its layers are [replaced](Self::replace_layers).
+    ///
+    /// # Errors
+    /// If the store gives no answer.
+    pub async fn id_changes(&self, others: &[(&str, &str)]) -> Result<Vec<IdChange>, Fault> {
+        id_changes(&self.inner.store, self.inner.secret.as_ref(), others).await
+    }
+}
+
+async fn id_changes(
+    store: &AnyStore,
+    secret: Option<&Secret>,
+    others: &[(&str, &str)],
+) -> Result<Vec<IdChange>, Fault> {
+    let (secret, version) = (secret_text(secret), SCOPE_VERSION.to_string());
+    let own = [(IdChange::SECRET, &*secret), (IdChange::SCOPE_VERSION, &*version)];
+    let mut changes = Vec::new();
+    for (name, now) in own.iter().chain(others) {
+        // After a change nothing is written: the node may be refused.
+        let to = changes.is_empty().then_some(*now);
+        let kept = store.check_value(name, None, to).await?;
+        if let Some(before) = kept.filter(|before| before != now) {
+            changes.push(IdChange { name: (*name).into(), before, now: (*now).into() });
         }
+    }
+    Ok(changes)
+}
+
+fn secret_text(secret: Option<&Secret>) -> String {
+    match secret {
+        Some(secret) => hex::encode(&secret.derive("the check value")[..SECRET_BYTES]),
+        None => IdChange::NO_SECRET.to_owned(),
     }
 }
 

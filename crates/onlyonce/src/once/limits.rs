@@ -144,30 +144,20 @@ impl Room {
         self.answers.clone().acquire_many_owned(bytes).await.ok()
     }
 
-    /// The permit of a body that is still empty.
-    pub(crate) fn body(&self) -> BodyRoom {
-        BodyRoom { bodies: self.bodies.clone(), held: None }
-    }
-}
-
-/// The memory permit of one body; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct BodyRoom {
-    bodies: Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl BodyRoom {
-    /// Takes a permit for `bytes` more; false if the limit is reached.
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+    /// Takes a permit for `bytes` more of a body; false if the limit is reached.
+    pub(crate) fn grow(&self, body: &mut BodyRoom, bytes: usize) -> bool {
         let permit = u32::try_from(bytes)
             .ok()
-            .and_then(|b| self.bodies.clone().try_acquire_many_owned(b).ok());
+            .and_then(|bytes| self.bodies.clone().try_acquire_many_owned(bytes).ok());
         let Some(permit) = permit else { return false };
-        match &mut self.held {
+        match &mut body.0 {
             Some(held) => held.merge(permit),
-            None => self.held = Some(permit),
+            None => body.0 = Some(permit),
         }
         true
     }
 }
+
+/// The memory permit of one body; given back when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct BodyRoom(Option<OwnedSemaphorePermit>);

@@ -3,59 +3,35 @@
 //! The thread has a runtime of its own, so that a busy or blocked caller cannot make a lease lapse.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tracing::{info, warn};
 
 use super::Inner;
 use super::claim_guard::{LiveClaim, Orphan};
 use super::disown::Entry;
+use super::events::event_of;
 use super::reconcile::{Question, find};
+use crate::clock::as_ms;
 use crate::engine::Write;
 use crate::engine::lapse::Lapses;
 use crate::record::{Record, SettledBy, State, StateKind, StateSet};
+use crate::runtime_thread::RuntimeThread;
 use crate::scope::OperationId;
-use crate::store::{Beat, Cursor, Fault, Lease, Page, Scan, Swap};
+use crate::store::{Beat, Cursor, Fault, Lease, Next, Page, Scan, Seen, Swap, Swept};
 
-/// The handle of the background thread. The thread ends once the handle is dropped and no operation is under way.
-#[derive(Debug)]
-pub(crate) struct Maintenance {
-    stop: watch::Sender<bool>,
-    ended: watch::Receiver<()>,
-}
-
-impl Maintenance {
-    /// # Panics
-    /// If the operating system gives no thread: without one no lease could be kept.
-    pub(crate) fn start(once: Arc<Inner>) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        let (end, ended) = watch::channel(());
-        let keep = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let runtime = runtime.expect("a runtime that only has timers can be made");
-            runtime.block_on(Rounds { once, stopped }.all());
-            drop(end);
-        };
-        let thread =
-            std::thread::Builder::new().name("onlyonce-maintenance".to_owned()).spawn(keep);
-        thread.expect("the operating system gives a thread");
-        Self { stop, ended }
-    }
-
-    /// Ends the thread and waits for it.
-    pub(crate) async fn stop(&self) {
-        self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        // An error says that the thread dropped its end, which is what is waited for.
-        while ended.changed().await.is_ok() {}
-    }
-}
-
-impl Drop for Maintenance {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-    }
+/// Starts the background thread. It ends once its handle is dropped and no operation is under way.
+///
+/// # Panics
+/// If the operating system gives no thread: without one no lease could be kept.
+pub(crate) fn start(once: Arc<Inner>) -> RuntimeThread {
+    let thread = RuntimeThread::start("onlyonce-maintenance", |stopped| async {
+        Rounds { once, stopped }.all().await
+    });
+    thread.expect("the operating system gives a thread")
 }
 
 struct Rounds {
@@ -65,7 +41,16 @@ struct Rounds {
 
 impl Rounds {
     async fn all(self) {
-        tokio::join!(self.renew(), self.end(), self.reap(), self.sweep(), self.reconcile());
+        let watch_clock = self.watch_clock();
+        tokio::join!(
+            self.renew(),
+            self.end(),
+            self.reap(),
+            self.sweep(),
+            self.reconcile(),
+            self.audit(),
+            watch_clock
+        );
     }
 
     /// Whether the handle was dropped or stopped.
@@ -124,7 +109,10 @@ impl Rounds {
         let unsure = beats.iter().filter(|beat| **beat == Beat::Unsure).count();
         self.once.counters.renewals_unsure.add(unsure);
         for (claimed, beat) in batch.iter().zip(beats) {
-            claimed.beat(beat, sent_at);
+            if claimed.beat(beat, sent_at) {
+                self.once.counters.renewals_lost.one();
+                warn!(operation = %claimed.id, "lease lost: the record is no longer this owner's");
+            }
         }
     }
 
@@ -155,11 +143,23 @@ impl Rounds {
     async fn end_orphans(&self, orphans: Vec<Orphan>) -> Vec<Orphan> {
         let mut left = Vec::new();
         for orphan in orphans {
-            if self.once.store.swap(orphan.id, orphan.write.clone()).await.is_err() {
-                left.push(orphan);
+            match self.once.store.swap(orphan.id, orphan.write.clone()).await {
+                Ok(Swap::Done(_)) => {
+                    tell_ended(&orphan);
+                    self.tell_orphan(&orphan).await;
+                }
+                Ok(Swap::Stale(_)) => {}
+                Err(_) => left.push(orphan),
             }
         }
         left
+    }
+
+    /// The end of a dead task's claim. A released record is gone, and then there is nothing to tell.
+    async fn tell_orphan(&self, orphan: &Orphan) {
+        if let Ok(Seen { record: Some(record), .. }) = self.once.store.load(orphan.id).await {
+            self.once.tell_written(orphan.id, &record, event_of(&orphan.write), None);
+        }
     }
 
     async fn release_disowned(&self) {
@@ -212,8 +212,14 @@ impl Rounds {
             let Some(write) = lapses.judge(*id, record, page.now, boot) else {
                 continue;
             };
+            let event = event_of(&write);
+            let write = self.once.with_record(write, record, None);
             match self.once.store.swap(*id, write).await {
-                Ok(Swap::Done(_)) => self.once.counters.reaped.one(),
+                Ok(Swap::Done(_)) => {
+                    self.once.counters.reaped.one();
+                    warn!(operation = %id, route = %record.route, "reaped: the owner is silent, and the outcome is unknown");
+                    self.once.tell_written(*id, record, event, None);
+                }
                 // The next round finds this record again; the others do not wait for it.
                 Ok(Swap::Stale(_)) | Err(Fault::NotDone(_)) => {}
                 Err(unsure) => return Err(unsure),
@@ -227,21 +233,48 @@ impl Rounds {
             self.pause(self.once.limits.sweep_every).await;
             // The next sweep deletes what a failed one left.
             let _ = self.sweep_once().await;
+            let _ = self.prune_trail().await;
             let _ = self.close_held().await;
         }
     }
 
     async fn sweep_once(&self) -> Result<(), Fault> {
         while !self.is_stopped() {
-            let until = self.once.store.load(NO_OPERATION).await?.now;
-            let swept = self.once.store.sweep(until, self.once.limits.sweep_rows).await?;
-            self.once.counters.swept.add(swept.deleted);
-            if !swept.more {
+            if !self.once.sweep_piece().await?.more {
                 break;
             }
             self.pause(SWEEP_PAUSE).await;
         }
         Ok(())
+    }
+
+    /// Deletes what is older than the audit trail keeps.
+    async fn prune_trail(&self) -> Result<(), Fault> {
+        let store = &self.once.store;
+        let (Some(trail), Some(now)) = (store.trail(), store.time().now()) else {
+            return Ok(());
+        };
+        let until = now.plus_ms(-as_ms(trail.keep()));
+        while !self.is_stopped() && trail.prune(until, PRUNED_ROWS).await? {
+            self.pause(SWEEP_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Appends to the audit trail what was read, a batch at a time.
+    async fn audit(&self) {
+        if self.once.store.trail().is_none() {
+            return;
+        }
+        while !(self.is_stopped() && self.once.live_claims.is_idle()) {
+            self.once.append_readings().await;
+            match self.is_stopped() {
+                true => sleep(END_PAUSE).await,
+                false => self.pause(APPEND_PAUSE).await,
+            }
+        }
+        // The last ones. What the store does not take now is lost with this process.
+        self.once.append_readings().await;
     }
 
     /// Completes operations that were unknown for longer than `hold_max` of their route. An unknown operation is never
@@ -270,17 +303,37 @@ impl Rounds {
         }
         let response = self.once.given_up.clone();
         if let Some(write) = Write::settle_for(record, SettledBy::Policy, response) {
-            self.pass_over(id, write).await?;
+            self.pass_over(id, record, write).await?;
         }
         Ok(())
     }
 
     /// Writes, and ignores a write that the store did not do: the next round finds the record again, and the other
     /// records do not wait for it.
-    async fn pass_over(&self, id: OperationId, write: Write) -> Result<(), Fault> {
+    async fn pass_over(&self, id: OperationId, record: &Record, write: Write) -> Result<(), Fault> {
+        let event = event_of(&write);
+        let write = self.once.with_record(write, record, None);
         match self.once.store.swap(id, write).await {
-            Ok(_) | Err(Fault::NotDone(_)) => Ok(()),
+            Ok(Swap::Done(_)) => {
+                self.once.tell_written(id, record, event, None);
+                Ok(())
+            }
+            Ok(Swap::Stale(_)) | Err(Fault::NotDone(_)) => Ok(()),
             Err(unsure) => Err(unsure),
+        }
+    }
+
+    /// Says when the store's clock was set forward, and when it is right again.
+    async fn watch_clock(&self) {
+        let mut was_ahead = false;
+        while !self.is_stopped() {
+            let ahead = self.once.store.time().ahead_by();
+            let is_ahead = ahead >= CLOCK_AHEAD_MIN;
+            if is_ahead != was_ahead {
+                was_ahead = is_ahead;
+                tell_clock(is_ahead, ahead);
+            }
+            self.pause(CLOCK_PAUSE).await;
         }
     }
 
@@ -317,7 +370,7 @@ impl Rounds {
             return Ok(());
         };
         if let Some(write) = self.once.conclusion(id, record, &policy, now, finding) {
-            self.pass_over(id, write).await?;
+            self.pass_over(id, record, write).await?;
         }
         Ok(())
     }
@@ -325,6 +378,52 @@ impl Rounds {
     async fn page(&self, kind: StateKind, after: Option<Cursor>) -> Result<Page, Fault> {
         let states = StateSet::of(&[kind]);
         self.once.store.scan(Scan { states, after, limit: PAGE_ROWS }).await
+    }
+}
+
+impl Inner {
+    /// Deletes everything that has expired, and returns how many records that were.
+    pub(super) async fn sweep(&self) -> Result<usize, Fault> {
+        let mut deleted = 0;
+        loop {
+            let swept = self.sweep_piece().await?;
+            deleted += swept.deleted;
+            if !swept.more {
+                return Ok(deleted);
+            }
+            sleep(SWEEP_PAUSE).await;
+        }
+    }
+
+    async fn sweep_piece(&self) -> Result<Swept, Fault> {
+        let until = self.store.load(NO_OPERATION).await?.now;
+        let swept = self.store.sweep(until, self.limits.sweep_rows).await?;
+        self.counters.swept.add(swept.deleted);
+        if !swept.more {
+            let now_ms = as_ms(self.clock.boot()).unsigned_abs();
+            self.swept_at_ms.store(now_ms, Ordering::Relaxed);
+        }
+        Ok(swept)
+    }
+}
+
+fn tell_clock(is_ahead: bool, ahead: Duration) {
+    match is_ahead {
+        true => warn!(
+            ahead_s = ahead.as_secs(),
+            "the store's clock is too far ahead: it was set forward while this process ran, so this process does not \
+             follow it, and keys are kept longer. Correct the clock of the store; if it is right, restart the process"
+        ),
+        false => info!("the store's clock is right again"),
+    }
+}
+
+fn tell_ended(orphan: &Orphan) {
+    match orphan.write.next {
+        Next::Unknown { .. } => {
+            warn!(operation = %orphan.id, "outcome unknown: the task that executed it ended early");
+        }
+        _ => warn!(operation = %orphan.id, "released: its task ended early, and had sent nothing"),
     }
 }
 
@@ -340,7 +439,15 @@ const RENEWALS_MAX: usize = 1_000;
 const END_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between two batches of a sweep, so that requests get their turn at the store.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two batches that are appended to the audit trail.
+const APPEND_PAUSE: Duration = Duration::from_millis(200);
+/// Entries of a chain that are deleted at a time.
+const PRUNED_ROWS: usize = 1_000;
 /// Pause between two rounds of asking about unknown outcomes.
 const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
+/// Less is what a clock may be off by when it is read.
+const CLOCK_AHEAD_MIN: Duration = Duration::from_secs(1);
+/// Pause between two looks at the store's clock.
+const CLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// How many records are scanned at a time.
 const PAGE_ROWS: usize = 500;

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use ctutils::CtEq;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
+use tracing::{Instrument, debug_span, warn};
 
 use super::any_store::BoxFuture;
 use super::claim::Claim;
 use super::claim_guard::{ClaimGuard, UnderWay};
+use super::events::event_of;
 use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
 use crate::engine::Write;
+use crate::event::EventKind;
 use crate::fingerprint::{Digest, Fingerprint};
 use crate::policy::{InFlight, Recovery, StoreDown};
 use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
-use crate::store::Seen;
+use crate::store::{Next, Seen};
 
 /// The result of the work, for the record and for the caller.
 pub(crate) struct Worked<T> {
@@ -66,8 +69,16 @@ impl Inner {
             }
             (ended, _) => ended,
         };
-        ask.counters.ended(&ended);
+        self.ended(&ask, &ended);
         ended
+    }
+
+    /// Counts and tells how a request ended.
+    pub(crate) fn ended<T>(&self, ask: &Ask, ended: &Ended<T>) {
+        ask.counters.ended(ended);
+        if let Ended::Refused(refusal) = ended {
+            self.tell_refused(ask, refusal);
+        }
     }
 
     /// Runs `work` at most once for the operation, or returns the answer that the caller gets instead.
@@ -87,10 +98,11 @@ impl Inner {
             once: self.clone(),
             ask,
             tell: Some(tell),
+            attempt: None,
             settling_at: None,
             under_way: Some(under_way),
         };
-        tokio::spawn(task.run(work));
+        tokio::spawn(task.run(work).in_current_span());
         // A task that died without telling may have executed the operation.
         told.await.unwrap_or(Ended::Unsettled)
     }
@@ -105,8 +117,8 @@ impl Inner {
         raw: &Digest,
         fingerprint: impl FnOnce() -> Fingerprint,
     ) -> Option<Refusal> {
-        let now = self.store.time().now()?;
-        let (first, response) = self.cache.find(id, now, self.clock.boot())?;
+        let boot = self.clock.boot();
+        let (first, response) = self.cache.find(id, self.store.time().at(boot)?, boot)?;
         let is_same = first.raw.ct_eq(raw).to_bool() || first.matches(&fingerprint());
         Some(if is_same { Refusal::Replay(response) } else { Refusal::Reused })
     }
@@ -122,6 +134,8 @@ struct Task<T> {
     ask: Arc<Ask>,
     /// The channel to the caller, who may have left; `None` once the caller was told.
     tell: Option<oneshot::Sender<Ended<T>>>,
+    /// Which attempt of the operation this is, once it is claimed.
+    attempt: Option<u32>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
     /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
@@ -138,7 +152,9 @@ impl<T: Send + 'static> Task<T> {
         let Some(_place) = self.once.room.operation() else {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
-        let Claim { guard, attempt } = match self.once.claim(&self.ask).await {
+        let (ask, id) = (&self.ask, self.ask.id);
+        let span = debug_span!("claim", operation = %id, route = %ask.policy.route(), principal = ask.principal.short());
+        let Claim { guard, attempt } = match self.once.claim(ask).instrument(span).await {
             Ok(claim) => claim,
             Err(Refusal::StoreDown { is_unreachable: true, policy: StoreDown::Pass }) => {
                 return self.pass(work).await;
@@ -148,15 +164,21 @@ impl<T: Send + 'static> Task<T> {
         if !guard.may_send(self.once.clock.boot()) {
             return self.unsent(guard).await;
         }
+        self.attempt = Some(attempt);
         self.ask.counters.executed.one();
-        let worked = work(attempt).await;
+        self.tell_event(EventKind::Claimed, None);
+        let called_at = self.once.clock.boot();
+        let span = debug_span!("execute", operation = %id, attempt);
+        let worked = work(attempt).instrument(span).await;
+        self.ask.counters.handler.record(self.once.clock.boot().saturating_sub(called_at));
         self.conclude(guard, worked).await;
     }
 
     /// The lease is nearly over, or the process drains: releases the claim, and sends nothing.
     async fn unsent(mut self, guard: ClaimGuard) {
         let once = self.once.clone();
-        let write = Write::release(guard.claim().token, guard.claim().taken_from);
+        let write = Write::release(guard.claim().token, guard.claim().taken_from)
+            .with_about(guard.claim().about.clone());
         {
             let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             // The key is free when the caller hears of it, but a dead store does not hold up the caller.
@@ -190,6 +212,12 @@ impl<T: Send + 'static> Task<T> {
         let once = self.once.clone();
         let Worked { verdict, fresh, after, room } = worked;
         let write = self.outcome(&guard, &verdict);
+        if matches!(write.next, Next::Unknown { .. }) {
+            let (id, route) = (self.ask.id, self.ask.policy.route());
+            warn!(operation = %id, %route, "outcome unknown: the request was sent and has no whole answer");
+        }
+        let write = once.with_answer(write, guard.claim().about.clone(), &self.ask.policy);
+        let event = event_of(&write);
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
@@ -198,16 +226,18 @@ impl<T: Send + 'static> Task<T> {
         // Read before the write, so that a cached copy never outlives the record.
         self.settling_at = once.store.time().now();
         {
-            let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
+            let span = debug_span!("settle", operation = %guard.claim().id);
+            let settling = once.write_until_known(guard.claim(), write).instrument(span);
+            let mut writing = Box::pin(settling);
             tokio::select! {
                 biased;
-                settled = &mut writing => self.answer(&guard, settled, fresh.take()),
+                settled = &mut writing => self.answer(&guard, settled, event, fresh.take()),
                 // The caller waits no longer. An answer that must be kept is not told before it is stored.
                 () = sleep(self.ask.policy.lease()) => {
                     let late = fresh.take().filter(|_| !is_kept);
                     self.tell(late.unwrap_or(Ended::Unsettled));
                     let settled = writing.await;
-                    self.answer(&guard, settled, None);
+                    self.answer(&guard, settled, event, None);
                 }
             }
         }
@@ -238,18 +268,35 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    fn answer(&mut self, guard: &ClaimGuard, settled: Settled, fresh: Option<Ended<T>>) {
+    fn answer(
+        &mut self,
+        guard: &ClaimGuard,
+        settled: Settled,
+        (kind, status): (EventKind, Option<u16>),
+        fresh: Option<Ended<T>>,
+    ) {
         match settled {
             Settled::Done(kept) => {
+                self.tell_event(kind, status);
                 kept.into_iter().for_each(|response| self.remember(response));
                 fresh.into_iter().for_each(|fresh| self.tell(fresh));
             }
-            Settled::GaveUp => self.tell(Ended::Unsettled),
+            Settled::GaveUp => {
+                self.tell_event(EventKind::Unknown, None);
+                self.tell(Ended::Unsettled);
+            }
             Settled::Fenced(seen) => {
                 self.ask.counters.fenced.one();
+                let (id, route) = (self.ask.id, self.ask.policy.route());
+                warn!(operation = %id, %route, "fenced: another attempt has the record, and this result was not stored");
+                self.tell_event(EventKind::Fenced, None);
                 self.tell(self.by_record(guard, &seen));
             }
         }
+    }
+
+    fn tell_event(&self, kind: EventKind, status: Option<u16>) {
+        self.once.tell_of(&self.ask, kind, self.attempt, status);
     }
 
     /// A fenced owner answers from the record, never with its own body.

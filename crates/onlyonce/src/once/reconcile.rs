@@ -99,7 +99,7 @@ impl Inner {
         let question = Question::about(ask.id, record, Some(&asking.headers));
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
         match self.conclusion(ask.id, record, &ask.policy, seen.now, finding) {
-            Some(write) => self.clear(ask, write).await,
+            Some(write) => self.clear(ask, seen, write).await,
             None => Err(unknown),
         }
     }

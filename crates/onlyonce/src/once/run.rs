@@ -61,7 +61,8 @@ impl Once {
         let work = move |number| bounded(work(Attempt { number, id }), policy);
         let ended = match self.inner.cached_for(&ask) {
             Some(refusal) => {
-                ask.counters.refused(&refusal);
+                ask.counters.refused_by(&refusal);
+                self.inner.tell_refused(&ask, &refusal);
                 Ended::Refused(refusal)
             }
             None => self.inner.answer(ask, work).await,

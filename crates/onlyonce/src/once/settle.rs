@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
+use tracing::{error, warn};
 
 use super::Inner;
 use super::claim_guard::LiveClaim;
@@ -31,6 +32,7 @@ impl Inner {
         let mut waiting: Option<Unsettled> = None;
         let mut pause = PAUSE_MIN;
         let mut gave_up = false;
+        let mut is_told = false;
         loop {
             let fault = match self.store.swap(claim.id, write.clone()).await {
                 Ok(Swap::Done(_)) if gave_up => return Settled::GaveUp,
@@ -38,6 +40,10 @@ impl Inner {
                 Ok(Swap::Stale(seen)) => return stale(claim, seen),
                 Err(fault) => fault,
             };
+            if !std::mem::replace(&mut is_told, true) {
+                self.counters.settles_retried.one();
+                warn!(operation = %claim.id, "the store did not take the outcome; retrying until it does");
+            }
             if let Fault::NotDone(StoreError::Refused(_)) = fault {
                 (write, gave_up) = weaker(claim, write);
             }
@@ -49,7 +55,10 @@ impl Inner {
             tokio::select! {
                 () = given_up(waiting.as_ref()) => {
                     self.counters.unsettled.one();
-                    (write, gave_up) = (Write::mark_unknown(claim.token), true);
+                    error!(operation = %claim.id, "answer given up for lack of memory: its outcome becomes unknown");
+                    let about = write.about.clone();
+                    write = Write::mark_unknown(claim.token).with_about(about);
+                    gave_up = true;
                 }
                 () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
             }
@@ -85,12 +94,13 @@ fn answer(write: &Write) -> Option<&Arc<Response>> {
 /// The next write after the store refused this one for its content: a settle without its body, then unknown. True
 /// if the outcome is given up.
 fn weaker(claim: &LiveClaim, write: Write) -> (Write, bool) {
+    let about = write.about.clone();
     match &write.next {
         Next::Completed { response, .. } if matches!(response.body, Kept::Bytes { .. }) => {
             let response = Arc::new(response.without_body(NotKept::Refused));
-            (Write::settle(claim.token, response), false)
+            (Write::settle(claim.token, response).with_about(about), false)
         }
-        Next::Completed { .. } => (Write::mark_unknown(claim.token), true),
+        Next::Completed { .. } => (Write::mark_unknown(claim.token).with_about(about), true),
         _ => (write, false),
     }
 }

@@ -43,7 +43,12 @@ impl TrustedTime {
 
     /// The trusted time now; `None` before the first answer of the store.
     pub(crate) fn now(&self) -> Option<StoreTime> {
-        let (readings, boot) = self.readings()?;
+        self.at(self.clock.boot())
+    }
+
+    /// [`now`](Self::now), for a caller that has read this node's clock.
+    pub(crate) fn at(&self, boot: Duration) -> Option<StoreTime> {
+        let readings = (*self.readings.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(readings.lowest.trusted(readings.last.estimate(boot), boot))
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{Instrument, debug_span};
 
 use super::claim::NoAnswer;
 use super::flight::Joined;
@@ -20,7 +21,9 @@ impl Inner {
         let Some(_place) = self.waiters.enter(ask) else {
             return Ended::Refused(Refusal::InProgress);
         };
-        let ended = timeout(wait, self.wait_for_end(ask)).await;
+        ask.counters.waited.one();
+        let span = debug_span!("wait", operation = %ask.id, route = %ask.policy.route());
+        let ended = timeout(wait, self.wait_for_end(ask)).instrument(span).await;
         ended.unwrap_or(Ended::Refused(Refusal::InProgress))
     }
 

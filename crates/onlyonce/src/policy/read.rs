@@ -10,7 +10,7 @@ use super::{
     Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Policy, Recovery, Statuses, StoreDown,
     is_relayed,
 };
-use crate::fingerprint::FingerprintRules;
+use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
 use crate::scope::ScopePart;
 
@@ -120,6 +120,11 @@ impl Policy {
     /// Whether the rules are enforced, or only watched.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Where an answer has ids for the audit trail.
+    pub fn audit_ids(&self) -> &[Pointer] {
+        &self.audit_ids
     }
 
     /// What an answer of the inner service means for the record.

@@ -64,6 +64,12 @@ pub(super) const OUTCOME_UNKNOWN: Kind = Kind::new(
     "The request was sent to the service and no complete answer came back, so it may have been executed.",
     Retry::SameKey,
 );
+pub(super) const OPERATION_FAILED: Kind = Kind::new(
+    "idempotency_operation_failed",
+    "Operation failed",
+    "An operator checked an operation whose outcome was unknown, and recorded that it failed.",
+    Retry::NewKey,
+);
 pub(super) const RESPONSE_UNAVAILABLE: Kind = Kind::new(
     "idempotency_response_unavailable",
     "Response was not kept",
@@ -149,12 +155,13 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 19] = [
+const ALL: [&Kind; 20] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
     &IN_PROGRESS,
     &OUTCOME_UNKNOWN,
+    &OPERATION_FAILED,
     &RESPONSE_UNAVAILABLE,
     &RESPONSE_NOT_SENT,
     &STORE_UNAVAILABLE,

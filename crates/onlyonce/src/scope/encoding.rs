@@ -1,7 +1,5 @@
 //! The bytes that an operation id is hashed from.
 
-use std::collections::BTreeSet;
-
 use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
 use crate::key::Key;
 
@@ -23,16 +21,19 @@ pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> V
             encoded.add(Tag::Value, value.as_bytes());
         }
     }
-    encoded.ended_by(key)
+    encoded.ended_by(key.as_str())
 }
 
 /// The names of the listed headers, in order and each once.
-fn headers_of(parts: &[ScopePart]) -> BTreeSet<&str> {
+fn headers_of(parts: &[ScopePart]) -> Vec<&str> {
     let names = parts.iter().filter_map(|part| match part {
         ScopePart::Header(name) => Some(name.as_str()),
         _ => None,
     });
-    names.collect()
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// A namespace and a principal, then the key.
@@ -40,7 +41,12 @@ pub(crate) fn of_namespace(namespace: &str, principal: &Principal, key: &Key) ->
     let mut encoded = Encoding::new(Kind::Namespace);
     encoded.add(Tag::Namespace, namespace.as_bytes());
     encoded.add(Tag::Principal, principal.as_bytes());
-    encoded.ended_by(key)
+    encoded.ended_by(key.as_str())
+}
+
+/// The key alone.
+pub(crate) fn of_key(key: &str) -> Vec<u8> {
+    Encoding::new(Kind::Key).ended_by(key)
 }
 
 struct Encoding(Vec<u8>);
@@ -59,8 +65,8 @@ impl Encoding {
         self.0.extend_from_slice(part);
     }
 
-    fn ended_by(mut self, key: &Key) -> Vec<u8> {
-        self.add(Tag::Key, key.as_str().as_bytes());
+    fn ended_by(mut self, key: &str) -> Vec<u8> {
+        self.add(Tag::Key, key.as_bytes());
         self.0
     }
 }
@@ -87,6 +93,7 @@ fn is_whole_host(name: &str) -> bool {
 enum Kind {
     Request = 1,
     Namespace = 2,
+    Key = 3,
 }
 
 // Written into every id: a number is never given to another part.

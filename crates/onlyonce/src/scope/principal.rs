@@ -41,6 +41,12 @@ impl Principal {
         Self(digest)
     }
 
+    /// The first eight hexadecimal digits of the digest: enough to follow a caller through a log.
+    #[cfg(feature = "run")]
+    pub(crate) fn short(&self) -> String {
+        crate::hex::encode(&self.0[..4])
+    }
+
     /// The digest to store.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -111,9 +111,25 @@ fn ids_stay_what_they_are_for_this_version() {
         path: "/charges",
         headers: &NONE,
     };
-    assert_eq!(id_in(&here).to_string(), "2328979766b064adf11522200c4c446b");
+    assert_eq!(id_in(&here).to_string(), "2dd6bb5dba99843250d5df4231293e4b");
     let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
-    assert_eq!(keyed.to_string(), "9b027e120bad869672fd141ae83c6964");
+    assert_eq!(keyed.to_string(), "7453530b1484a2bf81e830104ac751ce");
+}
+
+#[test]
+fn the_ids_of_one_key_begin_alike_and_differ_in_the_rest() {
+    let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
+    let secret = Secret::new("s");
+    for secret in [None, Some(&secret)] {
+        let [first, second] =
+            [&ann, &bob].map(|who| operation_id_of(secret, "jobs", who, &key("k")));
+        let prefix = IdPrefix::of_key(secret, "k");
+        assert_eq!((first.prefix(), second.prefix()), (prefix, prefix));
+        assert_ne!(first, second);
+        assert!(prefix.first_id() <= first && prefix.first_id().prefix() == prefix);
+        assert_ne!(operation_id_of(secret, "jobs", &ann, &key("l")).prefix(), prefix);
+    }
+    assert_ne!(IdPrefix::of_key(None, "k"), IdPrefix::of_key(Some(&secret), "k"));
 }
 
 #[test]

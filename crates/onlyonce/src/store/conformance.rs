@@ -61,13 +61,13 @@ use self::check::Outcome;
 pub use self::clock::ManualClock;
 pub use self::faulty::{Faulty, Mishap, Reply};
 pub use self::report::{Report, Verdict};
-use super::{Maintain, Watch};
+use super::{Inspect, Watch};
 use crate::scope::OperationId;
 
 /// Makes the stores that the suite tries to break.
 pub trait Factory: Send + Sync {
     /// The store under test.
-    type Store: Watch + Maintain;
+    type Store: Watch + Inspect;
 
     /// An empty store that nobody else uses, and the hands on its clock if there are any.
     fn fresh(&self) -> impl Future<Output = Fresh<Self::Store>> + Send;

@@ -12,13 +12,14 @@
 //! 5. The authority's time is estimated from its last answer and this node's boot clock. Before its first answer, and
 //!    after a minute without one, the authority is asked.
 //!
-//! Only `claim` and `load` look in Redis. When a completed record is changed, which no rule of the engine does before
-//! it expires, its copy is deleted from Redis; where Redis does not confirm that, this node does not use the copy
-//! any more.
+//! Only `claim` and `load` look in Redis. When a completed record is changed, its copy is deleted from Redis; where Redis
+//! does not confirm that, this node does not use the copy any more, and others may: an operator's *forget* while Redis is
+//! away leaves a copy that other nodes replay until it expires. That is logged.
 //!
 //! The filter takes load off the authority where nodes are many and the same keys come back to other nodes. An answer
 //! from the cache of [`Once`](crate::Once) is faster still. The cost is a call of Redis for each fresh key.
 
+mod audit;
 mod authority_time;
 mod entry;
 mod filter;
@@ -30,6 +31,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::sleep;
+use tracing::warn;
 
 use self::authority_time::AuthorityTime;
 use self::entry::{Found, Seal, completed_at};
@@ -37,14 +40,15 @@ pub use self::filter::FILTER_WAIT;
 use self::filter::{Filter, count};
 use self::filter_writes::{FilterWrites, Job};
 use self::stale_entries::StaleEntries;
+use super::audit::Audit;
 use super::redis::{Keys, RedisOpenError};
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits, Swap,
-    Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, StateKind, Token};
-use crate::scope::OperationId;
+use crate::scope::{IdPrefix, OperationId};
 
 /// A store with Redis in front of it. A clone is the same.
 pub struct Layered<S> {
@@ -59,6 +63,8 @@ struct Inner<S> {
     authority_time: AuthorityTime,
     stale: Arc<StaleEntries>,
     clock: Arc<dyn Clock>,
+    /// Until then, on the system's boot clock, the first connection to Redis may still be under way.
+    up_by: Duration,
 }
 
 /// How a filter is opened.
@@ -137,7 +143,8 @@ impl<S: Watch + Maintain> Layered<S> {
         let LayeredOptions { prefix, secret, clock } = options;
         let filter = Filter::open(url, Keys::new(&prefix)?, Seal::new(&secret))?;
         let (authority_time, stale) = (AuthorityTime::default(), Arc::default());
-        let inner = Arc::new(Inner { authority, filter, authority_time, stale, clock });
+        let up_by = SystemClock.boot() + UP_WAIT_MAX;
+        let inner = Arc::new(Inner { authority, filter, authority_time, stale, clock, up_by });
         Ok(Self { writes: Arc::new(FilterWrites::start(&inner)?), inner })
     }
 
@@ -208,6 +215,18 @@ impl<S: Watch + Maintain> Layered<S> {
         }
     }
 
+    /// The same as [`forget`](Self::forget), for a process that may have just been started: its connection to Redis may
+    /// need a moment.
+    async fn forget_when_up(&self, id: OperationId) {
+        let up = async {
+            while !self.is_filter_up() && SystemClock.boot() < self.inner.up_by {
+                sleep(UP_PAUSE).await;
+            }
+        };
+        up.await;
+        self.forget(id).await;
+    }
+
     /// Deletes the copy of a record that was changed; whether Redis has confirmed it.
     async fn forget(&self, id: OperationId) -> bool {
         let (done, forgotten) = oneshot::channel();
@@ -239,19 +258,8 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Layered<S> {
 }
 
 impl<S: Watch + Maintain> Store for Layered<S> {
-    /// An earlier copy of the draft may be on its way to the authority. While there is a record it inserts nothing:
-    /// so Redis may answer only if the completed record outlives the draft's `not_after`.
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        let suits = |record: &Record, expires_at: StoreTime| {
-            expires_at > draft.not_after && record.fingerprint.matches(&draft.fingerprint)
-        };
-        if let Some(seen) = self.replayed(draft.id, suits).await {
-            return Ok(seen);
-        }
-        let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
-        let seen = self.inner.authority.claim(draft).await?;
-        self.inner.authority_time.observe(seen.now, asked_at, self.inner.clock.boot());
-        Ok(self.repaired(id, seen, read_at))
+        self.claim_by(draft, |draft| self.inner.authority.claim(draft)).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
@@ -264,32 +272,73 @@ impl<S: Watch + Maintain> Store for Layered<S> {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let is_settle = matches!(to, Next::Completed { .. });
+        let kind = SwapKind::of(&guard, &to);
+        self.swap_by(id, guard, kind, self.inner.authority.swap(id, guard, to)).await
+    }
+
+    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
+        self.inner.authority.renew(held, lease).await
+    }
+}
+
+impl<S: Watch + Maintain> Layered<S> {
+    /// Claims by asking the authority with `ask`, unless Redis has the answer. An earlier copy of the draft may be on its
+    /// way to the authority. While there is a record it inserts nothing: so Redis may answer only if the completed
+    /// record outlives the draft's `not_after`.
+    async fn claim_by<F: Future<Output = Result<Seen, Fault>> + Send>(
+        &self,
+        draft: Draft,
+        ask: impl FnOnce(Draft) -> F + Send,
+    ) -> Result<Seen, Fault> {
+        let suits = |record: &Record, expires_at: StoreTime| {
+            expires_at > draft.not_after && record.fingerprint.matches(&draft.fingerprint)
+        };
+        if let Some(seen) = self.replayed(draft.id, suits).await {
+            return Ok(seen);
+        }
+        let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
+        let seen = ask(draft).await?;
+        self.inner.authority_time.observe(seen.now, asked_at, self.inner.clock.boot());
+        Ok(self.repaired(id, seen, read_at))
+    }
+
+    /// Swaps by asking the authority with `ask`, and keeps the copy in Redis true.
+    async fn swap_by(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        kind: SwapKind,
+        ask: impl Future<Output = Result<Swap, Fault>> + Send,
+    ) -> Result<Swap, Fault> {
         let boot = self.inner.clock.boot();
         let mark = may_change_completed(&guard).then(|| {
             let now = self.inner.authority_time.now(boot).map(|now| now.latest);
             self.inner.stale.mark(id, now)
         });
-        let swap = self.inner.authority.swap(id, guard, to).await?;
+        // Best effort, before the record is gone: a node that reads it in between must not copy it again.
+        if matches!(kind, SwapKind::Forget) {
+            self.forget_when_up(id).await;
+        }
+        let swap = ask.await?;
         match &swap {
             Swap::Stale(seen) => {
                 self.inner.authority_time.observe(seen.now, boot, self.inner.clock.boot());
             }
-            Swap::Done(_) if is_settle && self.inner.filter.is_up() => {
+            Swap::Done(_) if matches!(kind, SwapKind::Settle) && self.inner.filter.is_up() => {
                 self.offer(Job::Settled(id));
             }
             Swap::Done(_) => {}
         }
-        if let Some(mark) = mark
-            && self.forget(id).await
-        {
-            mark.clear();
+        if let Some(mark) = mark {
+            match self.forget(id).await {
+                true => mark.clear(),
+                false if matches!((kind, &swap), (SwapKind::Forget, Swap::Done(_))) => {
+                    warn!(operation = %id, "{UNCONFIRMED}");
+                }
+                false => {}
+            }
         }
         Ok(swap)
-    }
-
-    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        self.inner.authority.renew(held, lease).await
     }
 }
 
@@ -325,6 +374,45 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
     }
 }
 
+impl<S: Watch + Inspect> Inspect for Layered<S> {
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        self.inner.authority.with_prefix(prefix, limit).await
+    }
+
+    async fn census(&self) -> Result<Census, Fault> {
+        self.inner.authority.census().await
+    }
+
+    /// The authority's.
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.inner.authority.audit().map(|_| self as _)
+    }
+}
+
+/// What a swap means for the copy in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SwapKind {
+    /// The record is completed.
+    Settle,
+    /// A completed record is deleted before it expires.
+    Forget,
+    Other,
+}
+
+impl SwapKind {
+    fn of(guard: &Guard, to: &Next) -> Self {
+        match (to, guard) {
+            (Next::Completed { .. }, _) => Self::Settle,
+            (Next::Absent, Guard::Unchanged(_)) => Self::Forget,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// An owner's write starts from a running, unknown or released record, of which there is no copy.
 fn may_change_completed(guard: &Guard) -> bool {
     match guard {
@@ -332,3 +420,8 @@ fn may_change_completed(guard: &Guard) -> bool {
         Guard::Unchanged(_) => true,
     }
 }
+
+/// How long a forget waits for the first connection to Redis, from the start on.
+const UP_WAIT_MAX: Duration = Duration::from_millis(500);
+const UP_PAUSE: Duration = Duration::from_millis(10);
+const UNCONFIRMED: &str = "the Redis filter did not confirm that it has no copy of the forgotten answer: other nodes may replay it until it expires";

@@ -1,18 +1,22 @@
 //! A store that forgets when the process ends, for tests.
 
+mod trail;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::trail::MemoryTrail;
+use super::audit::{Audit, AuditOptions, Note};
 use super::cas::{self, Effect};
 use super::wake::Wakers;
 use super::{
-    Beat, Cursor, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits,
-    Swap, Swept, Watch,
+    Beat, Cursor, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, Token};
-use crate::scope::OperationId;
+use crate::scope::{IdPrefix, OperationId};
 
 /// Records in a map. A clone is the same store.
 ///
@@ -27,6 +31,7 @@ pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
     clock: Arc<dyn Clock>,
     wakers: Wakers,
+    audit: Option<AuditOptions>,
 }
 
 #[derive(Default)]
@@ -35,6 +40,7 @@ struct Inner {
     /// The highest time seen: time does not run backward here.
     now: Option<StoreTime>,
     check_values: BTreeMap<String, String>,
+    trail: MemoryTrail,
 }
 
 impl MemoryStore {
@@ -45,7 +51,15 @@ impl MemoryStore {
 
     /// An empty store on `clock`.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { inner: Arc::default(), clock: Arc::new(clock), wakers: Wakers::default() }
+        let (inner, wakers) = (Arc::default(), Wakers::default());
+        Self { inner, clock: Arc::new(clock), wakers, audit: None }
+    }
+
+    /// Keeps an audit trail, in memory. Default: none.
+    #[must_use]
+    pub fn with_audit(mut self, options: AuditOptions) -> Self {
+        self.audit = Some(options);
+        self
     }
 
     fn lock(&self) -> (MutexGuard<'_, Inner>, StoreTime) {
@@ -54,6 +68,39 @@ impl MemoryStore {
         let now = inner.now.map_or(wall, |seen| seen.max(wall));
         inner.now = Some(now);
         (inner, now)
+    }
+
+    fn claim_noted(&self, draft: &Draft, note: Option<&Note>) -> Seen {
+        let (mut inner, now) = self.lock();
+        let inserted = cas::claim(inner.records.get(&draft.id), draft, now);
+        if let Some(record) = inserted {
+            inner.records.insert(draft.id, record);
+            inner.trail.add(now, note);
+            self.wakers.wake(draft.id);
+        }
+        let mine = cas::is_mine(inner.records.get(&draft.id), draft);
+        inner.seen(draft.id, mine, now)
+    }
+
+    fn swap_noted(&self, id: OperationId, guard: &Guard, to: &Next, note: Option<&Note>) -> Swap {
+        let (mut inner, now) = self.lock();
+        let revision = match cas::swap(inner.records.get(&id), guard, to, now) {
+            Effect::Stale => return Swap::Stale(Box::new(inner.seen(id, false, now))),
+            Effect::Already(revision) => revision,
+            Effect::Delete(revision) => {
+                inner.records.remove(&id);
+                inner.trail.add(now, note);
+                revision
+            }
+            Effect::Write(record) => {
+                let revision = record.revision();
+                inner.records.insert(id, *record);
+                inner.trail.add(now, note);
+                revision
+            }
+        };
+        self.wakers.wake(id);
+        Swap::Done(revision)
     }
 }
 
@@ -78,14 +125,7 @@ impl Inner {
 
 impl Store for MemoryStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        let (mut inner, now) = self.lock();
-        let inserted = cas::claim(inner.records.get(&draft.id), &draft, now);
-        if let Some(record) = inserted {
-            inner.records.insert(draft.id, record);
-            self.wakers.wake(draft.id);
-        }
-        let mine = cas::is_mine(inner.records.get(&draft.id), &draft);
-        Ok(inner.seen(draft.id, mine, now))
+        Ok(self.claim_noted(&draft, None))
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
@@ -94,22 +134,7 @@ impl Store for MemoryStore {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let (mut inner, now) = self.lock();
-        let revision = match cas::swap(inner.records.get(&id), &guard, &to, now) {
-            Effect::Stale => return Ok(Swap::Stale(Box::new(inner.seen(id, false, now)))),
-            Effect::Already(revision) => revision,
-            Effect::Delete(revision) => {
-                inner.records.remove(&id);
-                revision
-            }
-            Effect::Write(record) => {
-                let revision = record.revision();
-                inner.records.insert(id, *record);
-                revision
-            }
-        };
-        self.wakers.wake(id);
-        Ok(Swap::Done(revision))
+        Ok(self.swap_noted(id, &guard, &to, None))
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
@@ -150,13 +175,17 @@ impl Maintain for MemoryStore {
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        let (mut inner, _) = self.lock();
+        let (mut inner, now) = self.lock();
         let expired = inner.records.iter().filter(|(_, record)| record.is_expired(until));
         let mut ids: Vec<_> = expired.map(|(id, _)| *id).take(limit.saturating_add(1)).collect();
         let more = ids.len() > limit;
         ids.truncate(limit);
         for id in &ids {
-            inner.records.remove(id);
+            if let Some(record) = inner.records.remove(id)
+                && self.audit.is_some()
+            {
+                inner.trail.add(now, Some(&Note::expired(*id, &record)));
+            }
         }
         Ok(Swept { deleted: ids.len(), more })
     }
@@ -180,5 +209,22 @@ impl Maintain for MemoryStore {
 
     fn limits(&self) -> StoreLimits {
         StoreLimits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
+    }
+}
+
+impl Inspect for MemoryStore {
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.audit.is_some().then_some(self as &dyn Audit)
+    }
+
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        let (inner, _) = self.lock();
+        let found = inner.records.range(prefix.first_id()..);
+        let found = found.take_while(|(id, _)| id.prefix() == prefix).take(limit);
+        Ok(found.map(|(id, record)| (*id, record.clone())).collect())
     }
 }

@@ -32,62 +32,72 @@
 
 mod address;
 mod answer;
+mod audit_rows;
 mod batch;
 mod call;
-mod check_value;
 mod columns;
 mod connection;
 mod error;
 mod import;
+mod inspect;
 mod maintenance;
+mod member;
+mod noted;
 mod notify;
-mod queue;
-mod reader;
 mod renew;
 mod schema;
+mod server;
 mod sql_error;
 mod statement;
+mod sweep;
 mod tls;
+mod trail;
 mod value;
+mod worker;
 mod workers;
-mod writer;
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use self::address::ServerAddress;
-use self::call::{LoadCall, SwapCall, WriteCall, ask, demand_fit};
-use self::check_value::CheckValue;
+use self::call::{BODY_BYTES_MAX, Call, ClaimCall, SwapCall, ask, demand_fit};
 pub use self::error::PostgresOpenError;
 pub use self::import::Import;
+pub use self::inspect::{PostgresFacts, SchemaFound, inspect};
+use self::sql_error::{SqlError, unclear};
 use self::workers::Workers;
+use super::audit::{Audit, AuditOptions, Note};
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreLimits, Swap,
-    Swept, Watch,
+    Beat, Census, Cursor, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen,
+    Store, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::StoreTime;
-use crate::record::Token;
-use crate::scope::OperationId;
+use crate::record::{Record, StateKind, StateSet, Token};
+use crate::runtime_thread::RuntimeThread;
+use crate::scope::{IdPrefix, OperationId};
 
 /// Records in one schema. A clone is the same store; the last one that is dropped closes it.
 #[derive(Clone)]
 pub struct PostgresStore {
+    thread: Arc<RuntimeThread>,
     workers: Arc<Workers>,
-    /// The schema's name, quoted.
-    schema: String,
+    audit: Option<AuditOptions>,
 }
 
 /// How a store is opened.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PostgresOptions {
     schema: Option<String>,
     queue_max: usize,
     writers: usize,
+    audit: Option<AuditOptions>,
 }
 
 impl PostgresOptions {
-    /// The schema `onlyonce`, one writer, and a queue of 8,192.
+    /// The schema `onlyonce`, one writer, a queue of 8,192, and no audit trail.
     pub fn new() -> Self {
-        Self { schema: None, queue_max: QUEUE_MAX, writers: WRITERS }
+        Self { schema: None, queue_max: QUEUE_MAX, writers: WRITERS, audit: None }
     }
 
     /// The schema that holds the records; it goes before one that the address names. Stores in different
@@ -112,19 +122,19 @@ impl PostgresOptions {
         self.writers = writers.clamp(1, WRITERS_MAX);
         self
     }
+
+    /// Keeps an audit trail, in the commits of what it tells. Each commit that changes a record takes a second round trip.
+    /// All nodes of a deployment should keep one: what a node without it does is not told.
+    #[must_use]
+    pub fn with_audit(mut self, audit: AuditOptions) -> Self {
+        self.audit = Some(audit);
+        self
+    }
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl std::fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("PostgresOptions");
-        shown.field("schema", &self.schema).field("queue_max", &self.queue_max);
-        shown.field("writers", &self.writers).finish_non_exhaustive()
     }
 }
 
@@ -146,9 +156,9 @@ impl PostgresStore {
     /// As [`PostgresStore::open`].
     pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, options.schema.as_deref())?;
-        let schema = address.schema.clone();
-        let workers = Arc::new(Workers::start(address, options).await?);
-        Ok(Self { workers, schema })
+        let audit = options.audit;
+        let (thread, workers) = Workers::start(address, options).await?;
+        Ok(Self { thread: Arc::new(thread), workers: Arc::new(workers), audit })
     }
 
     /// What the server's owner should know: settings with which a failure may forget keys.
@@ -162,19 +172,53 @@ impl PostgresStore {
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        let (maintenance, schema) = (self.workers.maintenance.clone(), self.schema.clone());
-        let to = to.to_owned();
-        let marking = async move {
-            let mark = async |client: &_| maintenance::mark_moved(client, &schema, &to).await;
-            maintenance.lock().await.transaction(mark).await.map_err(|error| error.fault())
-        };
-        self.workers.run(Fault::Unsure, marking).await
+        let (maintenance, to) = (self.workers.maintenance.clone(), to.to_owned());
+        let marking = async move { maintenance.lock().await.mark_moved(&to).await };
+        self.run(SqlError::fault, marking).await
     }
 
     /// Finishes what was asked, takes nothing more, and closes the connections. The other clones are closed
     /// too.
     pub async fn close(&self) {
-        self.workers.close().await;
+        self.thread.stop().await;
+    }
+
+    async fn claim_noted(&self, draft: Draft, note: Option<Arc<Note>>) -> Result<Seen, Fault> {
+        let (writer, claim) = (self.workers.writer(draft.id), Box::new(ClaimCall { draft, note }));
+        ask(writer, Fault::Unsure, |reply| Call::Claim(claim, reply)).await
+    }
+
+    async fn swap_noted(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        note: Option<Arc<Note>>,
+    ) -> Result<Swap, Fault> {
+        demand_fit(&to)?;
+        let swap = Box::new(SwapCall { id, guard, to, note });
+        ask(self.workers.writer(id), Fault::Unsure, |reply| Call::Swap(swap, reply)).await
+    }
+
+    /// Runs a call of the maintenance connection: see [`run_in`](Self::run_in).
+    async fn run<T: Send + 'static>(
+        &self,
+        fault: fn(&SqlError) -> Fault,
+        call: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.run_in(&self.workers.room, fault, call).await
+    }
+
+    /// Runs a call on the thread of the store, also if its caller leaves. `fault` says what an error means for it.
+    async fn run_in<T: Send + 'static>(
+        &self,
+        room: &Arc<Semaphore>,
+        fault: fn(&SqlError) -> Fault,
+        call: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        // Boxed: a call that may have to reconnect is large.
+        let call = Box::pin(async move { call.await.map_err(|error| fault(&error)) });
+        self.thread.run(room, |ended| fault(&unclear(ended)), call).await
     }
 }
 
@@ -187,25 +231,22 @@ impl std::fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        let writer = self.workers.writer(draft.id);
-        ask(writer, Fault::Unsure, |reply| WriteCall::Claim(Box::new(draft), reply)).await
+        self.claim_noted(draft, None).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        ask(&self.workers.loads, Fault::NotDone, |reply| LoadCall { id, reply }).await
+        ask(&self.workers.reader, Fault::NotDone, |reply| Call::Load(id, reply)).await
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        demand_fit(&to)?;
-        let swap = Box::new(SwapCall { id, guard, to });
-        ask(self.workers.writer(id), Fault::Unsure, |reply| WriteCall::Swap(swap, reply)).await
+        self.swap_noted(id, guard, to, None).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
         let (renewer, held) = (self.workers.renewer.clone(), held.to_vec());
         let renewing =
             async move { Ok(renew::renew(&mut *renewer.lock().await, &held, lease).await) };
-        self.workers.run(Fault::Unsure, renewing).await
+        self.run_in(&self.workers.renewals, SqlError::fault, renewing).await
     }
 }
 
@@ -218,20 +259,14 @@ impl Watch for PostgresStore {
 impl Maintain for PostgresStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let maintenance = self.workers.maintenance.clone();
-        let scanning = async move {
-            let page = maintenance.lock().await.scan(query).await;
-            page.map_err(|error| error.fault_of_read())
-        };
-        self.workers.run(Fault::NotDone, scanning).await
+        let scanning = async move { maintenance.lock().await.scan(query).await };
+        self.run(SqlError::fault_of_read, scanning).await
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
         let maintenance = self.workers.maintenance.clone();
-        let sweeping = async move {
-            let swept = maintenance::sweep(&maintenance, until, limit).await;
-            swept.map_err(|error| error.fault())
-        };
-        self.workers.run(Fault::Unsure, sweeping).await
+        let sweeping = async move { sweep::sweep(&maintenance, until, limit).await };
+        self.run(SqlError::fault, sweeping).await
     }
 
     async fn check_value(
@@ -240,21 +275,39 @@ impl Maintain for PostgresStore {
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let check_value = CheckValue::new(name, from, to);
-        let (maintenance, schema) = (self.workers.maintenance.clone(), self.schema.clone());
-        let checking = async move {
-            let check = async |client: &_| check_value.run(client, &schema).await;
-            maintenance.lock().await.transaction(check).await.map_err(|error| error.fault())
-        };
-        self.workers.run(Fault::Unsure, checking).await
+        let texts = [Some(name), from, to].map(|text| text.map(str::to_owned));
+        let maintenance = self.workers.maintenance.clone();
+        let checking = async move { maintenance.lock().await.check_value(&texts).await };
+        self.run(SqlError::fault, checking).await
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            body_bytes_max: call::BODY_BYTES_MAX,
-            embedded: false,
-            expires_by_itself: false,
-        }
+        StoreLimits { body_bytes_max: BODY_BYTES_MAX, embedded: false, expires_by_itself: false }
+    }
+}
+
+impl Inspect for PostgresStore {
+    /// A cursor is an id, so a scan can begin anywhere.
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        let first = u128::from_be_bytes(*prefix.first_id().as_bytes());
+        let (states, after) = (StateSet::of(&StateKind::ALL), first.checked_sub(1).map(Cursor));
+        let page = self.scan(Scan { states, after, limit }).await?;
+        let found = page.records.into_iter().filter(|(id, _)| id.prefix() == prefix);
+        Ok(found.collect())
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.audit.is_some().then_some(self)
+    }
+
+    async fn census(&self) -> Result<Census, Fault> {
+        let maintenance = self.workers.maintenance.clone();
+        let counting = async move { maintenance.lock().await.census().await };
+        self.run(SqlError::fault_of_read, counting).await
     }
 }
 

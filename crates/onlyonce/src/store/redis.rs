@@ -31,6 +31,7 @@ mod arguments;
 mod connection;
 mod durability;
 mod error;
+mod inspect;
 mod keys;
 mod link;
 mod link_thread;
@@ -49,6 +50,7 @@ use futures_util::future::join_all;
 
 pub use self::durability::Promise;
 pub use self::error::RedisOpenError;
+pub use self::inspect::{RedisFacts, inspect};
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
@@ -56,12 +58,12 @@ use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
 use super::wake::Wakers;
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
-    StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreError, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::StoreTime;
-use crate::record::Token;
-use crate::scope::OperationId;
+use crate::record::{Record, StateKind, StateSet, Token};
+use crate::scope::{IdPrefix, OperationId};
 
 /// Records in a Redis. A clone is the same store; the last one that is dropped closes it.
 #[derive(Clone, Debug)]
@@ -232,6 +234,43 @@ impl Maintain for RedisStore {
     fn limits(&self) -> StoreLimits {
         let body_bytes_max = record_value::BODY_BYTES_MAX;
         StoreLimits { body_bytes_max, embedded: false, expires_by_itself: true }
+    }
+}
+
+impl Inspect for RedisStore {
+    /// Redis compares every key of the database with the prefix.
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        let states = StateSet::of(&StateKind::ALL);
+        let mut from = Some(Position::first(states));
+        let mut found = Vec::new();
+        while let Some(position) = from.filter(|_| found.len() < limit) {
+            let script = self.shared.keys.scan_prefix(prefix, states, position, PAGE_ROWS_MAX);
+            let (page, next) = reply::page(self.link.call(script).await?, position)?;
+            found.extend(page.records);
+            from = next;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// All records are those keys of the database that may be ours: every one.
+    async fn census(&self) -> Result<Census, Fault> {
+        let mut census = Census::default();
+        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
+        let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
+        loop {
+            let page = self.scan(scan.clone()).await?;
+            page.records.iter().for_each(|(_, record)| census.count(record));
+            scan.after = page.next;
+            if scan.after.is_none() {
+                let records = reply::number(self.link.call(self.shared.keys.size()).await?)?;
+                return Ok(Census { records, ..census });
+            }
+        }
     }
 }
 

@@ -33,6 +33,7 @@
 //! ```
 
 // These modules are private, so `pub(crate)` in the files below them reaches no further than this store.
+mod audit;
 mod error;
 #[cfg(test)]
 mod faults;
@@ -54,19 +55,22 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+pub use self::audit::SqliteTrail;
 pub use self::error::SqliteOpenError;
-use self::jobs::{CheckValueJob, ReadJob, Reply, SwapJob, WriteJob};
+pub use self::file::inspect::{PAGES_WAIT, PagesChecked, SqliteFacts, inspect};
+use self::jobs::{CheckValueJob, ClaimJob, ReadJob, Reply, SwapJob, WriteJob};
 use self::reader::listing;
 use self::shared::{Shared, Status};
 use self::threads::Threads;
 use self::writer::job_error;
+use super::audit::{Audit, AuditOptions, Note};
 use super::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
-    StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreError, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
-use crate::scope::OperationId;
+use crate::scope::{IdPrefix, OperationId};
 
 /// Records in one file. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
@@ -81,12 +85,13 @@ pub struct SqliteStore {
 pub struct SqliteOptions {
     clock: Arc<dyn Clock>,
     queue_max: usize,
+    audit: Option<AuditOptions>,
 }
 
 impl SqliteOptions {
     /// The clock of the system, and queues of 8,192 calls.
     pub fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX }
+        Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX, audit: None }
     }
 
     /// Sets the clock of the store. The default is the clock of the system; another one is for tests.
@@ -101,6 +106,14 @@ impl SqliteOptions {
     #[must_use]
     pub fn with_queue_max(mut self, queue_max: usize) -> Self {
         self.queue_max = queue_max;
+        self
+    }
+
+    /// Keeps an audit trail in the file. Default: none. It costs a part of the throughput, and disk for as long as entries
+    /// are kept. A trail that was kept before stays in the file, and can be read, without this.
+    #[must_use]
+    pub fn with_audit(mut self, options: AuditOptions) -> Self {
+        self.audit = Some(options);
         self
     }
 }
@@ -174,6 +187,15 @@ impl SqliteStore {
         answer.await.unwrap_or(Err(Fault::NotDone(StoreError::Closed)))
     }
 
+    async fn claim_noted(&self, draft: Draft, note: Option<Arc<Note>>) -> Result<Seen, Fault> {
+        self.shared.require_up()?;
+        if let Some(seen) = self.completed_record(&draft).await? {
+            return Ok(seen);
+        }
+        let claim = Box::new(ClaimJob { draft, note });
+        self.submit(|reply| WriteJob::Claim(claim, reply)).await
+    }
+
     /// The completed record that a claim meets, if it is still unexpired at `not_after` of the draft. Such a claim needs
     /// no writer.
     ///
@@ -204,11 +226,7 @@ impl std::fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
-        self.shared.require_up()?;
-        if let Some(seen) = self.completed_record(&draft).await? {
-            return Ok(seen);
-        }
-        self.submit(|reply| WriteJob::Claim(Box::new(draft), reply)).await
+        self.claim_noted(draft, None).await
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
@@ -221,7 +239,7 @@ impl Store for SqliteStore {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let swap = Box::new(SwapJob { id, guard, to });
+        let swap = Box::new(SwapJob { id, guard, to, note: None });
         self.submit(|reply| WriteJob::Swap(swap, reply)).await
     }
 
@@ -276,6 +294,32 @@ impl Maintain for SqliteStore {
             embedded: true,
             expires_by_itself: false,
         }
+    }
+}
+
+impl Inspect for SqliteStore {
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.shared.audit.is_some().then_some(self as &dyn Audit)
+    }
+
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        self.shared.require_up()?;
+        let ids: Vec<_> = self.shared.index().ids.with_prefix(prefix).take(limit).collect();
+        let mut found = Vec::new();
+        for id in ids {
+            let record = self.load(id).await?.record;
+            found.extend(record.map(|record| (id, record)));
+        }
+        Ok(found)
+    }
+
+    async fn census(&self) -> Result<Census, Fault> {
+        self.shared.require_up()?;
+        Ok(self.shared.index().census())
     }
 }
 

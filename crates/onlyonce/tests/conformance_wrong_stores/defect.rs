@@ -55,6 +55,8 @@ pub(super) enum Defect {
     SweepNeverSaysMore,
     SweepAsksTheClock,
     ScanSkipsARow,
+    PrefixSkipsTheLast,
+    CensusCountsReleased,
     WatchSubscribesWhenPolled,
     WatchWakesOne,
     WatchMissesRelease,

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use onlyonce::clock::{Clock, StoreTime};
 use onlyonce::record::{Record, State, Token};
-use onlyonce::scope::OperationId;
+use onlyonce::scope::{IdPrefix, OperationId};
 use onlyonce::store::cas;
 use onlyonce::store::conformance::{Factory, Fresh, ManualClock};
 use onlyonce::store::{
-    Beat, Cursor, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
-    StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Cursor, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen,
+    Store, StoreError, StoreLimits, Swap, Swept, Watch,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -307,5 +307,36 @@ impl Maintain for Wrong {
 
     fn limits(&self) -> StoreLimits {
         StoreLimits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
+    }
+}
+
+impl Inspect for Wrong {
+    async fn with_prefix(
+        &self,
+        prefix: IdPrefix,
+        limit: usize,
+    ) -> Result<Vec<(OperationId, Record)>, Fault> {
+        let last = match self.defect {
+            Some(Defect::PrefixSkipsTheLast) => 0xfe,
+            _ => 0xff,
+        };
+        let (disk, _) = self.lock();
+        let rows = disk.records.iter().filter(|(id, _)| {
+            id.prefix() == prefix && id.as_bytes()[prefix.as_bytes().len()] <= last
+        });
+        Ok(rows.take(limit).map(|(id, record)| (*id, record.clone())).collect())
+    }
+
+    async fn census(&self) -> Result<Census, Fault> {
+        let (disk, _) = self.lock();
+        let mut census = Census::default();
+        for record in disk.records.values() {
+            census.count(record);
+            let is_released = matches!(record.state, State::Released { .. });
+            if is_released && self.is(Defect::CensusCountsReleased) {
+                census.unknown += 1;
+            }
+        }
+        Ok(census)
     }
 }

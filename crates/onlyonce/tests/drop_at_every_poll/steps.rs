@@ -10,7 +10,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{
-    Beat, BoxError, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    Beat, BoxError, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
     StoreLimits, Swap, Swept, Watch,
 };
 
@@ -214,3 +214,5 @@ impl<S: Maintain> Maintain for Stepped<S> {
         self.inner.limits()
     }
 }
+
+impl<S: Maintain> Inspect for Stepped<S> {}

@@ -8,7 +8,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::Token;
 use onlyonce::scope::OperationId;
 use onlyonce::store::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    Beat, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
     StoreLimits, Swap, Swept, Watch,
 };
 
@@ -230,3 +230,5 @@ impl<S: Maintain> Maintain for Scripted<S> {
         self.inner.limits()
     }
 }
+
+impl<S: Maintain> Inspect for Scripted<S> {}

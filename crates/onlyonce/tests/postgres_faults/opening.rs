@@ -46,16 +46,16 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 4, oldest = 3";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 5, oldest = 4";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 5, oldest = 4");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 6, oldest = 5");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer { found: 5, supported: 3, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 6, supported: 4, .. }), "{error}");
 }
 
-/// Version 2 had a clock that was held, and version 1 neither targets nor check values.
+/// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.
 // threat C13
 #[tokio::test]
 async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
@@ -64,23 +64,28 @@ async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
     let store = open(&url).await;
     completed(&store, &draft(1)).await;
     store.close().await;
-    let before = "DROP VIEW onlyonce.operation; ALTER TABLE onlyonce.meta ADD highest bigint;
+    let third = "DROP TABLE onlyonce.audit, onlyonce.audit_head; UPDATE onlyonce.meta SET version = 3, oldest = 3";
+    let second = "DROP VIEW onlyonce.operation; ALTER TABLE onlyonce.meta ADD highest bigint;
                   UPDATE onlyonce.meta SET version = 2, oldest = 2";
-    for older in [before, "ALTER TABLE onlyonce.meta DROP generation"] {
+    for (older, version) in
+        [(third, 3), (second, 2), ("ALTER TABLE onlyonce.meta DROP generation", 2)]
+    {
         postgres.sql(&url, older);
         let before = postgres.sql(&url, WHOLE);
         let (one, two) = tokio::join!(refused(&url), refused(&url));
         for error in [one, two, Import::begin(&url, "elsewhere").await.unwrap_err()] {
             assert_eq!(
                 error.to_string(),
-                "schema \"onlyonce\" has version 2 of an unreleased build, which this build does not read: \
-                 use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
+                format!(
+                    "schema \"onlyonce\" has version {version} of an unreleased build, which this build does not read: \
+                     use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
+                )
             );
         }
         assert_eq!(postgres.sql(&url, WHOLE), before);
         let error = refused(&url).await;
         assert!(
-            matches!(error, PostgresOpenError::Older { found: 2, supported: 3, .. }),
+            matches!(error, PostgresOpenError::Older { found, supported: 4, .. } if found == version),
             "{error:?}"
         );
     }
@@ -334,4 +339,22 @@ async fn a_schema_without_a_column_or_a_table_is_damaged() {
         let error = refused(&url).await;
         assert!(matches!(error, PostgresOpenError::Damaged { .. }), "{missing}: {error}");
     }
+}
+
+/// After an upgrade of its libraries a server warns at every connection that the version of a collation has changed.
+#[tokio::test]
+async fn a_warning_at_connecting_makes_no_write_unsure() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    let name = url.rsplit('/').next().unwrap();
+    let stale = format!("UPDATE pg_database SET datcollversion = '1.0' WHERE datname = '{name}'");
+    postgres.sql("postgres", &stale);
+    let (client, mut connection) =
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let warning = std::future::poll_fn(|context| connection.poll_message(context)).await;
+    let is_warned = matches!(warning, Some(Ok(tokio_postgres::AsyncMessage::Notice(_))));
+    assert!(is_warned, "the server warns, or this test shows nothing");
+    drop(client);
+    let store = open(&url).await;
+    completed(&store, &draft(1)).await;
 }

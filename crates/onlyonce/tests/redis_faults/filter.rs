@@ -9,7 +9,7 @@ use onlyonce::store::conformance::ManualClock;
 use onlyonce::store::layered::{FILTER_WAIT, Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::sqlite::SqliteStore;
-use onlyonce::store::{Draft, Maintain, Store, Watch};
+use onlyonce::store::{Draft, Inspect, Store, Watch};
 use servers::Redis;
 
 use crate::lab::{completed, done, draft, id, raw, settled, until, won};
@@ -22,7 +22,7 @@ pub(crate) async fn node(server: &Redis, clock: &ManualClock) -> Memory {
     up(authority, server, LayeredOptions::new().with_clock(clock.clone())).await
 }
 
-async fn up<S: Watch + Maintain>(
+async fn up<S: Watch + Inspect>(
     authority: S,
     server: &Redis,
     options: LayeredOptions,
@@ -262,6 +262,33 @@ async fn a_record_that_was_deleted_is_not_replayed_by_any_node() {
     let anew = draft(1);
     won(&writer, &anew).await;
     assert_eq!(writer.load(id(1)).await.unwrap().record.unwrap().state.kind(), StateKind::Running);
+}
+
+/// A node that has read the record before must not copy it again afterwards.
+#[tokio::test]
+async fn no_copy_of_a_forgotten_answer_is_taken_for_a_while() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let writer = node(&server, &clock).await;
+    let record = copied(&writer, &server, &draft(1), "kept").await;
+    let guard = onlyonce::store::Guard::Unchanged(record.revision());
+    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
+    assert!(entry(&server, id(1)).is_some_and(|mark| mark == b"oF\0"));
+}
+
+/// Redis lost changes no outcome: this node does not use the copy that Redis may still have.
+#[tokio::test]
+async fn an_answer_is_forgotten_also_while_redis_is_away() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let writer = node(&server, &clock).await;
+    let record = copied(&writer, &server, &draft(1), "kept").await;
+    let guard = onlyonce::store::Guard::Unchanged(record.revision());
+    server.pause();
+    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
+    server.resume();
+    until(async || writer.is_filter_up()).await;
+    assert_eq!(writer.load(id(1)).await.unwrap().record, None);
 }
 
 async fn timed<T>(call: impl Future<Output = T>) -> (Duration, T) {

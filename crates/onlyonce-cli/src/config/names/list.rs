@@ -67,6 +67,18 @@ pub const TOP: Section = Section {
             "the listener for operators; without the table there is none",
         ),
         Name::new(
+            "otlp",
+            "a table, [otlp]",
+            "",
+            "where traces are sent; without the table there are none",
+        ),
+        Name::new(
+            "audit",
+            "a table, [audit]",
+            "",
+            "an audit trail in the store; without the table there is none (docs/audit.md)",
+        ),
+        Name::new(
             "policy",
             "a table, [policy]",
             "",
@@ -101,7 +113,35 @@ pub const ADMIN: Section = Section {
             "",
             "the bearer token that operators must send",
         ),
+        Name::new(
+            "read_token",
+            "a text, or \"env:NAME\" for what that variable holds",
+            "",
+            "the bearer token of those who may look and not change; only beside `token`",
+        ),
     ]],
+};
+
+/// `[otlp]`.
+pub const OTLP: Section = Section {
+    place: "under [otlp]",
+    names: &[&[Name::new(
+        "endpoint",
+        "an address such as \"http://127.0.0.1:4318\" (or https://), with a path prefix or without one",
+        "",
+        "the OpenTelemetry collector: traces are sent to /v1/traces there, as OTLP in JSON; needed",
+    )]],
+};
+
+/// `[audit]`.
+pub const AUDIT: Section = Section {
+    place: "under [audit]",
+    names: &[&[Name::new(
+        "keep",
+        "a duration above zero, such as \"400d\"",
+        "\"400d\"",
+        "how long entries are kept; older ones are deleted",
+    )]],
 };
 
 /// `[policy]`.
@@ -148,7 +188,8 @@ pub const RECONCILE: Section = Section {
 };
 
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 5] = [&TOP, &ADMIN, &POLICY, &ROUTE_ONLY, &RECONCILE];
+pub(super) const ALL: [&Section; 7] =
+    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE];
 
 /// `[[route]]` without what `[policy]` has as well.
 const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
@@ -352,6 +393,12 @@ const RULES: &[Name] = &[
         "whose pages may read the gateway's refusals and replays; what the service answers, preflights included, is the service's to allow",
     ),
     Name::new("keep", "\"all\"", "\"all\"", "what of an answer is kept"),
+    Name::new(
+        "audit_ids",
+        "a list of at most 8 JSON pointers into the answer, such as [\"/id\"]",
+        "[]",
+        "values of the answer that the audit trail names, each cut to 200 bytes; nothing secret",
+    ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
     Name::later("deadline_from", "where a request's deadline is found"),

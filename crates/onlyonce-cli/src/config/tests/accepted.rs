@@ -28,6 +28,12 @@ fn the_examples_in_the_default_text_are_good() {
     };
     let lines: Vec<_> = Config::default_text().lines().map(uncommented).collect();
     let text = lines.join("\n").replace("env:ADMIN_TOKEN", "env:SECRET");
+    let text = text.replace("env:READ_TOKEN", "another");
+    let without = |start: &str| {
+        let kept = text.lines().filter(|line| !line.starts_with(start));
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    assert!(good(&without("filter = ")).audit.is_some());
     let config = good(&text.replace("sqlite:onlyonce.db", "postgres://db/keys"));
     assert!(
         config.filter.is_some()
@@ -261,7 +267,7 @@ proptest! {
 }
 
 fn names() -> Vec<&'static str> {
-    let sections = [TOP, ADMIN, ROUTE, RECONCILE];
+    let sections = [TOP, ADMIN, AUDIT, ROUTE, RECONCILE];
     sections.iter().flat_map(|section| section.names().map(|name| name.name)).collect()
 }
 

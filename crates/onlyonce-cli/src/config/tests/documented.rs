@@ -9,9 +9,11 @@ use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 5] = [
+const SECTIONS: [(&str, &Section); 7] = [
     ("top", &TOP),
     ("admin", &ADMIN),
+    ("otlp", &OTLP),
+    ("audit", &AUDIT),
     ("policy", &POLICY),
     ("route", &ROUTE),
     ("reconcile", &RECONCILE),
@@ -99,6 +101,8 @@ fn every_default_is_the_default() {
     }
     let admin = good("[admin]\nlisten = \"127.0.0.1:8081\"");
     assert_eq!(format!("{admin:?}"), format!("{:?}", good("[admin]")));
+    let audit = good("[audit]\nkeep = \"400d\"");
+    assert_eq!(format!("{audit:?}"), format!("{:?}", good("[audit]")));
     let asks = "ask = \"GET /{key}\", found = \"\"";
     let policy = |more: &str| {
         let text = format!("[policy]\nrecovery = \"reconcile\"\nreconcile = {{ {asks} {more} }}");
@@ -109,7 +113,7 @@ fn every_default_is_the_default() {
 
 #[test]
 fn the_default_text_says_every_name() {
-    for section in [&TOP, &ADMIN, &ROUTE] {
+    for section in [&TOP, &ADMIN, &AUDIT, &OTLP, &ROUTE] {
         for name in section.names().filter(|name| !name.is_later()) {
             let (said, name) = (Config::default_text(), name.name);
             let line = |line: &str| {

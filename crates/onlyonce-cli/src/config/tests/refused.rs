@@ -211,6 +211,8 @@ fn the_admin_listener_is_not_opened_to_everybody() {
             .contains("`listen` and the admin listener have the same address")
     );
     assert!(parse("[admin]\nlisten = \"0.0.0.0:1\"\ntoken = \"env:SECRET\"").is_ok());
+    assert!(complaint("[admin]\nread_token = \"a\"").contains("set `token` under [admin]"));
+    assert!(complaint("[admin]\ntoken = \"a\"\nread_token = \"a\"").contains("let them differ"));
 }
 
 // A question about something else than was sent answers one caller with another's charge, or frees a used key.

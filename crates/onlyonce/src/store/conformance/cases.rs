@@ -4,6 +4,7 @@ mod check_value;
 mod claim;
 mod crash;
 mod damage;
+mod inspect;
 mod late;
 mod model;
 mod owner;
@@ -133,6 +134,10 @@ suite! {
         a_scan_lists_only_the_states_it_asks_for: "The records in the given states",
         a_scan_of_nothing_ends_at_once: "`None` after the last",
         a_scan_sees_what_was_there_throughout: "The records in the given states, a page at a time",
+    }
+    inspect {
+        the_records_of_a_prefix_are_found: "records whose ids begin with `prefix`",
+        a_census_counts_what_needs_attention: "How many records there are",
     }
     watch {
         a_settle_wakes: "The future ends after the next write of the record",

@@ -7,7 +7,7 @@ use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{
-    Beat, Draft, Fault, Guard, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
+    Beat, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store, StoreError,
     StoreLimits, Swap, Swept, Watch,
 };
 
@@ -170,6 +170,8 @@ impl<S: Maintain> Maintain for Faulty<S> {
         self.inner.limits()
     }
 }
+
+impl<S: Maintain> Inspect for Faulty<S> {}
 
 fn cut() -> StoreError {
     StoreError::Unavailable("the connection was cut".into())

@@ -148,8 +148,9 @@ impl OnConnect for ReadTime {
 pub const FILTER_WAIT: Duration = Duration::from_millis(50);
 /// An entry is written within so long of the moment when its record was read, or never.
 pub(super) const KEEP_WITHIN: Duration = Duration::from_secs(1);
-/// For so long, which is longer, nobody may write an entry that was deleted.
-const FORGOTTEN_FOR: Duration = Duration::from_secs(3);
+/// For so long nobody may write an entry that was deleted: far longer than a write to the authority takes, also one whose
+/// caller has left, and an entry of what was read before it.
+const FORGOTTEN_FOR: Duration = Duration::from_secs(60);
 /// An entry lives no longer than this in Redis. Then the next read of the record writes it anew.
 const ENTRY_MS_MAX: i64 = 30 * 86_400_000;
 const LINK_OPTIONS: LinkOptions = LinkOptions {

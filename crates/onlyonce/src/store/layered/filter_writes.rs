@@ -14,6 +14,7 @@ use super::Inner;
 use super::filter::count;
 use crate::clock::{Clock, SystemClock};
 use crate::record::Record;
+use crate::runtime_thread;
 use crate::scope::OperationId;
 use crate::store::Store;
 use crate::store::redis::RedisOpenError;
@@ -46,14 +47,12 @@ impl FilterWrites {
         let (queues, jobs): (Vec<_>, Vec<_>) =
             (0..QUEUES).map(|_| mpsc::channel(QUEUE_MAX)).unzip();
         let inner = inner.clone();
-        let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build();
-            let runtime = runtime.expect("a runtime that has no drivers can be made");
-            runtime.block_on(join_all(jobs.into_iter().map(|jobs| work(&inner, jobs))));
+        let run = || async move {
+            join_all(jobs.into_iter().map(|jobs| work(&inner, jobs))).await;
         };
-        let thread = std::thread::Builder::new().name("onlyonce-filter".to_owned()).spawn(run);
-        let thread = Mutex::new(Some(thread.map_err(RedisOpenError::Thread)?));
-        Ok(Self { queues, thread })
+        let (_, thread) =
+            runtime_thread::spawn("onlyonce-filter", run).map_err(RedisOpenError::Thread)?;
+        Ok(Self { queues, thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether there was room for the job.

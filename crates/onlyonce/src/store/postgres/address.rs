@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use tokio::sync::mpsc;
+use tokio::time::error::Elapsed;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::PostgresOpenError;
@@ -30,7 +32,7 @@ pub(super) struct ServerAddress {
 impl ServerAddress {
     /// Takes our own parameters out of `url` and leaves the others to the client below.
     pub(super) fn parse(url: &str, schema: Option<&str>) -> Result<Self, PostgresOpenError> {
-        let SplitUrl { rest, ours } = SplitUrl::split(url)?;
+        let (rest, ours) = Ours::split(url)?;
         let mut config: Config = rest.parse().map_err(bad_url)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(PostgresOpenError::BadUrl("it names no host".to_owned()));
@@ -40,17 +42,26 @@ impl ServerAddress {
         }
         config.connect_timeout(HOST_WAIT_MAX);
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(2);
-        let trust = ours.trust(&mut config)?;
+        let trust = if ours.is_verified { Trust::Verified(ours.root_cert) } else { Trust::Anyone };
         let schema = schema.or(ours.schema.as_deref()).unwrap_or(SCHEMA);
         Ok(Self {
             name: name(&config),
             schema: quoted(schema)?,
-            is_unverified: matches!(trust, Trust::Anyone)
-                && config.get_ssl_mode() != SslMode::Disable,
+            is_unverified: !ours.is_verified,
             tls: connector(&trust)?,
             alive: None,
             config,
         })
+    }
+
+    /// What the client said of this server.
+    pub(super) fn failed(&self, error: tokio_postgres::Error) -> PostgresOpenError {
+        PostgresOpenError::from_client(&self.name, &self.schema, error)
+    }
+
+    /// Nobody answered in time.
+    pub(super) fn silent(&self, elapsed: Elapsed) -> PostgresOpenError {
+        PostgresOpenError::Unreachable { address: self.name.clone(), source: elapsed.into() }
     }
 }
 
@@ -60,59 +71,34 @@ impl fmt::Debug for ServerAddress {
     }
 }
 
-/// A URL without the parameters that only we read.
-struct SplitUrl {
-    rest: String,
-    ours: Ours,
-}
-
+/// The parameters of a URL that only we read.
 #[derive(Default)]
 struct Ours {
     schema: Option<String>,
-    ssl_mode: Option<String>,
+    /// As libpq reads `sslmode`, only `verify-full` checks who answers.
+    is_verified: bool,
     root_cert: Option<PathBuf>,
 }
 
-impl SplitUrl {
-    fn split(url: &str) -> Result<Self, PostgresOpenError> {
-        let mut ours = Ours::default();
-        let Some((before, query)) = url.split_once('?') else {
-            return Ok(Self { rest: url.to_owned(), ours });
-        };
+impl Ours {
+    /// Takes them out of `url`, and returns the rest of it.
+    fn split(url: &str) -> Result<(String, Self), PostgresOpenError> {
+        let mut ours = Self::default();
+        let (before, query) = url.split_once('?').unwrap_or((url, ""));
         let mut others = Vec::new();
-        for pair in query.split('&') {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("schema", value)) => ours.schema = Some(decoded(value)?),
-                Some(("sslmode", value)) => ours.ssl_mode = Some(decoded(value)?),
                 Some(("sslrootcert", value)) => ours.root_cert = Some(decoded(value)?.into()),
+                Some(("sslmode", "verify-full")) => {
+                    ours.is_verified = true;
+                    others.push("sslmode=require");
+                }
                 _ => others.push(pair),
             }
         }
-        let rest = if others.is_empty() {
-            before.to_owned()
-        } else {
-            format!("{before}?{}", others.join("&"))
-        };
-        Ok(Self { rest, ours })
-    }
-}
-
-impl Ours {
-    /// As libpq reads these words: only `verify-full` checks who answers.
-    fn trust(&self, config: &mut Config) -> Result<Trust, PostgresOpenError> {
-        let (mode, trust) = match self.ssl_mode.as_deref() {
-            Some("disable") => (SslMode::Disable, Trust::Anyone),
-            None | Some("prefer") => (SslMode::Prefer, Trust::Anyone),
-            Some("require") => (SslMode::Require, Trust::Anyone),
-            Some("verify-full") => (SslMode::Require, Trust::Verified(self.root_cert.clone())),
-            Some(other) => {
-                let why =
-                    format!("sslmode is {other:?}: give disable, prefer, require or verify-full");
-                return Err(PostgresOpenError::BadUrl(why));
-            }
-        };
-        config.ssl_mode(mode);
-        Ok(trust)
+        let mark = if others.is_empty() { "" } else { "?" };
+        Ok((format!("{before}{mark}{}", others.join("&")), ours))
     }
 }
 
@@ -148,15 +134,8 @@ fn quoted(schema: &str) -> Result<String, PostgresOpenError> {
 }
 
 fn decoded(text: &str) -> Result<String, PostgresOpenError> {
-    let bad = || PostgresOpenError::BadUrl("a parameter is not percent-encoded UTF-8".to_owned());
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2).ok_or_else(bad)?;
-        bytes.push(u8::from_str_radix(code, 16).map_err(|_| bad())?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    let bad = |_| PostgresOpenError::BadUrl("a parameter is not percent-encoded UTF-8".to_owned());
+    percent_decode_str(text).decode_utf8().map(Into::into).map_err(bad)
 }
 
 /// The schema of a store that names none.

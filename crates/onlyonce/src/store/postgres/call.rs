@@ -1,17 +1,22 @@
-//! What callers ask of the connections, and how they are answered.
+//! What callers ask of the workers, and how they are answered.
+
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::value::Moment;
+use crate::clock::StoreTime;
 use crate::scope::OperationId;
+use crate::store::audit::Note;
 use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap};
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// Queues a call and waits for its answer. If its worker died with it, the answer is what `lost` makes of that.
-pub(super) async fn ask<C, T>(
-    queue: &mpsc::Sender<C>,
+pub(super) async fn ask<T>(
+    queue: &mpsc::Sender<Call>,
     lost: fn(StoreError) -> Fault,
-    call: impl FnOnce(Reply<T>) -> C,
+    call: impl FnOnce(Reply<T>) -> Call,
 ) -> Result<T, Fault> {
     let (reply, answer) = oneshot::channel();
     queue.try_send(call(reply)).map_err(|refused| match refused {
@@ -21,23 +26,40 @@ pub(super) async fn ask<C, T>(
     answer.await.unwrap_or_else(|_| Err(lost(StoreError::Closed)))
 }
 
-/// For a writer.
-pub(super) enum WriteCall {
-    Claim(Box<Draft>, Reply<Seen>),
+pub(super) enum Call {
+    Load(OperationId, Reply<Seen>),
+    Claim(Box<ClaimCall>, Reply<Seen>),
     Swap(Box<SwapCall>, Reply<Swap>),
+}
+
+pub(super) struct ClaimCall {
+    pub(super) draft: Draft,
+    /// What the audit trail is told, if one is kept.
+    pub(super) note: Option<Arc<Note>>,
 }
 
 pub(super) struct SwapCall {
     pub(super) id: OperationId,
     pub(super) guard: Guard,
     pub(super) to: Next,
+    pub(super) note: Option<Arc<Note>>,
 }
 
-impl WriteCall {
+impl Call {
     pub(super) fn id(&self) -> OperationId {
         match self {
-            Self::Claim(draft, _) => draft.id,
+            Self::Load(id, _) => *id,
+            Self::Claim(claim, _) => claim.draft.id,
             Self::Swap(swap, _) => swap.id,
+        }
+    }
+
+    /// What the audit trail is told if the call writes its record.
+    pub(super) fn note(&self) -> Option<&Note> {
+        match self {
+            Self::Load(..) => None,
+            Self::Claim(claim, _) => claim.note.as_deref(),
+            Self::Swap(swap, _) => swap.note.as_deref(),
         }
     }
 
@@ -45,14 +67,26 @@ impl WriteCall {
     pub(super) fn body_bytes(&self) -> usize {
         match self {
             Self::Swap(swap, _) => body_bytes(&swap.to),
-            Self::Claim(..) => 0,
+            Self::Load(..) | Self::Claim(..) => 0,
         }
+    }
+
+    /// After this the server must not write it any more.
+    pub(super) fn not_after(&self) -> Moment {
+        Moment(match self {
+            Self::Claim(claim, _) => claim.draft.not_after,
+            Self::Swap(swap, _) => match &swap.to {
+                Next::Running(attempt) => attempt.draft.not_after,
+                _ => StoreTime::MAX,
+            },
+            Self::Load(..) => StoreTime::MAX,
+        })
     }
 
     /// A caller who no longer listens has dropped the call; by contract it may have happened.
     pub(super) fn fail(self, fault: Fault) {
         match self {
-            Self::Claim(_, reply) => drop(reply.send(Err(fault))),
+            Self::Load(_, reply) | Self::Claim(_, reply) => drop(reply.send(Err(fault))),
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
         }
     }
@@ -61,11 +95,11 @@ impl WriteCall {
 /// Refuses, before anything is sent, a body that would hold up everyone.
 pub(super) fn demand_fit(to: &Next) -> Result<(), Fault> {
     let bytes = body_bytes(to);
-    if bytes <= BODY_BYTES_MAX {
-        return Ok(());
+    if bytes > BODY_BYTES_MAX {
+        let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
+        return Err(Fault::NotDone(StoreError::Refused(why.into())));
     }
-    let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
-    Err(Fault::NotDone(StoreError::Refused(why.into())))
+    Ok(())
 }
 
 fn body_bytes(to: &Next) -> usize {
@@ -73,12 +107,6 @@ fn body_bytes(to: &Next) -> usize {
         Next::Completed { response, .. } => response.body_bytes(),
         _ => 0,
     }
-}
-
-/// For the reader.
-pub(super) struct LoadCall {
-    pub(super) id: OperationId,
-    pub(super) reply: Reply<Seen>,
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.

@@ -1,61 +1,53 @@
 //! The columns of the table `record`, named once: statements, parameters and readings are made from this list.
 
-use std::marker::PhantomData;
-
 use bytes::Bytes;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
-use super::value::{Hidden, Moment, Uuid};
+use super::value::{Hidden, Moment};
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
     Kept, KeyText, Record, Response, Revision, State, StateKind, StateSet, TakenFrom, Token, codec,
 };
 use crate::scope::{OperationId, Principal};
-use crate::store::{BoxError, Guard, StoreError};
+use crate::store::{BoxError, StoreError};
 
-/// A struct of columns: its fields are their names and types here, the texts are their types in Postgres.
-/// `params` makes parameters of them; `table` reads them, too.
+/// Makes [`Row`]. Of each column: its name, its type here, its type in Postgres.
 macro_rules! columns {
-    ($(#[$doc:meta])* table $row:ident { $($name:ident: $rust:ty, $sql:literal;)+ }) => {
-        columns! { $(#[$doc])* params $row { $($name: $rust, $sql;)+ } }
+    (table { $($name:ident: $rust:ty, $sql:literal;)+ } beside { $($extra:ident: $extra_rust:ty, $extra_sql:literal;)+ }) => {
+        /// A row of the table, and what a statement may be given beside it.
+        #[derive(Clone, Default)]
+        pub(super) struct Row<'a> {
+            $(pub(super) $name: $rust,)+
+            $(pub(super) $extra: $extra_rust,)+
+        }
 
-        impl<'a> $row<'a> {
+        impl<'a> Row<'a> {
+            /// The columns of the table.
             pub(super) const NAMES: &'static [&'static str] = &[$(stringify!($name),)+];
 
-            /// Reads the columns by their names.
-            fn read(row: &'a tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-                let read = Self { $($name: row.try_get(stringify!($name))?,)+ ..Self::default() };
-                Ok(read)
-            }
-        }
-    };
-    ($(#[$doc:meta])* params $row:ident { $($name:ident: $rust:ty, $sql:literal;)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Default)]
-        pub(super) struct $row<'a> {
-            $(pub(super) $name: $rust,)+
-            pub(super) borrowed: PhantomData<&'a ()>,
-        }
-
-        impl<'a> $row<'a> {
             /// The type of a column in Postgres.
-            pub(super) fn sql_type(column: &str) -> Option<&'static str> {
+            pub(super) fn sql_type(column: &str) -> &'static str {
                 match column {
-                    $(stringify!($name) => Some($sql),)+
-                    _ => None,
+                    $(stringify!($name) => $sql,)+
+                    $(stringify!($extra) => $extra_sql,)+
+                    _ => unreachable!("statements name columns that there are"),
                 }
             }
 
             /// The parameter for a column: an array with the value of each row.
-            pub(super) fn array(column: &str, rows: &[Self]) -> Option<Param<'a>> {
+            pub(super) fn array(column: &str, rows: &[Self]) -> Param<'a> {
                 match column {
-                    $(stringify!($name) => {
-                        let values: Vec<$rust> = rows.iter().map(|row| row.$name.clone()).collect();
-                        Some(Box::new(Hidden(values)))
-                    })+
-                    _ => None,
+                    $(stringify!($name) => array(rows.iter().map(|row| row.$name.clone())),)+
+                    $(stringify!($extra) => array(rows.iter().map(|row| row.$extra)),)+
+                    _ => unreachable!("statements name columns that there are"),
                 }
+            }
+
+            /// Reads the columns of the table by their names.
+            fn read(row: &'a tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+                Ok(Self { $($name: row.try_get(stringify!($name))?,)+ ..Self::default() })
             }
         }
     };
@@ -64,9 +56,12 @@ macro_rules! columns {
 /// A parameter of a statement.
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
+pub(super) fn array<'a, T: ToSql + Sync + Send + 'a>(values: impl Iterator<Item = T>) -> Param<'a> {
+    Box::new(Hidden(values.collect::<Vec<_>>()))
+}
+
 columns! {
-    /// A row of the table.
-    table Row {
+    table {
         id: Uuid, "uuid";
         token: Uuid, "uuid";
         count: i64, "bigint";
@@ -93,24 +88,19 @@ columns! {
         body: Option<&'a [u8]>, "bytea";
         format: i16, "smallint";
     }
-}
-
-columns! {
-    /// What must be true of a row for a write to happen, and the token that replaces the old one. Of `old_states`,
-    /// bit n is set if state n is allowed; where none is, the count must be the same instead.
-    params Condition {
+    // What must be true of the row that is there: of `old_states`, bit n is set if state n is allowed.
+    beside {
         old_token: Uuid, "uuid";
         old_count: i64, "bigint";
         old_states: i32, "integer";
         not_after: Moment, "timestamptz";
-        new_token: Option<Uuid>, "uuid";
     }
 }
 
 impl<'a> Row<'a> {
     /// Only an id, for statements that need no more.
     pub(super) fn of_id(id: OperationId) -> Self {
-        Self { id: Uuid(*id.as_bytes()), ..Self::default() }
+        Self { id: Uuid::from_bytes(*id.as_bytes()), ..Self::default() }
     }
 
     /// The columns of a response.
@@ -129,7 +119,7 @@ impl<'a> Row<'a> {
 
     pub(super) fn of_record(id: OperationId, record: &'a Record) -> Self {
         let row = Self {
-            token: Uuid(*record.token.as_bytes()),
+            token: uuid(record.token),
             count: record.count.cast_signed(),
             attempt: record.attempt.cast_signed(),
             key: record.key.as_str(),
@@ -176,28 +166,10 @@ impl<'a> Row<'a> {
         };
         Self { taken_from, taken_at, ..self }
     }
-}
 
-impl Condition<'_> {
-    /// The record is exactly as it was read.
-    pub(super) fn unchanged(revision: Revision) -> Self {
-        Self {
-            old_token: Uuid(*revision.token.as_bytes()),
-            old_count: revision.count.cast_signed(),
-            not_after: Moment(StoreTime::MAX),
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn of(guard: &Guard) -> Self {
-        match guard {
-            Guard::Unchanged(revision) => Self::unchanged(*revision),
-            Guard::Owner { token, states } => Self {
-                old_token: Uuid(*token.as_bytes()),
-                old_states: open_states(*states),
-                ..Self::default()
-            },
-        }
+    /// For a record that is exactly as it was read.
+    pub(super) fn unchanged_since(self, revision: Revision) -> Self {
+        Self { old_token: uuid(revision.token), old_count: revision.count.cast_signed(), ..self }
     }
 }
 
@@ -214,8 +186,7 @@ pub(super) fn open_states(states: StateSet) -> i32 {
 
 /// The record in a row of the table. A row that does not read is an error for its id, never absent.
 pub(super) fn record(row: &tokio_postgres::Row) -> Result<Record, StoreError> {
-    let read = || -> Result<Record, BoxError> { Row::read(row)?.into_record() };
-    read().map_err(StoreError::Unreadable)
+    Row::read(row).map_err(Into::into).and_then(Row::into_record).map_err(StoreError::Unreadable)
 }
 
 impl Row<'_> {
@@ -230,7 +201,7 @@ impl Row<'_> {
             return Err("its attempt or its count is below 1".into());
         }
         Ok(Record {
-            token: Token::from_bytes(self.token.0),
+            token: Token::from_bytes(self.token.into_bytes()),
             count: self.count.cast_unsigned(),
             attempt,
             state: self.read_state()?,
@@ -280,6 +251,10 @@ impl Row<'_> {
             _ => Err("it was taken from no state that is known".into()),
         }
     }
+}
+
+pub(super) fn uuid(token: Token) -> Uuid {
+    Uuid::from_bytes(*token.as_bytes())
 }
 
 fn present(at: Option<Moment>) -> Result<StoreTime, BoxError> {

@@ -183,9 +183,7 @@ impl PostgresOpenError {
             _ => Self::Server { address, source },
         }
     }
-}
 
-impl PostgresOpenError {
     /// The client tells its own failures apart by their texts alone.
     fn without_answer(address: String, error: Error) -> Self {
         let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -1,15 +1,16 @@
 //! Taking over the records of another store.
 
 use tokio_postgres::Error;
+use tokio_postgres::types::ToSql;
 
 use super::address::ServerAddress;
 use super::columns::{Param, Row};
 use super::connection::Connection;
 use super::error::PostgresOpenError;
+use super::schema::ensure;
 use super::sql_error::SqlError;
-use super::statement::{NOW, Statement, Write};
+use super::statement::{NOW, Statement};
 use super::value::Moment;
-use super::workers::ensure;
 use crate::clock::StoreTime;
 use crate::record::Record;
 use crate::scope::OperationId;
@@ -32,15 +33,13 @@ impl Import {
     pub async fn begin(url: &str, from: &str) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, None)?;
         let mut connection = Connection::open(&address, &[], None).await?;
-        match ensure(&mut connection, &address).await {
+        match ensure(&mut connection.client, &address).await {
             Ok(_) => {}
             Err(PostgresOpenError::Importing { from: before, .. }) if before == from => {}
             Err(error) => return Err(error),
         }
         let import = Self { connection, address };
-        let ServerAddress { name, schema, .. } = &import.address;
-        let failed = |error| PostgresOpenError::from_client(name, schema, error);
-        if import.mark(from).await.map_err(failed)? {
+        if import.mark(from).await.map_err(|error| import.address.failed(error))? {
             return Ok(import);
         }
         Err(PostgresOpenError::NotEmpty(import.address.schema))
@@ -76,13 +75,10 @@ impl Import {
     /// # Errors
     /// As every write of a store. It is repeated without harm.
     pub async fn import(&self, records: &[(OperationId, Record)]) -> Result<(), Fault> {
-        let row = |(id, record)| Write { row: Row::of_record(id, record), ..Write::default() };
-        let writes = records.iter().map(|(id, record)| row((*id, record))).collect();
-        let params = Statement::Import.params(writes);
+        let rows = records.iter().map(|(id, record)| Row::of_record(*id, record));
+        let params = Statement::Import.params(&rows.collect::<Vec<_>>());
         let params: Vec<_> = params.iter().map(|param: &Param<'_>| &**param as _).collect();
-        let sql = Statement::Import.sql(&self.address.schema);
-        let copied = self.connection.client.execute(&sql, &params).await;
-        copied.map(drop).map_err(|error| SqlError::from(error).fault())
+        self.execute(&Statement::Import.sql(&self.address.schema), &params).await
     }
 
     /// Takes over the check value of this name, or that there is none.
@@ -91,18 +87,14 @@ impl Import {
     /// As every write of a store. It is repeated without harm.
     pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         let table = format!("{}.check_value", self.address.schema);
-        let client = &self.connection.client;
-        let done = match value {
-            Some(value) => {
-                let sql = format!(
-                    "INSERT INTO {table} (name, value) VALUES ($1, $2)
-                     ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-                );
-                client.execute(&sql, &[&name, &value]).await
-            }
-            None => client.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await,
+        let Some(value) = value else {
+            return self.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await;
         };
-        done.map(drop).map_err(|error| SqlError::from(error).fault())
+        let sql = format!(
+            "INSERT INTO {table} (name, value) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        );
+        self.execute(&sql, &[&name, &value]).await
     }
 
     /// Everything is there: from now on stores are opened here.
@@ -112,7 +104,11 @@ impl Import {
     pub async fn finish(&self) -> Result<(), Fault> {
         let sql =
             format!("UPDATE {}.meta SET imported_from = NULL WHERE one = 1", self.address.schema);
-        let done = self.connection.client.execute(&sql, &[]).await;
+        self.execute(&sql, &[]).await
+    }
+
+    async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<(), Fault> {
+        let done = self.connection.client.execute(sql, params).await;
         done.map(drop).map_err(|error| SqlError::from(error).fault())
     }
 }

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
-use tokio_postgres::types::ToSql;
 
 use super::address::ServerAddress;
-use super::connection::Connection;
+use super::connection::{Connection, RETRY_PAUSE};
 use crate::hex;
 use crate::record::Token;
 use crate::scope::OperationId;
@@ -69,26 +68,20 @@ pub(super) async fn run(
     notifier: Arc<Notifier>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut pause = PAUSE_MIN;
-    loop {
-        let heard = notifier.clone();
-        let listener = Box::new(move |message: &str| heard.listen(message));
-        let talk = async {
-            let connection = Connection::open(&address, &[], Some(listener)).await;
-            let Ok(connection) = connection else { return };
-            pause = PAUSE_MIN;
-            converse(connection, &channel, &notifier).await;
-        };
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = talk => {}
+    let converse = async {
+        loop {
+            let heard = notifier.clone();
+            let listener = Box::new(move |message: &str| heard.listen(message));
+            if let Ok(connection) = Connection::open(&address, &[], Some(listener)).await {
+                converse(connection, &channel, &notifier).await;
+            }
+            notifier.wakers.wake_all();
+            sleep(RETRY_PAUSE).await;
         }
-        notifier.wakers.wake_all();
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => return,
-            () = sleep(pause) => {}
-        }
-        pause = (pause * 2).min(PAUSE_MAX);
+    };
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = converse => {}
     }
 }
 
@@ -102,25 +95,18 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
     // A waiter may have missed something during the gap.
     notifier.wakers.wake_all();
     loop {
-        let messages = notifier.take();
-        if !messages.is_empty() {
-            let params: [&(dyn ToSql + Sync); 2] = [&channel, &messages];
-            let told = connection.client.execute(&tell, &params);
-            if !matches!(timeout(TELL_WAIT_MAX, told).await, Ok(Ok(_))) {
-                return connection.driver.abort();
-            }
-            sleep(TELL_PAUSE).await;
-        }
         tokio::select! {
             _ = &mut connection.driver => return,
             () = notifier.arrived.notified() => {}
-            () = sleep(PING_EVERY) => {
-                let ping = connection.client.batch_execute("");
-                if !matches!(timeout(TELL_WAIT_MAX, ping).await, Ok(Ok(()))) {
-                    return connection.driver.abort();
-                }
-            }
+            () = sleep(PING_EVERY) => {}
         }
+        // With no message due, this only asks whether the connection is alive.
+        let messages = notifier.take();
+        let tell = async { connection.client.execute(&tell, &[&channel, &messages]).await };
+        if !matches!(timeout(TELL_WAIT_MAX, tell).await, Ok(Ok(_))) {
+            return connection.driver.abort();
+        }
+        sleep(TELL_PAUSE).await;
     }
 }
 
@@ -154,6 +140,3 @@ const TELL_PAUSE: Duration = Duration::from_millis(3);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How often a silent connection is checked: it may be dead.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// Between two tries to connect.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);

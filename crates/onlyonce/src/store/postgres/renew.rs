@@ -1,11 +1,10 @@
 //! Renewing leases, on a connection of their own, so that no batch can make one lapse.
 
-use super::answer::{Answer, Found};
-use super::columns::Row;
+use super::answer::Answer;
+use super::columns::{Row, uuid};
 use super::connection::Reconnecting;
 use super::sql_error::SqlError;
-use super::statement::{Statement, Write};
-use super::value::Uuid;
+use super::statement::Statement;
 use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::{Beat, Lease};
@@ -38,24 +37,20 @@ async fn renew_part(
 ) -> Result<Vec<Beat>, SqlError> {
     let mut sorted = held.to_vec();
     sorted.sort_unstable_by_key(|(id, _)| *id);
-    let writes = sorted.iter().map(|(id, token)| write(*id, *token, lease)).collect();
-    let rows = connection.query(statement, &statement.params(writes)).await?;
-    let answer = Answer::read(&rows)?;
+    let row = |(id, token): &(OperationId, Token)| Row {
+        token: uuid(*token),
+        lease_ms: lease.as_ms(),
+        ..Row::of_id(*id)
+    };
+    let rows: Vec<_> = sorted.iter().map(row).collect();
+    let answer = Answer::read(connection.query(statement, &statement.params(&rows)).await?)?;
     // A row that was passed because it is locked may be anyone's.
     let otherwise = if statement == Statement::Renew { Beat::Lost } else { Beat::Unsure };
-    let is_kept = |(id, token): &(OperationId, Token)| match answer.found.get(id) {
-        Some(Found::Written(Some(revision))) => revision.token == *token,
-        _ => false,
+    let is_kept = |(id, token): &(OperationId, Token)| {
+        answer.written(*id).is_some_and(|revision| revision.token == *token)
     };
     Ok(held.iter().map(|lease| if is_kept(lease) { Beat::Kept } else { otherwise }).collect())
 }
 
-fn write(id: OperationId, token: Token, lease: Lease) -> Write<'static> {
-    let (token, lease_ms) = (Uuid(*token.as_bytes()), lease.as_ms());
-    Write { row: Row { token, lease_ms, ..Row::of_id(id) }, ..Write::default() }
-}
-
-/// The statements of this connection.
-pub(super) const STATEMENTS: &[Statement] = &[Statement::Renew, Statement::RenewUnlocked];
 /// Leases in one statement.
 const PART_MAX: usize = 1_000;

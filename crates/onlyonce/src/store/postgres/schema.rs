@@ -10,78 +10,58 @@
 
 use tokio_postgres::{Client, Error};
 
+use super::address::ServerAddress;
+use super::error::PostgresOpenError;
 use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
-/// transactions. Neither was released.
-pub(super) const VERSION: i32 = 3;
+/// transactions; 3: without an audit trail. None of them was released.
+pub(super) const VERSION: i32 = 4;
 
-/// What a schema says of itself.
-#[derive(Debug)]
-pub(super) struct Meta {
-    pub(super) version: i32,
-    pub(super) oldest: i32,
-    pub(super) generation: String,
-    pub(super) moved_to: Option<String>,
-    pub(super) imported_from: Option<String>,
-}
-
-/// What is there.
-#[derive(Debug)]
-pub(super) enum Found {
-    Nothing,
-    /// A store that has lost the row in `meta`.
-    NoRow,
-    /// A store of this version, which this build does not know any more.
-    Older(i32),
-    Meta(Meta),
-}
-
-/// Looks, and makes the tables if there is nothing. Of many nodes that do so at once, one does it.
-pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<Found, Error> {
-    match read(client, schema).await? {
-        Found::Nothing => {}
-        found => return Ok(found),
+/// Makes the tables if there are none; of many nodes that do so at once, one does it. Returns the id of the schema, or
+/// why it is not for us.
+pub(super) async fn ensure(
+    client: &mut Client,
+    address: &ServerAddress,
+) -> Result<String, PostgresOpenError> {
+    let schema = address.schema.clone();
+    let failed = |error| address.failed(error);
+    if !is_made(client, &schema).await.map_err(failed)? {
+        make(client, &schema).await.map_err(failed)?;
     }
-    make(client, schema).await?;
-    read(client, schema).await
+    let supported = VERSION;
+    // Alone: an older version may not have the other columns.
+    let version = format!("SELECT version FROM {schema}.meta WHERE one = 1");
+    match client.query_opt(&version, &[]).await.map_err(failed)?.map(|row| row.get("version")) {
+        None => return Err(PostgresOpenError::Damaged { schema, what: "its own row is gone" }),
+        Some(found @ ..VERSION) => {
+            return Err(PostgresOpenError::Older { schema, found, supported });
+        }
+        Some(VERSION..) => {}
+    }
+    let meta = format!(
+        "SELECT version, oldest, replace(generation::text, '-', '') AS generation, moved_to, imported_from
+           FROM {schema}.meta WHERE one = 1"
+    );
+    let meta = client.query_one(&meta, &[]).await.map_err(failed)?;
+    if meta.get::<_, i32>("oldest") > VERSION {
+        let found = meta.get("version");
+        return Err(PostgresOpenError::Newer { schema, found, supported });
+    }
+    match (meta.get("moved_to"), meta.get("imported_from")) {
+        (Some(to), _) => Err(PostgresOpenError::Moved { schema, to }),
+        (None, Some(from)) => Err(PostgresOpenError::Importing { schema, from }),
+        (None, None) => Ok(meta.get("generation")),
+    }
 }
 
-async fn read(client: &Client, schema: &str) -> Result<Found, Error> {
+async fn is_made(client: &Client, schema: &str) -> Result<bool, Error> {
     // Not `to_regclass`: it goes by a cache that may not know yet what was made while we waited.
     let exists = format!(
         "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                          WHERE {NAMED} AND c.relname = 'meta')"
     );
-    if !client.query_one_scalar(&exists, &[&schema]).await? {
-        return Ok(Found::Nothing);
-    }
-    // Alone: an older version may not have the other columns.
-    let version = format!("SELECT version FROM {schema}.meta WHERE one = 1");
-    let Some(row) = client.query_opt(&version, &[]).await? else {
-        return Ok(Found::NoRow);
-    };
-    if let older @ ..VERSION = row.try_get("version")? {
-        return Ok(Found::Older(older));
-    }
-    read_meta(client, schema).await
-}
-
-async fn read_meta(client: &Client, schema: &str) -> Result<Found, Error> {
-    let sql = format!(
-        "SELECT version, oldest, replace(generation::text, '-', '') AS generation, moved_to, imported_from
-           FROM {schema}.meta WHERE one = 1"
-    );
-    let Some(row) = client.query_opt(&sql, &[]).await? else {
-        return Ok(Found::NoRow);
-    };
-    Ok(Found::Meta(Meta {
-        version: row.try_get("version")?,
-        oldest: row.try_get("oldest")?,
-        generation: row.try_get("generation")?,
-        moved_to: row.try_get("moved_to")?,
-        imported_from: row.try_get("imported_from")?,
-    }))
+    client.query_one_scalar(&exists, &[&schema]).await
 }
 
 async fn make(client: &mut Client, schema: &str) -> Result<(), Error> {
@@ -91,7 +71,7 @@ async fn make(client: &mut Client, schema: &str) -> Result<(), Error> {
         .await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('onlyonce ' || $1, 0))";
     transaction.execute(lock, &[&schema]).await?;
-    if let Found::Nothing = read(transaction.client(), schema).await? {
+    if !is_made(transaction.client(), schema).await? {
         let exists = format!("SELECT EXISTS (SELECT FROM pg_namespace n WHERE {NAMED})");
         if !transaction.client().query_one_scalar(&exists, &[&schema]).await? {
             transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;

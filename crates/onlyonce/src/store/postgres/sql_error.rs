@@ -48,6 +48,14 @@ impl SqlError {
         }
     }
 
+    /// The same of a read: it has changed nothing, and its session is given up.
+    pub(super) fn into_bad_session(self) -> Self {
+        match self {
+            Self::Unsure(cause) => Self::BadSession(cause),
+            error => error,
+        }
+    }
+
     /// What the caller of a read is told: a read has changed nothing.
     pub(super) fn fault_of_read(&self) -> Fault {
         match self.fault() {
@@ -65,7 +73,7 @@ impl From<Error> for SqlError {
             matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         let code = said.code().clone();
         let cause = cause(error);
-        match class(&code) {
+        match code.code().get(..2).unwrap_or_default() {
             _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
                 Self::Unsure(cause)
             }
@@ -77,10 +85,6 @@ impl From<Error> for SqlError {
             _ => Self::NotDone(cause),
         }
     }
-}
-
-fn class(code: &SqlState) -> &str {
-    code.code().get(..2).unwrap_or_default()
 }
 
 /// The server gave an answer that does not read.

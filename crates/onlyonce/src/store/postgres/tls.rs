@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -24,14 +24,15 @@ pub(super) enum Trust {
 
 /// Makes encrypted connections.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, PostgresOpenError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone());
+    let provider = rustls::crypto::ring::default_provider();
+    let algorithms = provider.signature_verification_algorithms;
+    let config = ClientConfig::builder_with_provider(provider.into());
     let config = config
         .with_safe_default_protocol_versions()
         .map_err(|e| PostgresOpenError::Tls(e.into()))?;
     let config = match trust {
         Trust::Anyone => {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(algorithms)))
         }
         Trust::Verified(file) => config.with_root_certificates(roots(file.as_ref())?),
     };
@@ -44,15 +45,11 @@ fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, PostgresOpenError> {
     let failed = |why: BoxError| PostgresOpenError::Tls(why);
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {
-        let found = rustls_native_certs::load_native_certs();
-        let (added, _) = roots.add_parsable_certificates(found.certs);
-        return match added {
-            0 => Err(failed("this machine trusts no certificate: give sslrootcert".into())),
-            _ => Ok(roots),
-        };
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let none = || failed("this machine trusts no certificate: give sslrootcert".into());
+        return if roots.is_empty() { Err(none()) } else { Ok(roots) };
     };
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.into()))?;
-    for certificate in certificates {
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(error.into()))? {
         let certificate = certificate.map_err(|error| failed(error.into()))?;
         roots.add(certificate).map_err(|error| failed(error.into()))?;
     }
@@ -61,7 +58,7 @@ fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, PostgresOpenError> {
 
 /// Encrypts the connection to any server. Signatures are still checked, so that nobody else reads along.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct Unverified(WebPkiSupportedAlgorithms);
 
 impl ServerCertVerifier for Unverified {
     fn verify_server_cert(
@@ -81,12 +78,7 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, certificate, signed, &self.0)
     }
 
     fn verify_tls13_signature(
@@ -95,15 +87,10 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signed, &self.0)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.0.supported_schemes()
     }
 }

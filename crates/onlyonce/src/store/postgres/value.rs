@@ -10,34 +10,6 @@ use crate::clock::StoreTime;
 
 type AnyError = Box<dyn Error + Sync + Send>;
 
-/// An id or a token: 16 bytes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct Uuid(pub(super) [u8; 16]);
-
-impl ToSql for Uuid {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
-        out.extend_from_slice(&self.0);
-        Ok(IsNull::No)
-    }
-
-    accepts!(UUID);
-    to_sql_checked!();
-}
-
-impl FromSql<'_> for Uuid {
-    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, AnyError> {
-        Ok(Self(raw.try_into()?))
-    }
-
-    accepts!(UUID);
-}
-
-impl fmt::Debug for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Uuid(..)")
-    }
-}
-
 /// A moment as a `timestamptz`: microseconds since 2000. Later than Postgres can say is `infinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment(pub(super) StoreTime);

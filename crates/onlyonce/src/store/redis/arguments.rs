@@ -6,7 +6,7 @@ use super::scan_position::{Listing, Position};
 use super::scripts::{Script, ScriptCall};
 use crate::clock::StoreTime;
 use crate::record::{StateKind, StateSet, Token};
-use crate::scope::OperationId;
+use crate::scope::{IdPrefix, OperationId};
 use crate::store::{Draft, Guard, Lease, Next};
 
 impl Keys {
@@ -45,6 +45,33 @@ impl Keys {
     }
 
     pub(super) fn scan(&self, states: StateSet, from: Position, limit: usize) -> ScriptCall {
+        self.scan_from("", states, from, limit)
+    }
+
+    /// Only records whose ids begin with `prefix`.
+    pub(super) fn scan_prefix(
+        &self,
+        prefix: IdPrefix,
+        states: StateSet,
+        from: Position,
+        limit: usize,
+    ) -> ScriptCall {
+        let first = hex(prefix.first_id());
+        self.scan_from(&first[..2 * prefix.as_bytes().len()], states, from, limit)
+    }
+
+    /// How many keys the database has.
+    pub(super) fn size(&self) -> ScriptCall {
+        ScriptCall { script: Script::Size, keys: vec![self.named(NONE)], args: Vec::new() }
+    }
+
+    fn scan_from(
+        &self,
+        beginning: &str,
+        states: StateSet,
+        from: Position,
+        limit: usize,
+    ) -> ScriptCall {
         let keys = match from.listing {
             Listing::Running => vec![self.named(NONE), self.named(RUNNING)],
             Listing::Unknown => vec![self.named(NONE), self.named(UNKNOWN)],
@@ -57,6 +84,7 @@ impl Keys {
             text(PAGE_BYTES_MAX),
             text(from.number),
             text(from.place),
+            text(beginning),
         ];
         ScriptCall { script: Script::Scan, keys, args }
     }

@@ -8,13 +8,11 @@
 //!    call comes after its first copy.
 //! 4. While Redis cannot be reached, calls fail at once.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
@@ -23,17 +21,17 @@ use super::error::RedisOpenError;
 use super::link_thread::LinkThread;
 use super::scripts::ScriptCall;
 use crate::clock::{Clock, SystemClock};
+use crate::runtime_thread::RuntimeThread;
 use crate::store::{Fault, StoreError};
 
 /// The handle. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Link {
-    runtime: Handle,
+    thread: RuntimeThread,
     options: LinkOptions,
     current: watch::Receiver<Current>,
     /// One permit for each call that may be under way.
     room: Arc<Semaphore>,
-    stop: watch::Sender<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,25 +81,14 @@ impl Link {
         on_connect: impl OnConnect,
     ) -> Result<(Self, oneshot::Receiver<Result<(), RedisOpenError>>), RedisOpenError> {
         let (connected, current) = watch::channel(Current::Connecting);
-        let (stop, stopped) = watch::channel(false);
         let (opened, open) = oneshot::channel();
-        let (ready, handle) = std::sync::mpsc::channel();
         let room = Arc::new(Semaphore::new(options.calls_max as usize));
-        let thread =
-            LinkThread { client, options, on_connect, connected, room: room.clone(), stopped };
-        // The runtime is made and dropped on its thread: an async caller must not drop one.
-        let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => {
-                drop(ready.send(Ok(runtime.handle().clone())));
-                runtime.block_on(thread.run(opened));
-            }
-            Err(error) => drop(ready.send(Err(error))),
-        };
-        let started = std::thread::Builder::new().name("onlyonce-redis".to_owned()).spawn(run);
-        started.map_err(RedisOpenError::Thread)?;
-        let runtime = handle.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)));
-        let runtime = runtime.map_err(RedisOpenError::Thread)?;
-        Ok((Self { runtime, options, current, room, stop }, open))
+        let calls = room.clone();
+        let thread = RuntimeThread::start("onlyonce-redis", move |stopped| {
+            LinkThread { client, options, on_connect, connected, room: calls, stopped }.run(opened)
+        });
+        let thread = thread.map_err(RedisOpenError::Thread)?;
+        Ok((Self { thread, options, current, room }, open))
     }
 
     /// Whether there is a connection.
@@ -111,32 +98,13 @@ impl Link {
 
     /// Runs a script, and returns its answer.
     pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, Fault> {
-        if *self.stop.borrow() {
-            return Err(Fault::NotDone(StoreError::Closed));
-        }
-        let permit = self.room.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| Fault::NotDone(StoreError::Busy))?;
         let answer = answer(self.current.clone(), self.options, script);
-        let call = self.runtime.spawn(async move {
-            let answer = answer.await;
-            drop(permit);
-            answer
-        });
-        // An error means that the thread has ended meanwhile.
-        call.await.unwrap_or_else(|gone| Err(unanswered(gone)))
+        self.thread.run(&self.room, unanswered, answer).await
     }
 
     /// Finishes the calls under way, takes no more, and ends the thread.
     pub(crate) async fn close(&self) {
-        self.stop.send_replace(true);
-        let mut current = self.current.clone();
-        while current.changed().await.is_ok() {}
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.thread.stop().await;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::redis::Client;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
 
 use super::connection::Connection;
 use super::error::RedisOpenError;
@@ -39,18 +40,21 @@ impl<O: OnConnect> LinkThread<O> {
     async fn serve(self, mut made: Result<Connection, RedisOpenError>) {
         let LinkOptions { pause_min, pause_max, waits_for_connection, .. } = self.options;
         let (mut pause, mut last_address) = (pause_min, None);
+        let mut told = Told::Nothing;
         while !*self.stopped.borrow() {
             let mut pauses = true;
             match made {
                 Ok(connection) => {
                     // A connection whose address is not known is not closed; the one before it still may be.
                     last_address = connection.address.clone().or(last_address);
+                    self.tell(&mut told, Told::Up);
                     let used_for = self.use_connection(connection).await;
                     pause = if used_for > pause_max { pause_min } else { pause };
                     pauses = !waits_for_connection;
                 }
                 Err(error) => drop(self.connected.send_replace(Current::Down(Arc::new(error)))),
             }
+            self.tell(&mut told, Told::Lost);
             if pauses {
                 self.unless_stopped(sleep(pause)).await;
                 pause = (pause * 2).min(pause_max);
@@ -61,6 +65,20 @@ impl<O: OnConnect> LinkThread<O> {
         self.connected.send_replace(Current::Closed);
         let all_calls = self.room.acquire_many(self.options.calls_max);
         drop(timeout(self.options.answer_within, all_calls).await);
+    }
+
+    /// Says what became of a filter. What becomes of a store, its calls show.
+    fn tell(&self, told: &mut Told, news: Told) {
+        let is_news =
+            *told != news && !self.options.waits_for_connection && !*self.stopped.borrow();
+        *told = news;
+        match news {
+            Told::Up if is_news => info!("the filter is in use"),
+            Told::Lost if is_news => {
+                warn!("the filter is lost: the store answers every retry until the filter is back");
+            }
+            _ => {}
+        }
     }
 
     /// Returns how long the connection was used.
@@ -97,6 +115,14 @@ impl<O: OnConnect> LinkThread<O> {
         let made = timeout(CONNECT_WAIT, making).await;
         made.unwrap_or(Err(RedisOpenError::Silent { within: CONNECT_WAIT }))
     }
+}
+
+/// What was last said about a filter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Up,
+    Lost,
 }
 
 /// How long a new connection may take until it is ready.

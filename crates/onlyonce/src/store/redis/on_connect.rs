@@ -72,7 +72,7 @@ async fn refuse_older_format(
 }
 
 /// Version 6.2 brought `CLIENT INFO`, which tells the address of a connection.
-fn is_too_old(version: &str) -> bool {
+pub(super) fn is_too_old(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 2)
 }

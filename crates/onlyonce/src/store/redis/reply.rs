@@ -80,6 +80,11 @@ pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Positio
     Ok((page, has_more.then_some(Position { number, place, ..from })))
 }
 
+/// The number that a script answers.
+pub(super) fn number(value: Value) -> Result<u64, Fault> {
+    understood(value)
+}
+
 /// The check value that is kept, if any is.
 pub(super) fn check_value(value: Value) -> Result<Option<String>, Fault> {
     let kept: Option<Vec<u8>> = understood(value)?;

@@ -22,6 +22,7 @@ scripts! {
     Renew: "lua/common.lua" "lua/record.lua" "lua/renew.lua";
     Scan: "lua/common.lua" "lua/scan.lua";
     CheckValue: "lua/common.lua" "lua/check.lua";
+    Size: "lua/size.lua";
     FilterKeep: "../layered/keep.lua";
     FilterForget: "../layered/forget.lua";
     FilterFind: "../layered/find.lua";

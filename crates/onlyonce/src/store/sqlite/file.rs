@@ -2,7 +2,8 @@
 
 pub(super) mod checkpoint;
 pub(super) mod connection;
-mod header;
+pub(super) mod header;
+pub(super) mod inspect;
 pub(super) mod open;
 pub(super) mod ownership;
 mod wal_check;

@@ -12,6 +12,7 @@ use super::layout::place::{CLASS_MAX, Place, Slot};
 use super::layout::routes::Routes;
 use crate::record::{Record, StateKind, StateSet};
 use crate::scope::OperationId;
+use crate::store::Census;
 
 pub(super) struct Index {
     pub(super) ids: IdTable,
@@ -78,6 +79,13 @@ impl Index {
     pub(super) fn remove(&mut self, id: &OperationId) {
         let old = self.ids.remove(id);
         self.drop_live(old);
+    }
+
+    /// How many records there are.
+    pub(super) fn census(&self) -> Census {
+        let mut census = Census::default();
+        self.live.iter().flat_map(BTreeMap::values).for_each(|live| census.count(&live.record));
+        Census { records: self.ids.len() as u64, ..census }
     }
 
     /// Up to `limit` live records in `states`, ordered by state and place, from behind `after` on.

@@ -1,10 +1,14 @@
 //! The jobs that callers queue for the writer and for the reader, each with the channel for its answer.
 
+use std::sync::Arc;
+
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::scope::OperationId;
+use crate::store::audit::{Appended, Note};
 use crate::store::{
     Beat, Draft, Fault, Guard, Lease, Next, Page, Scan, Seen, StoreError, Swap, Swept,
 };
@@ -13,19 +17,29 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// A job for the writer.
 pub(super) enum WriteJob {
-    Claim(Box<Draft>, Reply<Seen>),
+    Claim(Box<ClaimJob>, Reply<Seen>),
     Swap(Box<SwapJob>, Reply<Swap>),
     Renew(Vec<(OperationId, Token)>, Lease, Reply<Vec<Beat>>),
     CheckValue(Box<CheckValueJob>, Reply<Option<String>>),
     MarkMoved(String, Reply<()>),
+    Append(Arc<Appended>, Reply<()>),
+    /// Deletes entries of the audit trail before this time, at most so many.
+    Prune(StoreTime, usize, Reply<bool>),
     /// How many records to delete at most, and up to which expiry time.
     Sweep(usize, StoreTime, Reply<Swept>),
+}
+
+/// A draft, and what the audit trail is told of it.
+pub(super) struct ClaimJob {
+    pub(super) draft: Draft,
+    pub(super) note: Option<Arc<Note>>,
 }
 
 pub(super) struct SwapJob {
     pub(super) id: OperationId,
     pub(super) guard: Guard,
     pub(super) to: Next,
+    pub(super) note: Option<Arc<Note>>,
 }
 
 pub(super) struct CheckValueJob {
@@ -51,6 +65,7 @@ pub(super) enum Answer {
     Swap(Swap),
     Beats(Vec<Beat>),
     CheckValue(Option<String>),
+    Pruned(bool),
     Done,
 }
 
@@ -64,9 +79,10 @@ impl WriteJob {
             (Self::CheckValue(_, reply), Ok(Answer::CheckValue(kept))) => {
                 drop(reply.send(Ok(kept)));
             }
-            (Self::MarkMoved(_, reply), Ok(Answer::Done)) => {
+            (Self::MarkMoved(_, reply) | Self::Append(_, reply), Ok(Answer::Done)) => {
                 drop(reply.send(Ok(())));
             }
+            (Self::Prune(_, _, reply), Ok(Answer::Pruned(more))) => drop(reply.send(Ok(more))),
             (job, Err(fault)) => job.fail(fault),
             (job, Ok(_)) => job.fail(Fault::Unsure(StoreError::Closed)),
         }
@@ -78,7 +94,8 @@ impl WriteJob {
             Self::Swap(_, reply) => drop(reply.send(Err(fault))),
             Self::Renew(_, _, reply) => drop(reply.send(Err(fault))),
             Self::CheckValue(_, reply) => drop(reply.send(Err(fault))),
-            Self::MarkMoved(_, reply) => drop(reply.send(Err(fault))),
+            Self::MarkMoved(_, reply) | Self::Append(_, reply) => drop(reply.send(Err(fault))),
+            Self::Prune(_, _, reply) => drop(reply.send(Err(fault))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(fault))),
         }
     }
@@ -88,13 +105,18 @@ impl WriteJob {
 pub(super) enum ReadJob {
     One(OperationId, Reply<Seen>),
     Page(Scan, Reply<Page>),
+    /// Reads the audit trail, and answers by itself.
+    Trail(ReadTrail),
 }
+
+pub(super) type ReadTrail = Box<dyn FnOnce(Result<&Connection, Fault>) + Send>;
 
 impl ReadJob {
     pub(super) fn fail(self, fault: Fault) {
         match self {
             Self::One(_, reply) => drop(reply.send(Err(fault))),
             Self::Page(_, reply) => drop(reply.send(Err(fault))),
+            Self::Trail(read) => read(Err(fault)),
         }
     }
 }

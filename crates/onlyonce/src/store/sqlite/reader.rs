@@ -54,6 +54,7 @@ fn serve(shared: &Shared, reads: &mut Vec<ReadJob>) {
                 drop(reply.send(found));
             }
             ReadJob::Page(query, reply) => drop(reply.send(listing::page(shared, db, &query))),
+            ReadJob::Trail(read) => read(Ok(db)),
         }
     }
     if !db.is_autocommit() {

@@ -6,18 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use event_listener::Event;
 use rusqlite::Connection;
 
+use super::SqliteOptions;
 use super::index::Index;
 use super::jobs::{ReadJob, WriteJob};
 use super::layout::rows::unavailable;
 use super::queue::{Queue, Refusal};
 use super::time::Time;
 use crate::record::Record;
+use crate::store::audit::AuditOptions;
 use crate::store::wake::Wakers;
 use crate::store::{Fault, Seen, StoreError};
 
 pub(super) struct Shared {
     index: RwLock<Index>,
     pub(super) time: Time,
+    /// How the audit trail is kept; `None` if none is.
+    pub(super) audit: Option<AuditOptions>,
     pub(super) wakers: Wakers,
     pub(super) jobs: Queue<WriteJob>,
     pub(super) reads: Queue<ReadJob>,
@@ -50,10 +54,12 @@ pub(super) enum Status {
 }
 
 impl Shared {
-    pub(super) fn new(index: Index, time: Time, queue_max: usize) -> Arc<Self> {
+    pub(super) fn new(index: Index, time: Time, options: &SqliteOptions) -> Arc<Self> {
+        let queue_max = options.queue_max;
         Arc::new(Self {
             index: RwLock::new(index),
             time,
+            audit: options.audit,
             wakers: Wakers::default(),
             jobs: Queue::new(queue_max),
             reads: Queue::new(queue_max),

@@ -6,6 +6,7 @@ mod disk;
 mod owner;
 mod sweeping;
 mod timing;
+mod trail;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

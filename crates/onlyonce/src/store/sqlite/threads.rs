@@ -79,9 +79,9 @@ fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, SqliteO
     let owned = OwnedFile::take(&path)?;
     open::create_if_absent(&owned)?;
     let time = Time::new(options.clock.clone());
-    let mut opened = open::open(owned.path())?;
+    let mut opened = open::open(owned.path(), options.audit.is_some())?;
     open::mark_leftovers_unknown(&mut opened, owned.path(), &time)?;
-    let shared = Shared::new(Index::new(Routes::default()), time, options.queue_max);
+    let shared = Shared::new(Index::new(Routes::default()), time, options);
     let (open, identity) = OpenFile::connect(&shared, &owned, opened)?;
     Ok(Writer::new(shared, owned, open, identity))
 }

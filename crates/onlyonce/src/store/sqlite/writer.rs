@@ -3,6 +3,7 @@
 mod batch;
 mod check_value;
 pub(super) mod job_error;
+mod notes;
 pub(super) mod open_file;
 mod reopen;
 mod row_changes;
@@ -119,7 +120,9 @@ impl Writer {
         let done = match written {
             Ok(Written { batch, answers, step }) => {
                 let committed = batch.has_begun();
+                let chain = batch.chain;
                 open.meta = batch.publish();
+                open.chain = chain;
                 if committed {
                     open.wal.note_commit();
                 }

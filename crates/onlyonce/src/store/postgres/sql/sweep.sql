@@ -1,11 +1,14 @@
--- Deletes at most $3 records that have expired at $1, from those on that expired at $2. A row that is locked is passed,
--- and one that was changed before it was locked is judged again. The answer tells where to go on: while an old snapshot
--- keeps deleted rows from being cleaned up, a sweep that began at the start again would read all of those first.
+-- Deletes at most $3 records that have expired at $1, from those on that expired at $2, and tells which. A row that is
+-- locked is passed, and one that was changed before it was locked is judged again. The answer tells where to go on: while
+-- an old snapshot keeps deleted rows from being cleaned up, a sweep that began at the start again would read all of
+-- those first.
 WITH {clock},
 due AS MATERIALIZED (
   SELECT r.id, r.expires_at FROM clock c, {schema}.record r
    WHERE r.expires_at BETWEEN $2::timestamptz AND $1::timestamptz
      AND r.state IN ({released}, {completed}) AND r.format = {format}
    ORDER BY r.expires_at LIMIT $3::bigint FOR UPDATE OF r SKIP LOCKED),
-gone AS (DELETE FROM {schema}.record r USING due d WHERE r.id = d.id RETURNING 1)
-SELECT c.now, (SELECT count(*) FROM gone) AS deleted, (SELECT max(d.expires_at) FROM due d) AS reached FROM clock c
+gone AS (
+  DELETE FROM {schema}.record r USING due d WHERE r.id = d.id
+  RETURNING r.id, r.expires_at, r.route, r.principal, r.attempt)
+SELECT c.now, g.* FROM clock c LEFT JOIN gone g ON true

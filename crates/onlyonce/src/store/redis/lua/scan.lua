@@ -1,6 +1,7 @@
 -- A page of records. KEYS: none, then the sorted set to list, or nothing: then all keys of the store are listed.
 -- ARGV: prefix, states as bits, limit, bytes_max; then where the last page ended: a number (the score in the set, or
--- the cursor of SCAN), and the first place at that number which is not listed yet.
+-- the cursor of SCAN), and the first place at that number which is not listed yet; then what ids must begin with, where
+-- all keys are listed.
 -- Answers: now, 1 if there is more, the number and the place where to go on, and a list of id and value in turn.
 local prefix, states, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local number, place = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -57,7 +58,8 @@ end
 
 -- In the order of SCAN, and of ids within a batch of it.
 local function list_keys()
-  local pattern = prefix .. ':' .. string.rep('[0-9a-f]', 32)
+  local beginning = ARGV[7]
+  local pattern = prefix .. ':' .. beginning .. string.rep('[0-9a-f]', 32 - #beginning)
   for _ = 1, BATCHES_MAX do
     local part = redis.call('SCAN', string.format('%.0f', number), 'MATCH', pattern, 'COUNT', BATCH)
     local ids = {}

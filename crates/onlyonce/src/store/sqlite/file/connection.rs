@@ -46,6 +46,17 @@ pub(crate) fn readable(path: &Path) -> Result<Connection, SqliteOpenError> {
     Ok(db)
 }
 
+/// A connection for another process than the one that has the store: it cannot write.
+pub(crate) fn read_only(path: &Path) -> Result<Connection, SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    db.busy_timeout(BUSY_WAIT).map_err(failed)?;
+    set_checkpoint_at_close(&db, false).map_err(failed)?;
+    db.execute_batch("PRAGMA trusted_schema = OFF;").map_err(failed)?;
+    Ok(db)
+}
+
 /// Whether SQLite writes the WAL back and removes it when the last connection closes.
 ///
 /// After an I/O error it must not. A checkpoint that does not reach the end of the WAL is not synced, yet SQLite counts

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::record::{Record, State};
+use crate::record::{Record, State, Token};
+use crate::store::audit::{Chain, Note, WriterId};
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::connection::{self, Checkpoint};
 use crate::store::sqlite::file::ownership::OwnedFile;
 use crate::store::sqlite::file::wal_check;
 use crate::store::sqlite::index::{Index, build};
+use crate::store::sqlite::layout::audit_rows;
 use crate::store::sqlite::layout::meta::Meta;
 use crate::store::sqlite::layout::rows;
 use crate::store::sqlite::layout::schema;
@@ -20,6 +22,8 @@ pub(crate) struct Opened {
     pub(crate) db: Connection,
     pub(crate) meta: Meta,
     pub(crate) index: Index,
+    /// The end of the audit trail; `None` if none is kept.
+    pub(crate) chain: Option<Chain>,
 }
 
 /// Creates the file if there never was one, and checks its WAL before SQLite reads it.
@@ -28,9 +32,7 @@ pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), SqliteOpenError>
         owned.create(|new| {
             connection::create(new, |db| {
                 let transaction = db.unchecked_transaction()?;
-                db.execute_batch(schema::META)?;
-                db.execute_batch(schema::ROUTE)?;
-                db.execute_batch(schema::CHECK_VALUE)?;
+                schema::EVERY.iter().try_for_each(|(_, sql)| db.execute_batch(sql))?;
                 Meta::new().write(db)?;
                 transaction.commit()
             })
@@ -46,17 +48,35 @@ pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), SqliteOpenError>
 
 /// Opens the file and builds the index. The WAL is written back and emptied first: an earlier process may have failed
 /// to sync it.
-pub(crate) fn open(path: &Path) -> Result<Opened, SqliteOpenError> {
+pub(crate) fn open(path: &Path, keeps_trail: bool) -> Result<Opened, SqliteOpenError> {
     let db = connection::writable(path)?;
     let meta = check(&db, path)?;
     let flushed = connection::checkpoint(&db, Checkpoint::Truncate);
     flushed.map_err(|error| SqliteOpenError::engine(path, error))?;
     let (meta, index) = build::index_of(&db, path, meta)?;
-    Ok(Opened { db, meta, index })
+    let chain = keeps_trail.then(|| chain(&db, path)).transpose()?;
+    Ok(Opened { db, meta, index, chain })
+}
+
+/// The end of the audit trail, from which the writer goes on. Entries behind it are not ours: the next one could not be
+/// written.
+fn chain(db: &Connection, path: &Path) -> Result<Chain, SqliteOpenError> {
+    let failed = |error| SqliteOpenError::engine(path, error);
+    let chain = audit_rows::read_chain(db).map_err(failed)?;
+    let chain = chain.unwrap_or_else(|| Chain::new(WriterId::new(*Token::random().as_bytes(), 0)));
+    let (end, last) = (chain.head.last.sequence, audit_rows::last_sequence(db).map_err(failed)?);
+    if last > end {
+        let what = format!(
+            "its audit trail ends with entry {end}, and somebody added others up to {last}; \
+             look at them, then delete them"
+        );
+        return Err(SqliteOpenError::damaged(path, what));
+    }
+    Ok(chain)
 }
 
 /// Checks format, meta row and table definitions.
-fn check(db: &Connection, path: &Path) -> Result<Meta, SqliteOpenError> {
+pub(super) fn check(db: &Connection, path: &Path) -> Result<Meta, SqliteOpenError> {
     let failed = |error| SqliteOpenError::engine(path, error);
     let format = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
     schema::check_format(path, format)?;
@@ -96,7 +116,14 @@ pub(crate) fn mark_leftovers_unknown(
                 ..record
             };
             rows::update(&transaction, place, id, &unknown)?;
+            if let Some(chain) = &mut opened.chain {
+                let entry = chain.add(now, Note::left_unknown(id, &unknown));
+                audit_rows::insert(&transaction, &entry)?;
+            }
             opened.index.put(id, place, unknown);
+        }
+        if let Some(chain) = &opened.chain {
+            audit_rows::write_chain(&transaction, chain)?;
         }
         transaction.commit()
     });

@@ -155,7 +155,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-fn resolve(path: &Path) -> Result<PathBuf, SqliteOpenError> {
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, SqliteOpenError> {
     match fs::canonicalize(path) {
         Ok(found) => return Ok(found),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -171,7 +171,7 @@ fn resolve(path: &Path) -> Result<PathBuf, SqliteOpenError> {
     directory.map(|found| found.join(name)).map_err(|error| SqliteOpenError::io(path, error))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

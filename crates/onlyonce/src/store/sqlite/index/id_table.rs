@@ -1,12 +1,14 @@
 //! The hash table from id to slot: 24 bytes an entry.
 //!
+//! The shard of an id is chosen by its prefix alone, so that the ids of one key are found by reading one shard.
+//!
 //! A `HashMap` doubles, so that a record costs up to 57 bytes, and one that holds millions of records stops the writer
 //! while it does. This table has 1,024 shards with open addressing that grow by a quarter, each at its own time: a
 //! record costs at most 40 bytes, and growing one shard is quick. The hash is keyed, because a client has a hand in ids.
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::scope::OperationId;
+use crate::scope::{IdPrefix, OperationId};
 use crate::store::sqlite::layout::place::Slot;
 
 pub(crate) struct IdTable {
@@ -29,16 +31,23 @@ impl IdTable {
     }
 
     pub(crate) fn get(&self, id: &OperationId) -> Option<Slot> {
-        let hash = self.hash(id);
-        let shard = &self.shards[shard_of(hash)];
-        let at = shard.find(hash, id)?;
+        let shard = &self.shards[self.shard_of(id.prefix())];
+        let at = shard.find(self.hash(id), id)?;
         shard.entries[at].slot()
+    }
+
+    /// The ids that begin with `prefix`.
+    pub(crate) fn with_prefix(&self, prefix: IdPrefix) -> impl Iterator<Item = OperationId> {
+        let entries = self.shards[self.shard_of(prefix)].entries.iter();
+        let ids =
+            entries.filter(|entry| !entry.is_free()).map(|entry| OperationId::from_bytes(entry.id));
+        ids.filter(move |id| id.prefix() == prefix)
     }
 
     /// Returns the slot before.
     pub(crate) fn insert(&mut self, id: OperationId, slot: Slot) -> Option<Slot> {
-        let hash = self.hash(&id);
-        let shard = &mut self.shards[shard_of(hash)];
+        let (hash, shard) = (self.hash(&id), self.shard_of(id.prefix()));
+        let shard = &mut self.shards[shard];
         if let Some(at) = shard.find(hash, &id) {
             return shard.entries[at].replace(slot);
         }
@@ -49,8 +58,8 @@ impl IdTable {
     }
 
     pub(crate) fn remove(&mut self, id: &OperationId) -> Option<Slot> {
-        let hash = self.hash(id);
-        let shard = &mut self.shards[shard_of(hash)];
+        let (hash, shard) = (self.hash(id), self.shard_of(id.prefix()));
+        let shard = &mut self.shards[shard];
         let at = shard.find(hash, id)?;
         let slot = shard.entries[at].slot();
         shard.remove_at(at, &self.hasher);
@@ -66,6 +75,10 @@ impl IdTable {
 
     fn hash(&self, id: &OperationId) -> u64 {
         self.hasher.hash_one(id.as_bytes())
+    }
+
+    fn shard_of(&self, prefix: IdPrefix) -> usize {
+        self.hasher.hash_one(prefix.as_bytes()) as usize % SHARDS
     }
 }
 
@@ -173,11 +186,6 @@ impl Entry {
     }
 }
 
-/// The high half of the hash picks the shard.
-fn shard_of(hash: u64) -> usize {
-    (hash >> 32) as usize % SHARDS
-}
-
 const SHARDS: usize = 1024;
 const SHARD_ENTRIES_MIN: usize = 8;
 
@@ -216,6 +224,19 @@ mod tests {
         assert_eq!(index.len(), map.len());
         for n in 0..30_000 {
             assert_eq!(index.get(&id(n)), map.get(&id(n)).copied());
+        }
+    }
+
+    #[test]
+    fn the_ids_of_a_prefix_are_found_and_no_others() {
+        let mut index = IdTable::new();
+        for n in 1..50_000 {
+            index.insert(id((n << 32) | (n % 100)), slot(n as i64));
+        }
+        for prefix in [id(7).prefix(), id(99).prefix(), id(100).prefix()] {
+            let found: Vec<_> = index.with_prefix(prefix).collect();
+            assert!(found.iter().all(|id| id.prefix() == prefix));
+            assert_eq!(found.len(), if prefix == id(100).prefix() { 0 } else { 500 });
         }
     }
 

@@ -16,8 +16,9 @@ use crate::store::sqlite::error::SqliteOpenError;
 
 /// "ONCE", at offset 68 of the file.
 pub(crate) const APPLICATION_ID: i64 = 0x4F4E_4345;
-/// At offset 60 of the file. Formats 1 (no targets, no check values) and 2 (kept the highest time) were never released.
-pub(crate) const FORMAT: i64 = 3;
+/// At offset 60 of the file. Formats 1 (no targets, no check values), 2 (kept the highest time) and 3 (no audit trail) were
+/// never released.
+pub(crate) const FORMAT: i64 = 4;
 pub(crate) const PAGE_BYTES: i64 = 4_096;
 
 /// The numbers of the states. `GONE` marks the row of a deleted record until the sweep deletes the row.
@@ -43,6 +44,45 @@ pub(crate) const CHECK_VALUE: &str = "CREATE TABLE check_value (
     value TEXT NOT NULL,
     crc BLOB NOT NULL CHECK (length(crc) = 4)
 ) STRICT, WITHOUT ROWID";
+
+/// The audit trail: entries in their order, and the end of their chain. Empty where no trail is kept.
+pub(crate) const AUDIT: &str = "CREATE TABLE audit (
+    sequence INTEGER PRIMARY KEY CHECK (sequence > 0),
+    hash BLOB NOT NULL CHECK (length(hash) = 32),
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    id BLOB,
+    key BLOB,
+    route TEXT NOT NULL,
+    principal BLOB,
+    attempt INTEGER,
+    status INTEGER,
+    count INTEGER,
+    who TEXT,
+    why TEXT,
+    ids TEXT
+) STRICT";
+pub(crate) const AUDIT_AT: &str = "CREATE INDEX audit_at ON audit (at)";
+pub(crate) const AUDIT_HEAD: &str = "CREATE TABLE audit_head (
+    writer BLOB PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    from_sequence INTEGER NOT NULL,
+    from_hash BLOB NOT NULL,
+    appended BLOB NOT NULL
+) STRICT, WITHOUT ROWID";
+pub(crate) const AUDIT_ID: &str = "CREATE INDEX audit_id ON audit (id, at)";
+
+/// What every store has, by name.
+pub(crate) const EVERY: [(&str, &str); 7] = [
+    ("audit", AUDIT),
+    ("audit_at", AUDIT_AT),
+    ("audit_head", AUDIT_HEAD),
+    ("audit_id", AUDIT_ID),
+    ("check_value", CHECK_VALUE),
+    ("meta", META),
+    ("route", ROUTE),
+];
 
 /// Name and definition of the record table of a class. The columns that the scan at open reads come first.
 pub(crate) fn record(class: u8) -> (String, String) {
@@ -123,8 +163,7 @@ pub(crate) fn check_format(path: &Path, found: i64) -> Result<(), SqliteOpenErro
 
 /// The first table that is not defined as in a store with these classes; `None` if all are.
 pub(crate) fn differs(db: &Connection, classes: &[u8]) -> rusqlite::Result<Option<String>> {
-    let every = [("meta", META), ("route", ROUTE), ("check_value", CHECK_VALUE)];
-    let mut wanted = every.map(|(name, sql)| (name.to_owned(), sql.to_owned())).to_vec();
+    let mut wanted = EVERY.map(|(name, sql)| (name.to_owned(), sql.to_owned())).to_vec();
     for class in classes {
         wanted.extend([record(*class), response(*class)]);
     }

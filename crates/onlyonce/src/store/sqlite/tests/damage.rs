@@ -284,15 +284,17 @@ async fn what_is_not_ours_is_refused_and_left_as_it_was() {
 #[tokio::test]
 async fn a_newer_format_is_refused() {
     let (_directory, path, clock) = closed(1).await;
-    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 4").unwrap();
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 5").unwrap();
     let error = open(&path, &clock).await.unwrap_err();
-    assert!(matches!(error, SqliteOpenError::Newer { found: 4, supported: 3, .. }), "{error}");
+    assert!(matches!(error, SqliteOpenError::Newer { found: 5, supported: 4, .. }), "{error}");
 }
 
 // threat C13
 #[tokio::test]
 async fn a_file_of_an_older_format_is_refused_and_left_as_it_was() {
-    for (found, make) in [(1, make_first_format as fn(&Path)), (2, make_second_format)] {
+    for (found, make) in
+        [(1, make_first_format as fn(&Path)), (2, make_second_format), (3, make_third_format)]
+    {
         let (directory, path, clock) = closed(1).await;
         make(&path);
         let before = files(directory.path());
@@ -300,16 +302,22 @@ async fn a_file_of_an_older_format_is_refused_and_left_as_it_was() {
             let error = open(&path, &clock).await.unwrap_err();
             let path = fs::canonicalize(&path).unwrap();
             let told = format!(
-                "{} has format {found} of an unreleased build, and this build reads only format 3: \
+                "{} has format {found} of an unreleased build, and this build reads only format 4: \
                  use a new file. Retries of keys in the old one will be executed again",
                 path.display()
             );
             assert_eq!(error.to_string(), told);
-            let is_older = matches!(error, SqliteOpenError::Older { found: is, supported: 3, .. } if is == found);
+            let is_older = matches!(error, SqliteOpenError::Older { found: is, supported: 4, .. } if is == found);
             assert!(is_older, "{error:?}");
         }
         assert_eq!(files(directory.path()), before);
     }
+}
+
+/// The third format had no audit trail.
+fn make_third_format(path: &Path) {
+    let db = Connection::open(path).unwrap();
+    db.execute_batch("DROP TABLE audit; DROP TABLE audit_head; PRAGMA user_version = 3").unwrap();
 }
 
 /// The first format had neither targets nor check values.

@@ -10,10 +10,12 @@ use rusqlite::Connection;
 use crate::clock::StoreTime;
 use crate::record::{Record, Token};
 use crate::scope::OperationId;
+use crate::store::audit::Chain;
 use crate::store::cas::{self, Effect};
 use crate::store::sqlite::file::connection;
 use crate::store::sqlite::index::{Index, Lookup};
-use crate::store::sqlite::jobs::{Answer, CheckValueJob, SwapJob, WriteJob};
+use crate::store::sqlite::jobs::{Answer, CheckValueJob, ClaimJob, SwapJob, WriteJob};
+use crate::store::sqlite::layout::audit_rows;
 use crate::store::sqlite::layout::meta::Meta;
 use crate::store::sqlite::layout::place::Place;
 use crate::store::sqlite::layout::routes::Routes;
@@ -21,8 +23,8 @@ use crate::store::sqlite::layout::rows::{self, Damage, Found};
 use crate::store::sqlite::shared::Shared;
 use crate::store::sqlite::writer::OpenFile;
 use crate::store::sqlite::writer::check_value;
-use crate::store::sqlite::writer::job_error::{JobError, store_error_of};
-use crate::store::{Beat, Draft, Fault, Lease, Next, Seen, StoreError, Swap};
+use crate::store::sqlite::writer::job_error::{JobError, require_body_fits, store_error_of};
+use crate::store::{Beat, Fault, Lease, Next, Seen, StoreError, Swap};
 
 pub(crate) struct Batch<'a> {
     pub(crate) db: &'a Connection,
@@ -34,6 +36,10 @@ pub(crate) struct Batch<'a> {
     data_version: i64,
     pub(crate) routes: &'a mut Routes,
     pub(crate) pending: HashMap<OperationId, Pending>,
+    /// The end of the audit trail as this batch leaves it; `None` if none is kept.
+    pub(crate) chain: Option<Chain>,
+    /// The end of the audit trail as of the last commit.
+    chain_before: Option<Chain>,
     begun: bool,
 }
 
@@ -55,6 +61,8 @@ impl<'a> Batch<'a> {
             data_version: open.data_version,
             pending: HashMap::new(),
             routes: &mut open.routes,
+            chain: open.chain,
+            chain_before: open.chain,
             begun: false,
         }
     }
@@ -70,10 +78,12 @@ impl<'a> Batch<'a> {
             _ if self.meta.moved_to.is_some() => {
                 Err(JobError::Job(Fault::NotDone(StoreError::Closed)))
             }
-            WriteJob::Claim(draft, _) => self.claim(draft).map(Answer::Seen),
+            WriteJob::Claim(claim, _) => self.claim(claim).map(Answer::Seen),
             WriteJob::Swap(swap, _) => self.swap(swap).map(Answer::Swap),
             WriteJob::Renew(leases, lease, _) => self.renew(leases, *lease).map(Answer::Beats),
             WriteJob::CheckValue(checking, _) => self.check_value(checking).map(Answer::CheckValue),
+            WriteJob::Append(batch, _) => self.append_notes(batch).map(|()| Answer::Done),
+            WriteJob::Prune(until, limit, _) => self.prune(*until, *limit).map(Answer::Pruned),
             WriteJob::Sweep(..) => Err(JobError::Job(Fault::NotDone(StoreError::Busy))),
         }
     }
@@ -82,12 +92,13 @@ impl<'a> Batch<'a> {
     pub(crate) fn answer_in_savepoint(&mut self, job: &WriteJob) -> Result<Answer, JobError> {
         self.begin()?;
         self.execute("SAVEPOINT job")?;
-        let (meta, routes) = (self.meta.clone(), self.routes.len());
+        let (meta, routes, chain) = (self.meta.clone(), self.routes.len(), self.chain);
         let answer = self.answer(job);
         if let Err(JobError::Statement(error)) = answer {
             self.execute("ROLLBACK TO job")?;
             self.execute("RELEASE job")?;
             self.meta = meta;
+            self.chain = chain;
             self.routes.truncate(routes);
             return Err(JobError::Job(Fault::NotDone(store_error_of(error))));
         }
@@ -95,11 +106,12 @@ impl<'a> Batch<'a> {
         answer
     }
 
-    fn claim(&mut self, draft: &Draft) -> Result<Seen, JobError> {
+    fn claim(&mut self, ClaimJob { draft, note }: &ClaimJob) -> Result<Seen, JobError> {
         let current = self.lookup(&draft.id)?;
         let now = self.shared.time.now();
         let record = match cas::claim(current.record.as_ref(), draft, now) {
             Some(record) => {
+                self.note(now, note.as_deref())?;
                 self.append(draft.id, &record)?;
                 Some(record)
             }
@@ -109,18 +121,22 @@ impl<'a> Batch<'a> {
         Ok(self.seen(record, mine, now))
     }
 
-    fn swap(&mut self, SwapJob { id, guard, to }: &SwapJob) -> Result<Swap, JobError> {
+    fn swap(&mut self, SwapJob { id, guard, to, note }: &SwapJob) -> Result<Swap, JobError> {
         let current = self.lookup(id)?;
         let now = self.shared.time.now();
         match cas::swap(current.record.as_ref(), guard, to, now) {
             Effect::Stale => Ok(Swap::Stale(Box::new(self.seen(current.record, false, now)))),
             Effect::Already(revision) => Ok(Swap::Done(revision)),
             Effect::Delete(revision) => {
+                self.note(now, note.as_deref())?;
                 self.delete(*id, &current)?;
                 Ok(Swap::Done(revision))
             }
             Effect::Write(record) => {
                 let revision = record.revision();
+                // A job that is refused must have written nothing, and so told nothing.
+                require_body_fits(&record)?;
+                self.note(now, note.as_deref())?;
                 match to {
                     Next::Running(_) => self.take(*id, &current, &record)?,
                     _ => self.update(*id, &current, *record)?,
@@ -170,8 +186,11 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Writes the meta row, if this batch changed it.
+    /// Writes the meta row and the head of the audit trail, if this batch changed them.
     pub(crate) fn write_meta(&mut self) -> rusqlite::Result<()> {
+        if let Some(chain) = self.chain.filter(|_| self.chain != self.chain_before) {
+            audit_rows::write_chain(self.db, &chain)?;
+        }
         if !self.meta_changed {
             return Ok(());
         }

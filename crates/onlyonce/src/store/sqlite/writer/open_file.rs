@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use crate::store::audit::Chain;
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::checkpoint::{WAL_BYTES, Wal};
 use crate::store::sqlite::file::connection;
@@ -20,6 +21,8 @@ pub(crate) struct OpenFile {
     pub(crate) wal: Wal,
     /// Changes when another program writes the file: see [`connection::data_version`].
     pub(crate) data_version: i64,
+    /// The end of the audit trail as of the last commit; `None` if none is kept.
+    pub(crate) chain: Option<Chain>,
 }
 
 impl OpenFile {
@@ -29,7 +32,7 @@ impl OpenFile {
         owned: &OwnedFile,
         opened: Opened,
     ) -> Result<(Self, FileIdentity), SqliteOpenError> {
-        let Opened { db, meta, index } = opened;
+        let Opened { db, meta, index, chain } = opened;
         let path = owned.path();
         let failed = |error| SqliteOpenError::engine(path, error);
         let (reader, checkpointer) = (connection::readable(path)?, connection::writable(path)?);
@@ -41,7 +44,7 @@ impl OpenFile {
         *shared.index_mut() = index;
         *lock(&shared.reader) = Some(reader);
         *lock(&shared.checkpointer) = Some(checkpointer);
-        Ok((Self { db, meta, routes, wal: Wal::empty(), data_version }, identity))
+        Ok((Self { db, meta, routes, wal: Wal::empty(), data_version, chain }, identity))
     }
 
     /// Asks the checkpointer to write the WAL back. The meta row goes first, so that damage to the rows that it names

@@ -40,7 +40,7 @@ impl Writer {
     /// Unlike a first open, this leaves running records running: their owners live in this process.
     fn reopen(&mut self) -> Result<(), SqliteOpenError> {
         connection::empty_wal_exclusively(self.owned.path())?;
-        let mut opened = open::open(self.owned.path())?;
+        let mut opened = open::open(self.owned.path(), self.shared.audit.is_some())?;
         open::keep_leases(&mut opened, &self.shared.index());
         let (open, identity) = OpenFile::connect(&self.shared, &self.owned, opened)?;
         self.identity = identity;

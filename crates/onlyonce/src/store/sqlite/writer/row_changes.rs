@@ -10,7 +10,7 @@ use crate::store::sqlite::layout::place::{Place, class_of};
 use crate::store::sqlite::layout::rows;
 use crate::store::sqlite::layout::schema;
 use crate::store::sqlite::writer::batch::{Batch, Pending};
-use crate::store::sqlite::writer::job_error::{JobError, classify, require_body_fits};
+use crate::store::sqlite::writer::job_error::{JobError, classify};
 
 impl Batch<'_> {
     /// Replaces the record: the old row is marked gone and `record` is appended.
@@ -42,7 +42,6 @@ impl Batch<'_> {
         old: &Lookup,
         record: Record,
     ) -> Result<(), JobError> {
-        require_body_fits(&record)?;
         let place = old.place.expect("a record that is rewritten has a place");
         self.begin()?;
         let responded = old.record.as_ref().is_some_and(is_completed);

@@ -8,10 +8,11 @@
 //!    gone one by one.
 //! 4. A row that cannot be decoded is moved like a pinned one: its key must stay an error and not become absent.
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use crate::clock::StoreTime;
-use crate::scope::OperationId;
+use crate::scope::{OperationId, Principal};
+use crate::store::audit::{About, Note};
 use crate::store::sqlite::jobs::Reply;
 use crate::store::sqlite::layout::meta::ClassRows;
 use crate::store::sqlite::layout::place::Place;
@@ -41,6 +42,8 @@ pub(crate) struct Sweep {
 struct OldRow {
     row: i64,
     fate: Fate,
+    /// What the audit trail is told if it has expired.
+    note: Option<Note>,
 }
 
 /// What the sweep does with a row.
@@ -94,7 +97,7 @@ impl Sweep {
         if class.first >= end || all_pinned {
             return Ok(SweepStep { class_done: true, ..SweepStep::default() });
         }
-        let window = window(batch.db, &class, end, batch.routes, self.until)?;
+        let window = window(batch, &class, end, self.until)?;
         if self.left == 0 {
             let more = window.iter().any(OldRow::is_expired);
             return Ok(SweepStep {
@@ -172,8 +175,7 @@ fn clear(batch: &mut Batch<'_>, class: u8, old: &OldRow) -> Result<(), JobError>
             if responded {
                 rows::delete_response(batch.db, place).map_err(classify)?;
             }
-            forget(batch, id, place);
-            Ok(())
+            forget(batch, id, place, old.note.as_ref())
         }
         Fate::Pinned(id) => {
             let lookup = batch.lookup(&id)?;
@@ -200,16 +202,23 @@ fn mark_expired_gone(batch: &mut Batch<'_>, class: u8, old: &OldRow) -> Result<(
     if let Fate::Expired(id, responded) = old.fate {
         let place = Place { class, row: old.row };
         rows::mark_gone(batch.db, place, id, responded).map_err(classify)?;
-        forget(batch, id, place);
+        forget(batch, id, place, old.note.as_ref())?;
     }
     Ok(())
 }
 
 /// Removes the id from the index, if the index means this very row.
-fn forget(batch: &mut Batch<'_>, id: OperationId, place: Place) {
+fn forget(
+    batch: &mut Batch<'_>,
+    id: OperationId,
+    place: Place,
+    note: Option<&Note>,
+) -> Result<(), JobError> {
     if batch.place(&id) == Some(place) {
         batch.forget(id);
+        batch.note(batch.shared.time.now(), note)?;
     }
+    Ok(())
 }
 
 fn delete_before(batch: &mut Batch<'_>, class: u8, first: i64) -> Result<(), JobError> {
@@ -224,15 +233,14 @@ fn delete_before(batch: &mut Batch<'_>, class: u8, first: i64) -> Result<(), Job
 }
 
 fn window(
-    db: &Connection,
+    batch: &Batch<'_>,
     class: &ClassRows,
     end: i64,
-    routes: &Routes,
     now: StoreTime,
 ) -> Result<Vec<OldRow>, JobError> {
     let limit = (end - class.first).min(SWEEP_ROWS as i64);
-    let mut statement =
-        db.prepare_cached(&Statements::of(class.class).oldest).map_err(JobError::Transaction)?;
+    let statement = batch.db.prepare_cached(&Statements::of(class.class).oldest);
+    let mut statement = statement.map_err(JobError::Transaction)?;
     let mut found = statement.query(params![class.first, limit]).map_err(JobError::Transaction)?;
     let mut window = Vec::with_capacity(SWEEP_ROWS);
     while let Some(row) = found.next().map_err(classify)? {
@@ -241,8 +249,10 @@ fn window(
         if row.get(crate::store::sqlite::layout::columns::COLUMN_COUNT) != Ok(number) {
             return Err(damaged(place));
         }
-        let fate = fate(row, routes, now).ok_or_else(|| damaged(place))?;
-        window.push(OldRow { row: number, fate });
+        let fate = fate(row, batch.routes, now).ok_or_else(|| damaged(place))?;
+        let is_noted = batch.chain.is_some() && matches!(fate, Fate::Expired(..));
+        let note = is_noted.then(|| expired(row, batch.routes)).flatten();
+        window.push(OldRow { row: number, fate, note });
     }
     Ok(window)
 }
@@ -261,6 +271,18 @@ fn fate(row: &rusqlite::Row<'_>, routes: &Routes, now: StoreTime) -> Option<Fate
         }
         _ => Fate::Unexpired,
     })
+}
+
+/// What the audit trail is told of an expired row.
+fn expired(row: &rusqlite::Row<'_>, routes: &Routes) -> Option<Note> {
+    let (columns, route) = rows::checked(row, routes).ok()?;
+    let about = About {
+        route,
+        principal: Some(Principal::from_bytes(*columns.principal)),
+        attempt: u32::try_from(columns.attempt).ok(),
+        ..About::default()
+    };
+    Some(Note::expired_by(OperationId::from_bytes(*columns.id), about))
 }
 
 fn damaged(place: Place) -> JobError {
@@ -291,7 +313,7 @@ mod tests {
             _ => Fate::Unexpired,
         };
         let fates = fates.chars().map(fate);
-        fates.zip(1..).map(|(fate, row)| OldRow { row, fate }).collect()
+        fates.zip(1..).map(|(fate, row)| OldRow { row, fate, note: None }).collect()
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! The admin listener of a running gateway.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
+
+use super::Failed;
+
+/// Connections to it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    token: Option<HeaderValue>,
+    answer_wait: Duration,
+}
+
+impl Remote {
+    pub(super) fn new(base: &str, token: Option<&str>) -> Result<Self, Failed> {
+        let wrong = || {
+            Failed::usage(&format!("--admin: {base:?} is no address such as http://127.0.0.1:8081"))
+        };
+        let uri: Uri = base.parse().map_err(|_| wrong())?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
+            return Err(wrong());
+        }
+        let token =
+            token.map(|token| HeaderValue::from_str(&format!("Bearer {token}"))).transpose();
+        let token = token.map_err(|_| Failed::usage(&"--token: no header can carry it"))?;
+        let (client, base) = (client()?, base.trim_end_matches('/').to_owned());
+        Ok(Self { client, base, token, answer_wait: ANSWER_WAIT })
+    }
+
+    pub(in crate::commands) fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// The whole answer.
+    pub(super) async fn ask(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), Failed> {
+        self.in_time(async {
+            let (head, body) = self.request(request).await?.into_parts();
+            let read = body.collect().await;
+            let read =
+                read.map_err(|error| Failed::trouble(&format!("the answer broke off: {error}")))?;
+            Ok((head.status, read.to_bytes()))
+        })
+        .await
+    }
+
+    /// An answer whose body is read by the caller.
+    pub(in crate::commands) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Failed> {
+        self.in_time(self.request(request)).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let (base, wait) = (&self.base, self.answer_wait);
+        let late = |_| {
+            Failed::trouble(&format!(
+                "no answer from {base} within {} s; a change that was asked for may still be under way, so look before \
+                 you repeat it",
+                wait.as_secs()
+            ))
+        };
+        timeout(wait, answer).await.map_err(late)?
+    }
+
+    async fn request(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Failed> {
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+        }
+        let base = &self.base;
+        let sent = self.client.request(request).await;
+        sent.map_err(|error| {
+            let cause = std::error::Error::source(&error)
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
+            Failed::trouble(&format!(
+                "no answer from {base}{cause}; is a gateway with an admin listener there?"
+            ))
+        })
+    }
+}
+
+/// Trusts what this machine trusts.
+fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, Failed> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(CONNECT_WAIT));
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
+    let tls = tls.map_err(|error| {
+        Failed::trouble(&format!("this machine has no trusted certificates: {error}"))
+    })?;
+    let connector = tls.https_or_http().enable_http1().wrap_connector(connector);
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// For a whole answer. A change of many operations takes a while.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is said of a listener that sends these bytes and nothing more.
+    async fn told_of(bytes: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let silent = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            stream.write_all(bytes).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let answer_wait = Duration::from_millis(100);
+        let remote = Remote { answer_wait, ..Remote::new(&base, None).unwrap() };
+        let request =
+            Request::get(remote.address("/api/v1/summary")).body(Full::default()).unwrap();
+        let failed = remote.ask(request).await.unwrap_err();
+        silent.abort();
+        assert_eq!(failed.code, 3);
+        failed.message
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_or_does_not_end_is_given_up() {
+        let half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha";
+        for bytes in [&b""[..], half] {
+            let told = told_of(bytes).await;
+            assert!(told.contains("no answer from http://127.0.0.1:"), "{told}");
+            assert!(told.contains("look before you repeat it"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `onlyonce keys`, `tail` and `sweep`, on a gateway and on a store.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, text};
+
+#[test]
+fn an_unknown_outcome_is_listed_shown_and_settled() {
+    let lab = Lab::start();
+    let id = lab.unknown("order-1");
+    let listed = lab.at_admin(&["keys", "list", "--state", "unknown"]);
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    let table = text(&listed.stdout);
+    assert!(
+        table.starts_with("STATE") && table.contains("order-1") && table.contains(&id),
+        "{table}"
+    );
+    let shown = text(&lab.at_admin(&["keys", "show", "order-1"]).stdout);
+    assert!(shown.starts_with("Sent at ") && shown.contains("Check before you decide"), "{shown}");
+    std::fs::write(lab.folder.path().join("answer.json"), "{\"id\":\"ch_1\"}").unwrap();
+    let settle = [
+        "keys",
+        "settle",
+        "order-1",
+        "--status",
+        "201",
+        "--header",
+        "Content-Type: application/json",
+        "--body",
+        "answer.json",
+        "--reason",
+        "seen",
+    ];
+    let settled = lab.at_admin(&settle);
+    assert!(settled.status.success(), "{}", text(&settled.stderr));
+    let retry = lab.send("/hangs-up", "order-1");
+    assert_eq!((retry.status, retry.body.as_str()), (201, "{\"id\":\"ch_1\"}"));
+    let json: Value =
+        serde_json::from_slice(&lab.at_admin(&["keys", "show", &id, "--format", "json"]).stdout)
+            .unwrap();
+    assert_eq!(
+        json["events"].as_array().unwrap().iter().find(|event| event["kind"] == "settled").unwrap()
+            ["who"],
+        "ann"
+    );
+    let again = lab.at_admin(&settle);
+    assert_eq!(
+        again.status.code(),
+        Some(1),
+        "a state that forbids it is bad news: {}",
+        text(&again.stderr)
+    );
+    let nothing = lab.at_admin(&["keys", "show", "nothing"]);
+    assert_eq!(nothing.status.code(), Some(1));
+}
+
+#[test]
+fn many_are_changed_only_with_a_yes() {
+    let lab = Lab::start();
+    for number in 0..25 {
+        lab.unknown(&format!("order-{number}"));
+    }
+    let release = ["keys", "release", "--all", "--state", "unknown", "--force", "--reason", "down"];
+    let dry = lab.at_admin(&[&release[..], &["--dry-run"]].concat());
+    assert!(
+        text(&dry.stdout).starts_with("release: 25 of 25 would be changed"),
+        "{}",
+        text(&dry.stdout)
+    );
+    let refused = lab.at_admin(&release);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(lab.get("operations?state=unknown")["operations"].as_array().unwrap().len(), 25);
+    let done = lab.at_admin(&[&release[..], &["--yes", "--format", "json"]].concat());
+    let done: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(done["changed"], 25);
+    let no_filter = lab.at_admin(&["keys", "forget", "--all", "--reason", "r"]);
+    assert_eq!(no_filter.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_is_reached_through_its_gateway_and_by_itself_when_that_has_ended() {
+    let mut lab = Lab::start();
+    lab.unknown("order-1");
+    let store = lab.store();
+    let open = lab.command(&["keys", "list", "--store", &store]);
+    assert_eq!(open.status.code(), Some(3));
+    assert!(text(&open.stderr).contains("--admin"), "{}", text(&open.stderr));
+    lab.stop();
+    let listed = lab.command(&["keys", "list", "--store", &store, "--format", "json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!((&listed[0]["key"], &listed[0]["state"]), (&json!("order-1"), &json!("unknown")));
+    let failed =
+        lab.command(&["keys", "settle", "order-1", "--failed", "--reason", "r", "--store", &store]);
+    assert!(failed.status.success(), "{}", text(&failed.stderr));
+    let csv = text(&lab.command(&["keys", "list", "--store", &store, "--format", "csv"]).stdout);
+    assert!(csv.contains("\"completed\"") && csv.contains("\"operator\""), "{csv}");
+    let gone = lab.at_admin(&["keys", "list"]);
+    assert_eq!(gone.status.code(), Some(3), "{}", text(&gone.stderr));
+}
+
+#[test]
+fn keys_under_a_secret_are_looked_up_with_the_configuration() {
+    let mut lab = Lab::with("secret = \"0123456789abcdef0123456789abcdef\"", "", "");
+    let id = lab.unknown("order-1");
+    lab.stop();
+    let (store, config) = (lab.store(), lab.config().display().to_string());
+    let blind = lab.command(&["keys", "show", "order-1", "--store", &store]);
+    assert_eq!(blind.status.code(), Some(2));
+    assert!(text(&blind.stderr).contains("--config"), "{}", text(&blind.stderr));
+    assert!(lab.command(&["keys", "show", &id, "--store", &store]).status.success());
+    let shown = lab.command(&["keys", "show", "order-1", "--config", &config]);
+    assert!(text(&shown.stdout).contains(&id), "{}", text(&shown.stderr));
+}
+
+#[test]
+fn tokens_are_given_by_flag_or_variable() {
+    let lab = Lab::with_tokens();
+    let id = lab.unknown("order-1");
+    let list = |token: &[&str]| lab.at_admin(&[&["keys", "list"], token].concat()).status.code();
+    assert_eq!(
+        (list(&[]), list(&["--token", "wrong"]), list(&["--token", "readers-token"])),
+        (Some(2), Some(2), Some(0))
+    );
+    let settle = ["keys", "settle", &id, "--failed", "--reason", "r", "--token", "readers-token"];
+    assert_eq!(lab.at_admin(&settle).status.code(), Some(2));
+    let admin = format!("http://{}", lab.admin);
+    let swept = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+        .args(["sweep", "--admin", &admin])
+        .env("ONLYONCE_ADMIN_TOKEN", "operators-token")
+        .output()
+        .unwrap();
+    assert_eq!(text(&swept.stdout), "0 expired records deleted\n", "{}", text(&swept.stderr));
+}
+
+#[test]
+fn tail_prints_what_happens() {
+    let lab = Lab::start();
+    let admin = format!("http://{}", lab.admin);
+    let mut tail = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+        .args(["tail", "--state", "unknown", "--admin", &admin])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let said = BufReader::new(tail.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(said.contains("listening"), "{said}");
+    lab.unknown("order-1");
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.contains("unknown") && line.contains("order-1"), "{line}");
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    let on_store = lab.command(&["tail", "--store", "sqlite:x.db"]);
+    assert_eq!(on_store.status.code(), Some(2));
+}

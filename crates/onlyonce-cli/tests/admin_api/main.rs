@@ -1,0 +1,13 @@
+//! The admin API and the commands that call it, with the real binary.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+mod authz;
+mod bulk;
+mod commands;
+mod described;
+mod heavy_scale;
+mod lab;
+mod operations;
+mod outside;
+mod stores;
+mod stream;

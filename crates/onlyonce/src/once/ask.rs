@@ -1,0 +1,80 @@
+//! What the engine is asked, and how that ends.
+
+use std::sync::Arc;
+
+use super::counts::Counters;
+use super::reconcile::Asking;
+use crate::clock::StoreTime;
+use crate::fingerprint::Fingerprint;
+use crate::policy::{Policy, StoreDown};
+use crate::record::{KeyText, Response};
+use crate::scope::{OperationId, Principal};
+
+/// One request for an operation, as the engine needs it.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: OperationId,
+    pub(crate) key: KeyText,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) principal: Principal,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) counters: Arc<Counters>,
+    /// The reconciler that `recovery = "reconcile"` asks, and the headers to ask with.
+    pub(crate) asking: Option<Asking>,
+    /// How and where the request is sent, for a later question about it: see `Draft::target`.
+    pub(crate) target: Arc<str>,
+    /// The response with which `recovery = "fail"` completes an operation that a dead owner left.
+    pub(crate) failure: Arc<Response>,
+}
+
+impl Counters {
+    /// Counts how a request ended. An execution was counted when it began.
+    pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
+        match ended {
+            Ended::Fresh(_) => {}
+            Ended::Unsettled => self.unknown.one(),
+            Ended::Refused(refusal) => self.refused_by(refusal),
+        }
+    }
+
+    /// Counts a request that was not executed.
+    pub(crate) fn refused_by(&self, refusal: &Refusal) {
+        let counter = match refusal {
+            Refusal::Replay(_) => &self.replayed,
+            Refusal::Reused => &self.reused,
+            Refusal::InProgress => &self.in_progress,
+            Refusal::Unknown { .. } => &self.unknown,
+            Refusal::StoreDown { .. } => &self.store_down,
+            Refusal::Overloaded => &self.overloaded,
+        };
+        counter.one();
+    }
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(crate) enum Ended<T> {
+    /// This request executed the operation, and this is its answer.
+    Fresh(T),
+    /// This request did not execute the operation.
+    Refused(Refusal),
+    /// This request executed the operation, and the store has not taken the outcome: unknown.
+    Unsettled,
+}
+
+/// The answer to a request that did not execute its operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// The stored answer.
+    Replay(Arc<Response>),
+    /// The key was used for another request.
+    Reused,
+    /// The first request still runs.
+    InProgress,
+    /// The operation was sent, and its outcome is not known.
+    Unknown { since: StoreTime },
+    /// The store gave no answer. Unreachable: it is certain that the claim did not reach the store.
+    StoreDown { is_unreachable: bool, policy: StoreDown },
+    /// A limit of this process is reached, or the process is shutting down.
+    Overloaded,
+}

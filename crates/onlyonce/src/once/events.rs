@@ -1,0 +1,212 @@
+//! What happens to operations, told to whoever listens.
+//!
+//! Nobody waits for a listener: one that is too slow misses events, and is told how many. Without a listener an event
+//! costs one read of a counter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+use super::{Ask, Inner, Once, Refusal};
+use crate::clock::StoreTime;
+use crate::engine::Write;
+use crate::event::{By, EventKind};
+use crate::record::{KeyText, Record, SettledBy};
+use crate::scope::{OperationId, Principal};
+use crate::store::{Guard, Next};
+
+/// Something that happened to an operation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OperationEvent {
+    /// When, in trusted time.
+    pub at: StoreTime,
+    /// What.
+    pub kind: EventKind,
+    /// The operation.
+    pub id: OperationId,
+    /// Its key.
+    pub key: KeyText,
+    /// Its route.
+    pub route: Arc<str>,
+    /// Who sent it, as a digest.
+    pub principal: Principal,
+    /// Which attempt, where one is meant.
+    pub attempt: Option<u32>,
+    /// The status of the answer, where there is one.
+    pub status: Option<u16>,
+    /// Who changed the record and why, if it was a person.
+    pub by: Option<By>,
+}
+
+/// A listener. Made by [`Once::events`].
+#[derive(Debug)]
+pub struct Events {
+    receiver: broadcast::Receiver<Arc<OperationEvent>>,
+    channel: Arc<EventChannel>,
+}
+
+/// What a listener hears next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// Something happened.
+    Event(Arc<OperationEvent>),
+    /// The listener was too slow, and so many events are gone.
+    Missed(u64),
+}
+
+impl Events {
+    /// The next event; `None` once the engine is gone.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.receiver.recv().await {
+            Ok(event) => Some(Heard::Event(event)),
+            Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    /// The next event, if it has happened already.
+    pub fn try_next(&mut self) -> Option<Heard> {
+        match self.receiver.try_recv() {
+            Ok(event) => Some(Heard::Event(event)),
+            Err(TryRecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.channel.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Where events are told.
+#[derive(Debug)]
+pub(crate) struct EventChannel {
+    listeners: AtomicUsize,
+    sender: broadcast::Sender<Arc<OperationEvent>>,
+}
+
+impl Default for EventChannel {
+    fn default() -> Self {
+        Self { listeners: AtomicUsize::new(0), sender: broadcast::Sender::new(EVENTS_MAX) }
+    }
+}
+
+impl EventChannel {
+    fn has_listeners(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Once {
+    /// Hears what happens to the operations of this process from now on. A listener that falls
+    /// more than 4,096 events behind misses the oldest.
+    pub fn events(&self) -> Events {
+        let channel = self.inner.events.clone();
+        channel.listeners.fetch_add(1, Ordering::Relaxed);
+        Events { receiver: channel.sender.subscribe(), channel }
+    }
+}
+
+impl Inner {
+    /// Tells what happened to the operation that a request is about.
+    pub(crate) fn tell_of(
+        &self,
+        ask: &Ask,
+        kind: EventKind,
+        attempt: Option<u32>,
+        status: Option<u16>,
+    ) {
+        self.tell(|at| OperationEvent {
+            at,
+            kind,
+            id: ask.id,
+            key: ask.key.clone(),
+            route: ask.policy.route().clone(),
+            principal: ask.principal,
+            attempt,
+            status,
+            by: None,
+        });
+    }
+
+    /// Tells how a request ended that did not execute its operation.
+    pub(crate) fn tell_refused(&self, ask: &Ask, refusal: &Refusal) {
+        if let Some((kind, status)) = refusal.event() {
+            self.tell_of(ask, kind, None, status);
+        }
+    }
+
+    /// Tells what a write that the store has taken made of a record.
+    pub(crate) fn tell_written(
+        &self,
+        id: OperationId,
+        record: &Record,
+        (kind, status): (EventKind, Option<u16>),
+        by: Option<&By>,
+    ) {
+        self.tell(|at| OperationEvent {
+            at,
+            kind,
+            id,
+            key: record.key.clone(),
+            route: record.route.clone(),
+            principal: record.principal,
+            attempt: Some(record.attempt),
+            status,
+            by: by.cloned(),
+        });
+    }
+
+    pub(crate) fn tell(&self, event: impl FnOnce(StoreTime) -> OperationEvent) {
+        let is_audited = self.store.trail().is_some();
+        if !is_audited && !self.events.has_listeners() {
+            return;
+        }
+        let event = event(self.trusted_now());
+        if is_audited && event.kind.is_reading() {
+            self.note_reading(&event);
+        }
+        // Without a receiver nobody misses it.
+        let _ = self.events.sender.send(Arc::new(event));
+    }
+}
+
+impl Refusal {
+    /// What a refusal tells of its operation: the kind of event, and the status of the answer.
+    pub(crate) fn event(&self) -> Option<(EventKind, Option<u16>)> {
+        match self {
+            Self::Replay(response) => Some((EventKind::Replayed, Some(response.status.as_u16()))),
+            Self::Reused => Some((EventKind::Mismatched, None)),
+            Self::InProgress => Some((EventKind::RefusedInFlight, None)),
+            Self::Unknown { .. } | Self::StoreDown { .. } | Self::Overloaded => None,
+        }
+    }
+}
+
+/// What a write makes happen: the kind of event, and the status of the answer that it stores.
+pub(crate) fn event_of(write: &Write) -> (EventKind, Option<u16>) {
+    match (&write.next, write.guard) {
+        (Next::Completed { settled_by, response, .. }, _) => {
+            let kind = match settled_by {
+                SettledBy::Owner => EventKind::Executed,
+                SettledBy::Policy | SettledBy::Operator => EventKind::Settled,
+                SettledBy::Reconcile => EventKind::Reconciled,
+            };
+            (kind, Some(response.status.as_u16()))
+        }
+        (Next::Absent, Guard::Unchanged(_)) => (EventKind::Forgotten, None),
+        (Next::Absent, Guard::Owner { .. }) | (Next::Released { .. }, _) => {
+            (EventKind::Released, None)
+        }
+        (Next::Running(_), _) => (EventKind::Claimed, None),
+        (Next::Unknown { .. }, _) => (EventKind::Unknown, None),
+    }
+}
+
+/// Events that a slow listener may be behind.
+const EVENTS_MAX: usize = 4_096;

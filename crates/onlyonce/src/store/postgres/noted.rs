@@ -1,0 +1,83 @@
+//! Commits that add to the audit trail: what is written and what is told of it are one transaction.
+//!
+//! A commit with a trail has a second round trip: which records were written is known only after the first.
+
+use futures_util::future::join;
+
+use super::audit_rows::{append_params, chain_end};
+use super::columns::Param;
+use super::connection::{Connection, bounded};
+use super::sql_error::{SqlError, cause, unclear};
+use super::statement::Statement;
+use crate::clock::StoreTime;
+use crate::store::audit::{Chain, Entry, Note, WriterId};
+
+/// The chain of one connection that writes.
+pub(super) struct OwnChain {
+    writer: WriterId,
+    /// `None` after a commit that failed: whether it was made is read from the head.
+    end: Option<Chain>,
+}
+
+impl OwnChain {
+    /// A chain without entries.
+    pub(super) fn new(writer: WriterId) -> Self {
+        Self { writer, end: Some(Chain::new(writer)) }
+    }
+
+    /// The end of the chain, for one commit. Until [`moved_to`](Self::moved_to) says how that commit ended, nobody knows
+    /// where the chain ends: then it is read from its head. The session before this connection's is over, so that the
+    /// head does not move any more.
+    pub(super) async fn take_end(&mut self, connection: &Connection) -> Result<Chain, SqlError> {
+        if let Some(end) = self.end.take() {
+            return Ok(end);
+        }
+        let writer: [Param<'_>; 1] = [Box::new(self.writer.to_bytes().to_vec())];
+        // Nothing was written yet, so no error is unsure.
+        let read = bounded(connection.query(Statement::ChainEnd, &writer)).await;
+        let rows = read.map_err(SqlError::into_bad_session)?;
+        let end = rows.first().map_or_else(|| Ok(Chain::new(self.writer)), chain_end);
+        end.map_err(|error| SqlError::NotDone(cause(error)))
+    }
+
+    /// A commit was made, after which the chain ends here.
+    pub(super) fn moved_to(&mut self, end: Chain) {
+        self.end = Some(end);
+    }
+}
+
+/// Does `write` in a transaction, and adds the entries that `notes` makes of its answer.
+pub(super) async fn commit_noted<T>(
+    connection: &Connection,
+    begin: &str,
+    chain: &mut Chain,
+    write: impl Future<Output = Result<T, SqlError>>,
+    notes: impl FnOnce(&T, &mut Chain) -> Vec<(StoreTime, Note)>,
+) -> Result<T, SqlError> {
+    // Each future sends its message when it is polled first, so the order is that of the text.
+    let (begun, written) = join(connection.client.batch_execute(begin), write).await;
+    let written = begun.map_err(SqlError::from).and(written);
+    let entries: Vec<Entry> = match &written {
+        Ok(done) => {
+            let notes = notes(done, chain);
+            notes.into_iter().map(|(at, note)| chain.add(at, note)).collect()
+        }
+        Err(_) => Vec::new(),
+    };
+    let params = append_params(chain, &entries);
+    let add = async { if entries.is_empty() { Ok(()) } else { add(connection, &params).await } };
+    let end = if written.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    // A COMMIT after entries that the server refused undoes the transaction. They always reach it: their parameters are
+    // of the types of the statement.
+    let (added, ended) = join(add, connection.client.batch_execute(end)).await;
+    let done = written?;
+    added?;
+    ended?;
+    Ok(done)
+}
+
+async fn add(connection: &Connection, params: &[Param<'_>]) -> Result<(), SqlError> {
+    let added = connection.query(Statement::Append, params).await?;
+    // It answers with the head that it wrote.
+    if added.is_empty() { Err(unclear("the audit trail was not written")) } else { Ok(()) }
+}

@@ -1,0 +1,2 @@
+-- How many keys the database has.
+return redis.call('DBSIZE')
