@@ -68,9 +68,7 @@ async fn carry(
                 let Ok(length @ 1..) = read else { return };
                 let refusal = *refusal.lock().unwrap();
                 if let Some(refusal) = refusal {
-                    let _ = near.write_all(refusal.as_bytes()).await;
-                    let _ = near.shutdown().await;
-                    return;
+                    return answer_and_close(near, refusal).await;
                 }
                 keys.lock().unwrap().extend(key(&up[..length]));
                 far.write_all(&up[..length]).await.unwrap();
@@ -83,6 +81,13 @@ async fn carry(
             }
         }
     }
+}
+
+/// Reads on to the end: a socket that is closed with bytes unread is reset, and the reset may overtake the answer.
+async fn answer_and_close(mut near: TcpStream, answer: &str) {
+    let _ = near.write_all(answer.as_bytes()).await;
+    let _ = near.shutdown().await;
+    let _ = tokio::io::copy(&mut near, &mut tokio::io::sink()).await;
 }
 
 /// The key of a request that begins here.
