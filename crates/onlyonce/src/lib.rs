@@ -92,6 +92,7 @@
 //! | `sqlite` | the embedded store: one file, one process |
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
+//! | `sqlx` | operations inside the caller's own sqlx transaction; `postgres` has the same for tokio-postgres |
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |
@@ -122,6 +123,8 @@ pub mod policy;
 pub mod record;
 pub mod scope;
 pub mod store;
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+pub mod transaction;
 
 mod body;
 mod hex;

@@ -110,14 +110,7 @@ impl Operation {
 
     fn ask(self, once: &Once) -> Ask {
         // Values have no observe mode: the work of a second caller is never run.
-        let (policy, counters) = once.inner.learn(self.policy.with_mode(Mode::Enforce));
-        let subject = Subject {
-            method: "",
-            path: &self.namespace,
-            query: None,
-            headers: &JSON,
-            body: &self.payload,
-        };
+        let (policy, counters) = once.inner.learn(self.policy.clone().with_mode(Mode::Enforce));
         Ask {
             id: operation_id_of(
                 once.inner.secret.as_ref(),
@@ -126,7 +119,7 @@ impl Operation {
                 &self.key,
             ),
             key: KeyText::new(self.key.as_str()),
-            fingerprint: Fingerprint::of(policy.fingerprint(), &subject),
+            fingerprint: self.fingerprint(),
             principal: self.principal,
             failure: Arc::new(failed(&policy)),
             policy,
@@ -134,6 +127,24 @@ impl Operation {
             asking: None,
             target: Arc::default(),
         }
+    }
+
+    /// What its callers must have in common.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let subject = Subject {
+            method: "",
+            path: &self.namespace,
+            query: None,
+            headers: &JSON,
+            body: &self.payload,
+        };
+        Fingerprint::of(self.policy.fingerprint(), &subject)
+    }
+
+    /// Its parts, as they were given.
+    #[cfg(any(feature = "postgres", feature = "sqlx"))]
+    pub(crate) fn parts(&self) -> (&str, &Principal, &Key, &Policy) {
+        (&self.namespace, &self.principal, &self.key, &self.policy)
     }
 }
 

@@ -1,0 +1,201 @@
+-- The transactional mode: functions that a program of any language calls in a transaction of its own, so that the key, the
+-- business writes, the answer and the messages commit together or not at all. docs/transactions.md tells how to use them.
+
+-- Begun and completed in one transaction, so that nobody else ever sees a row without an answer. While that transaction
+-- runs, an advisory lock stands for it.
+CREATE TABLE {schema}.transactional (
+  id          uuid PRIMARY KEY,
+  scope       text NOT NULL,
+  principal   text NOT NULL,
+  key         text NOT NULL,
+  fingerprint bytea NOT NULL,
+  ttl         interval NOT NULL,
+  begun_at    timestamptz NOT NULL,
+  status      integer CHECK (status BETWEEN 100 AND 599),
+  headers     jsonb CHECK (jsonb_typeof(headers) = 'object'),
+  body        bytea,
+  expires_at  timestamptz,
+  CONSTRAINT completed_is_whole CHECK (num_nulls(status, headers, body, expires_at) IN (0, 4))
+);
+ALTER TABLE {schema}.transactional ALTER body SET STORAGE EXTERNAL;
+CREATE INDEX transactional_expiry ON {schema}.transactional (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The messages that operations cause. A relay ships each of them and deletes it.
+CREATE TABLE {schema}.outbox (
+  position     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  id           uuid NOT NULL DEFAULT gen_random_uuid(),
+  operation    uuid NOT NULL,
+  topic        text NOT NULL,
+  -- Messages of one topic and key are shipped in order. NULL: in any order.
+  key          text,
+  payload      bytea NOT NULL,
+  created_at   timestamptz NOT NULL
+);
+ALTER TABLE {schema}.outbox ALTER payload SET STORAGE EXTERNAL;
+CREATE INDEX outbox_key ON {schema}.outbox (topic, key, position) WHERE key IS NOT NULL;
+
+-- The messages that consumers have taken, so that a second delivery has no effect.
+CREATE TABLE {schema}.inbox (
+  consumer   text NOT NULL,
+  message_id text NOT NULL,
+  seen_at    timestamptz NOT NULL,
+  PRIMARY KEY (consumer, message_id)
+);
+CREATE INDEX inbox_age ON {schema}.inbox (seen_at);
+
+-- The id of an operation: each part with its length in front of it, so that no two operations are hashed from one text.
+CREATE FUNCTION {schema}.operation_id(scope text, principal text, key text) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT encode(substring(sha256(convert_to(format('onlyonce transaction 1 %s:%s %s:%s %s:%s',
+    octet_length(scope), scope, octet_length(principal), principal, octet_length(key), key), 'UTF8')) FOR 16), 'hex')::uuid
+$$;
+
+-- What an operation is locked by: half of its id. Two operations that share it only refuse each other for a moment.
+CREATE FUNCTION {schema}.lock_of(id uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT ('x' || substring(replace(id::text, '-', '') FOR 16))::bit(64)::bigint
+$$;
+
+-- Begins an operation in the caller's transaction. The outcome is one of:
+--   mine         do the work, then call complete with the token, then COMMIT
+--   replay       it was done before: status, headers and body are its answer
+--   in_progress  another transaction is at it. It never waits for that one
+--   reused       the key was used with another fingerprint
+CREATE FUNCTION {schema}.begin(
+  scope text, principal text, key text, fingerprint bytea, ttl interval DEFAULT '24 hours', version integer DEFAULT NULL,
+  OUT outcome text, OUT token uuid, OUT status integer, OUT headers jsonb, OUT body bytea)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  operation uuid := {schema}.operation_id(scope, principal, key);
+  seen      {schema}.transactional;
+  moment    timestamptz := {now};
+BEGIN
+  IF operation IS NULL OR fingerprint IS NULL OR ttl IS NULL OR key = '' THEN
+    RAISE EXCEPTION 'scope, principal, key, fingerprint and ttl are needed' USING ERRCODE = 'OO001';
+  END IF;
+  IF version <> 1 THEN
+    RAISE EXCEPTION 'the functions have version 1, and the caller was made for version %', version
+      USING ERRCODE = 'OO002', HINT = 'Use the version of onlyonce that made this schema.';
+  END IF;
+  -- Read first: a replay takes no lock, so that replays never meet each other.
+  SELECT t.* INTO seen FROM {schema}.transactional t WHERE t.id = operation;
+  IF seen.id IS NULL OR seen.expires_at <= moment THEN
+    IF NOT pg_try_advisory_xact_lock({schema}.lock_of(operation)) THEN
+      outcome := 'in_progress';
+      RETURN;
+    END IF;
+    -- Again: it may have been completed between the first read and the lock.
+    DELETE FROM {schema}.transactional t WHERE t.id = operation AND t.expires_at <= moment;
+    INSERT INTO {schema}.transactional (id, scope, principal, key, fingerprint, ttl, begun_at)
+    VALUES (operation, scope, principal, key, fingerprint, ttl, moment)
+    ON CONFLICT (id) DO NOTHING;
+    IF FOUND THEN
+      outcome := 'mine';
+      token := operation;
+      RETURN;
+    END IF;
+    SELECT t.* INTO seen FROM {schema}.transactional t WHERE t.id = operation;
+  END IF;
+  IF seen.status IS NULL THEN
+    RAISE EXCEPTION 'this transaction has begun the operation before' USING ERRCODE = 'OO003';
+  ELSIF seen.fingerprint <> fingerprint THEN
+    outcome := 'reused';
+  ELSE
+    outcome := 'replay';
+    status := seen.status;
+    headers := seen.headers;
+    body := seen.body;
+  END IF;
+END
+$$;
+
+-- Keeps the answer of an operation that this transaction has begun. COMMIT makes it last.
+CREATE FUNCTION {schema}.complete(token uuid, status integer, headers jsonb DEFAULT '{}', body bytea DEFAULT '') RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  UPDATE {schema}.transactional t
+     SET status = status, headers = coalesce(headers, '{}'), body = coalesce(body, ''), expires_at = {now} + t.ttl
+   WHERE t.id = token AND t.status IS NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'this transaction has no open operation %', token
+      USING ERRCODE = 'OO004', HINT = 'Call begin and complete in one transaction, once each.';
+  END IF;
+END
+$$;
+
+-- A transaction that commits without an answer would leave writes that a retry does again. Its COMMIT fails instead.
+CREATE FUNCTION {schema}.demand_completed() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM {schema}.transactional t WHERE t.id = NEW.id AND t.status IS NULL) THEN
+    RAISE EXCEPTION 'operation % was begun and not completed', NEW.id
+      USING ERRCODE = 'OO005', HINT = 'Call complete before COMMIT, or roll back.';
+  END IF;
+  RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER transactional_is_completed AFTER INSERT ON {schema}.transactional
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.demand_completed();
+
+-- What became of an operation whose COMMIT was not answered: its answer, or no row if it was not done. It waits for the
+-- transaction that began it, which may still be on its way, for two seconds: call it again after a lock timeout.
+CREATE FUNCTION {schema}.resolve(token uuid, OUT status integer, OUT headers jsonb, OUT body bytea) RETURNS SETOF record
+LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM pg_advisory_xact_lock({schema}.lock_of(token));
+  RETURN QUERY SELECT t.status, t.headers, t.body FROM {schema}.transactional t WHERE t.id = token;
+END
+$$;
+
+-- Adds a message to an operation that this transaction has begun, and returns its id. Transactions that add messages of one
+-- topic and key wait for each other, so that their messages have the order of their commits.
+CREATE FUNCTION {schema}.outbox(token uuid, topic text, key text, payload bytea) RETURNS uuid
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  message uuid;
+BEGIN
+  IF NOT EXISTS (SELECT FROM {schema}.transactional t WHERE t.id = token AND t.status IS NULL) THEN
+    RAISE EXCEPTION 'this transaction has no open operation %', token
+      USING ERRCODE = 'OO004', HINT = 'Add messages between begin and complete.';
+  END IF;
+  IF key IS NOT NULL THEN
+    PERFORM pg_advisory_xact_lock(hashtextextended(format('onlyonce outbox %s:%s %s', octet_length(topic), topic, key), 0));
+  END IF;
+  INSERT INTO {schema}.outbox (operation, topic, key, payload, created_at) VALUES (token, topic, key, payload, {now})
+  RETURNING id INTO message;
+  RETURN message;
+END
+$$;
+
+-- Whether a consumer sees a message for the first time. The caller's transaction has the effect: both commit, or neither.
+-- A second delivery waits until the transaction of the first has ended.
+CREATE FUNCTION {schema}.seen(consumer text, message_id text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO {schema}.inbox (consumer, message_id, seen_at) VALUES (consumer, message_id, {now})
+  ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
+-- Deletes operations that have expired, and messages of the inbox that were seen so long ago; at most so many of each.
+-- Returns how many it deleted.
+CREATE FUNCTION {schema}.sweep_transactions(rows_max integer DEFAULT 5000, inbox_keep interval DEFAULT '30 days') RETURNS bigint
+LANGUAGE sql AS $$
+  WITH operations AS (
+    DELETE FROM {schema}.transactional t WHERE t.id IN (
+      SELECT e.id FROM {schema}.transactional e WHERE e.expires_at <= {now}
+       ORDER BY e.expires_at LIMIT rows_max FOR UPDATE SKIP LOCKED)
+    RETURNING 1),
+  messages AS (
+    DELETE FROM {schema}.inbox i WHERE (i.consumer, i.message_id) IN (
+      SELECT o.consumer, o.message_id FROM {schema}.inbox o WHERE o.seen_at <= {now} - inbox_keep
+       ORDER BY o.seen_at LIMIT rows_max FOR UPDATE SKIP LOCKED)
+    RETURNING 1)
+  SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM messages)
+$$;

@@ -1,0 +1,50 @@
+//! Why an operation in the caller's transaction has no outcome.
+
+use super::ReplyError;
+use crate::store::BoxError;
+
+/// Why there is no outcome. The key is safe in every case: begin it again and the database tells what became of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Nothing was done: the transaction is rolled back. Begin again with the same key.
+    #[error("nothing was done")]
+    NotDone(#[source] BoxError),
+    /// The database cannot be asked whether the commit was made. Begin again with the same key: it is a replay if the
+    /// commit was made, and runs if it was not.
+    #[error("the database does not tell whether operation {token} was committed")]
+    Unsure {
+        /// The operation.
+        token: String,
+        /// Why it could not be asked.
+        #[source]
+        error: BoxError,
+    },
+    /// The functions are not there. Open a `PostgresStore` on the database, or run
+    /// `onlyonce migrate --to postgres://…`.
+    #[error("the functions of onlyonce are not installed in this database")]
+    NotInstalled(#[source] BoxError),
+    /// The functions were installed by another version of onlyonce. Use the same version everywhere.
+    #[error("the functions of onlyonce in this database are of another version")]
+    OtherVersion,
+    /// The transaction was ended by something else than `complete`, `decline` or a rollback. Do not commit in the work.
+    #[error("the work ended the transaction by itself")]
+    EndedByWork(#[source] BoxError),
+    /// The kept answer cannot be read.
+    #[error("the kept answer cannot be read")]
+    Reply(#[from] ReplyError),
+}
+
+impl TransactionError {
+    /// What an error of the database means while nothing is committed yet.
+    pub(super) fn of_database(state: Option<&str>, error: BoxError) -> Self {
+        match state {
+            // Undefined function, invalid schema name.
+            Some("42883" | "3F000") => Self::NotInstalled(error),
+            Some("OO002") => Self::OtherVersion,
+            // No open operation; not completed.
+            Some("OO004" | "OO005") => Self::EndedByWork(error),
+            _ => Self::NotDone(error),
+        }
+    }
+}

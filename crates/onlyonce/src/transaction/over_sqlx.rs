@@ -1,0 +1,195 @@
+//! Operations in sqlx transactions.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row, Transaction};
+use tokio::time::{Instant, sleep};
+
+use super::parameters::Parameters;
+use super::statements::{Statements, VERSION};
+use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
+use crate::Operation;
+
+impl Transactions {
+    /// Begins `operation` in a new transaction of `pool`. It never waits for another transaction.
+    ///
+    /// # Errors
+    /// If the database does not answer, or has not the functions: see [`TransactionError`].
+    pub async fn begin(
+        &self,
+        pool: &PgPool,
+        operation: &Operation,
+    ) -> Result<Begun<SqlxTx>, TransactionError> {
+        begin(&self.statements, pool, Arc::new(Parameters::of(operation))).await
+    }
+
+    /// Whether `consumer` sees a message for the first time. Call it in the transaction of the effect; a duplicate is
+    /// acknowledged without effect. `message_id` must be the same at every delivery.
+    ///
+    /// # Errors
+    /// As [`Transactions::begin`].
+    pub async fn is_first_delivery(
+        &self,
+        connection: &mut PgConnection,
+        consumer: &str,
+        message_id: &str,
+    ) -> Result<bool, TransactionError> {
+        let seen = query(&self.statements.seen).bind(consumer).bind(message_id);
+        let row = seen.fetch_one(connection).await.map_err(failed)?;
+        row.try_get("seen").map_err(failed)
+    }
+}
+
+/// A transaction that has begun an operation. It is a connection for the caller's own statements; dropped, it is
+/// rolled back and the key is free.
+#[derive(Debug)]
+#[must_use = "a transaction that is dropped is rolled back"]
+pub struct SqlxTx {
+    transaction: Transaction<'static, Postgres>,
+    pool: PgPool,
+    token: String,
+    parameters: Arc<Parameters>,
+    statements: Arc<Statements>,
+}
+
+impl SqlxTx {
+    /// Keeps the answer and commits: the work, its messages and the answer, or nothing.
+    ///
+    /// # Errors
+    /// If nothing was committed, or the database cannot tell: see [`TransactionError`].
+    pub async fn complete(mut self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
+        let reply = reply.into();
+        let complete = query(&self.statements.complete)
+            .bind(&self.token)
+            .bind(i32::from(reply.status.as_u16()))
+            .bind(reply.headers_json())
+            .bind(&reply.body[..]);
+        complete.execute(&mut *self.transaction).await.map_err(failed)?;
+        match self.transaction.commit().await {
+            Ok(()) => Ok(reply),
+            Err(error) => resolve(&self.statements, &self.pool, self.token, error).await,
+        }
+    }
+
+    /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get. If another caller does the
+    /// operation in the moment between, the answer of that caller is kept and returned.
+    ///
+    /// # Errors
+    /// As [`SqlxTx::complete`].
+    // Not by a savepoint: sqlx waits for the answer to each statement, so that every operation would pay for it.
+    pub async fn decline(self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
+        self.transaction.rollback().await.map_err(failed)?;
+        match begin(&self.statements, &self.pool, self.parameters).await? {
+            Begun::Mine(empty) => Box::pin(empty.complete(reply)).await,
+            Begun::Replay(reply) => Ok(reply),
+            Begun::InProgress { .. } | Begun::Reused => {
+                Err(TransactionError::NotDone("another caller has the key now".into()))
+            }
+        }
+    }
+
+    /// Adds a message to the operation, and returns its id. Messages of one `topic` and `key` are shipped in order, and
+    /// transactions that add them wait for each other; those without a key are shipped in any order.
+    ///
+    /// # Errors
+    /// As [`Transactions::begin`].
+    pub async fn outbox(
+        &mut self,
+        topic: &str,
+        key: Option<&str>,
+        payload: &[u8],
+    ) -> Result<String, TransactionError> {
+        let message =
+            query(&self.statements.outbox).bind(&self.token).bind(topic).bind(key).bind(payload);
+        let row = message.fetch_one(&mut *self.transaction).await.map_err(failed)?;
+        row.try_get("id").map_err(failed)
+    }
+
+    /// The operation's id: the same at every attempt. As a unique column of the business table it is the last line of
+    /// defence.
+    pub fn operation_id(&self) -> &str {
+        &self.token
+    }
+}
+
+impl Deref for SqlxTx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for SqlxTx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+}
+
+async fn begin(
+    statements: &Arc<Statements>,
+    pool: &PgPool,
+    parameters: Arc<Parameters>,
+) -> Result<Begun<SqlxTx>, TransactionError> {
+    let mut transaction = pool.begin().await.map_err(failed)?;
+    let begin = query(&statements.begin)
+        .bind(&parameters.scope)
+        .bind(&parameters.principal)
+        .bind(&parameters.key)
+        .bind(&parameters.fingerprint)
+        .bind(parameters.ttl_ms)
+        .bind(VERSION);
+    let row = read(&begin.fetch_one(&mut *transaction).await.map_err(failed)?)?;
+    let (statements, pool) = (statements.clone(), pool.clone());
+    row.begun(|token| SqlxTx { transaction, pool, token, parameters, statements })
+}
+
+fn read(row: &PgRow) -> Result<AnswerRow, TransactionError> {
+    let read = || {
+        Ok(AnswerRow {
+            outcome: row.try_get("outcome")?,
+            token: row.try_get("token")?,
+            status: row.try_get("status")?,
+            headers: row.try_get("headers")?,
+            body: row.try_get("body")?,
+        })
+    };
+    read().map_err(failed)
+}
+
+/// Asks whether the commit was made whose reply is `lost`, until the database tells.
+async fn resolve(
+    statements: &Statements,
+    pool: &PgPool,
+    token: String,
+    lost: sqlx::Error,
+) -> Result<Reply, TransactionError> {
+    let end = Instant::now() + RESOLVE_WAIT_MAX;
+    loop {
+        match query(&statements.resolve).bind(&token).fetch_optional(pool).await {
+            Ok(Some(row)) => return read(&row)?.reply(),
+            Ok(None) => return Err(failed(lost)),
+            Err(error) if Instant::now() >= end => {
+                return Err(TransactionError::Unsure { token, error: error.into() });
+            }
+            Err(_) => sleep(RESOLVE_PAUSE).await,
+        }
+    }
+}
+
+fn query(sql: &Arc<str>) -> sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments> {
+    sqlx::query(AssertSqlSafe(sql.clone()))
+}
+
+fn failed(error: sqlx::Error) -> TransactionError {
+    let state = error.as_database_error().and_then(|error| error.code());
+    let state = state.map(|state| state.into_owned());
+    TransactionError::of_database(state.as_deref(), error.into())
+}
+
+/// How long the database is asked whether a commit was made, and how often.
+const RESOLVE_WAIT_MAX: Duration = Duration::from_secs(30);
+const RESOLVE_PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,181 @@
+//! Operations in tokio-postgres transactions.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use futures_util::future::join;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Transaction};
+
+use super::parameters::Parameters;
+use super::statements::{SAVEPOINT, Statements, UNDO, VERSION};
+use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
+use crate::Operation;
+
+impl Transactions {
+    /// Begins `operation` in a new transaction of `client`. It never waits for another transaction.
+    ///
+    /// # Errors
+    /// If the database does not answer, or has not the functions: see [`TransactionError`].
+    pub async fn begin_on<'a>(
+        &self,
+        client: &'a mut Client,
+        operation: &Operation,
+    ) -> Result<Begun<PgTx<'a>>, TransactionError> {
+        let transaction = client.transaction().await.map_err(failed)?;
+        let asked = Parameters::of(operation);
+        let parameters: [&(dyn ToSql + Sync); 6] = [
+            &asked.scope,
+            &asked.principal,
+            &asked.key,
+            &asked.fingerprint,
+            &asked.ttl_ms,
+            &VERSION,
+        ];
+        // The savepoint is sent without waiting: it is for `decline`.
+        let (row, saved) = join(
+            transaction.query_one(&*self.statements.begin, &parameters),
+            transaction.batch_execute(SAVEPOINT),
+        )
+        .await;
+        let row = read(&row.map_err(failed)?)?;
+        saved.map_err(failed)?;
+        row.begun(|token| PgTx { transaction, token, statements: self.statements.clone() })
+    }
+
+    /// What became of an operation whose commit is [`TransactionError::Unsure`]: its answer, or `None` if nothing was done.
+    /// Ask on a new connection. It waits up to two seconds for a commit that is still on its way, and is an error then.
+    ///
+    /// # Errors
+    /// If the database does not tell. Ask again.
+    pub async fn resolve_on(
+        &self,
+        client: &Client,
+        token: &str,
+    ) -> Result<Option<Reply>, TransactionError> {
+        let row = client.query_opt(&*self.statements.resolve, &[&token]).await.map_err(failed)?;
+        row.map(|row| read(&row)?.reply()).transpose()
+    }
+
+    /// Whether `consumer` sees a message for the first time: [`is_first_delivery`](Self::is_first_delivery) for
+    /// tokio-postgres.
+    ///
+    /// # Errors
+    /// As [`Transactions::begin_on`].
+    pub async fn is_first_delivery_on(
+        &self,
+        transaction: &Transaction<'_>,
+        consumer: &str,
+        message_id: &str,
+    ) -> Result<bool, TransactionError> {
+        let statement = &*self.statements.seen;
+        let row = transaction.query_one(statement, &[&consumer, &message_id]).await;
+        row.map_err(failed)?.try_get("seen").map_err(failed)
+    }
+}
+
+/// A transaction that has begun an operation. Dropped, it is rolled back and the key is free.
+#[must_use = "a transaction that is dropped is rolled back"]
+pub struct PgTx<'a> {
+    transaction: Transaction<'a>,
+    token: String,
+    statements: Arc<Statements>,
+}
+
+impl PgTx<'_> {
+    /// Keeps the answer and commits: the work, its messages and the answer, or nothing.
+    ///
+    /// # Errors
+    /// [`TransactionError::Unsure`] if the reply to the commit was lost: ask
+    /// [`resolve_on`](Transactions::resolve_on) on a new connection. Else nothing was committed.
+    pub async fn complete(self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
+        let reply = reply.into();
+        let (status, headers) = (i32::from(reply.status.as_u16()), reply.headers_json());
+        let body = &reply.body[..];
+        let parameters: [&(dyn ToSql + Sync); 4] = [&self.token, &status, &headers, &body];
+        let completed = self.transaction.execute(&*self.statements.complete, &parameters).await;
+        completed.map_err(failed)?;
+        match self.transaction.commit().await {
+            Ok(()) => Ok(reply),
+            // The server refused the commit, so it was not made.
+            Err(error) if error.code().is_some_and(|state| is_definite(state.code())) => {
+                Err(failed(error))
+            }
+            Err(error) => Err(TransactionError::Unsure { token: self.token, error: error.into() }),
+        }
+    }
+
+    /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get.
+    ///
+    /// # Errors
+    /// As [`PgTx::complete`].
+    pub async fn decline(self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
+        self.transaction.batch_execute(UNDO).await.map_err(failed)?;
+        self.complete(reply).await
+    }
+
+    /// Adds a message to the operation, and returns its id. Messages of one `topic` and `key` are shipped in order, and
+    /// transactions that add them wait for each other; those without a key are shipped in any order.
+    ///
+    /// # Errors
+    /// As [`Transactions::begin_on`].
+    pub async fn outbox(
+        &self,
+        topic: &str,
+        key: Option<&str>,
+        payload: &[u8],
+    ) -> Result<String, TransactionError> {
+        let parameters: [&(dyn ToSql + Sync); 4] = [&self.token, &topic, &key, &payload];
+        let row = self.transaction.query_one(&*self.statements.outbox, &parameters).await;
+        row.map_err(failed)?.try_get("id").map_err(failed)
+    }
+
+    /// The operation's id: the same at every attempt. As a unique column of the business table it is the last line of
+    /// defence.
+    pub fn operation_id(&self) -> &str {
+        &self.token
+    }
+}
+
+impl<'a> Deref for PgTx<'a> {
+    type Target = Transaction<'a>;
+
+    fn deref(&self) -> &Transaction<'a> {
+        &self.transaction
+    }
+}
+
+impl<'a> DerefMut for PgTx<'a> {
+    fn deref_mut(&mut self) -> &mut Transaction<'a> {
+        &mut self.transaction
+    }
+}
+
+impl std::fmt::Debug for PgTx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PgTx").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+fn read(row: &Row) -> Result<AnswerRow, TransactionError> {
+    let read = || {
+        Ok(AnswerRow {
+            outcome: row.try_get("outcome")?,
+            token: row.try_get("token")?,
+            status: row.try_get("status")?,
+            headers: row.try_get("headers")?,
+            body: row.try_get("body")?,
+        })
+    };
+    read().map_err(failed)
+}
+
+fn failed(error: tokio_postgres::Error) -> TransactionError {
+    let state = error.code().map(|state| state.code().to_owned());
+    TransactionError::of_database(state.as_deref(), error.into())
+}
+
+/// Whether the server has refused to commit: a rollback, a violated constraint, or our own check.
+fn is_definite(state: &str) -> bool {
+    ["40", "23", "OO"].iter().any(|class| state.starts_with(class))
+}

@@ -1,0 +1,43 @@
+//! The calls of the functions, with the schema's name in them. Values that not every driver knows go as text.
+
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// scope, principal, key, fingerprint, milliseconds of the ttl, version
+    pub(super) begin: Arc<str>,
+    /// token, status, headers, body
+    pub(super) complete: Arc<str>,
+    /// token, topic, key, payload
+    pub(super) outbox: Arc<str>,
+    /// token
+    pub(super) resolve: Arc<str>,
+    /// consumer, message id
+    pub(super) seen: Arc<str>,
+}
+
+impl Statements {
+    pub(super) fn of(schema: &str) -> Self {
+        let schema = format!("\"{}\"", schema.replace('"', "\"\""));
+        let sql = |text: &str| text.replace("{schema}", &schema).into();
+        Self {
+            begin: sql(
+                "SELECT outcome, token::text AS token, status, headers::text AS headers, body
+                   FROM {schema}.begin($1, $2, $3, $4, $5::float8 * interval '1 ms', $6::integer)",
+            ),
+            complete: sql("SELECT {schema}.complete($1::text::uuid, $2, $3::text::jsonb, $4)"),
+            outbox: sql("SELECT {schema}.outbox($1::text::uuid, $2, $3, $4)::text AS id"),
+            resolve: sql(
+                "SELECT 'replay' AS outcome, NULL::text AS token, status, headers::text AS headers, body
+                   FROM {schema}.resolve($1::text::uuid)",
+            ),
+            seen: sql("SELECT {schema}.seen($1, $2) AS seen"),
+        }
+    }
+}
+
+/// The version of the functions that these calls are made for.
+pub(super) const VERSION: i32 = 1;
+/// The writes after this point are undone by [`UNDO`]; the begun operation stays.
+pub(super) const SAVEPOINT: &str = "SAVEPOINT onlyonce_work";
+pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT onlyonce_work";
