@@ -4,13 +4,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use futures_util::future::join;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Transaction};
 
 use super::parameters::Parameters;
 use super::statements::{SAVEPOINT, Statements, UNDO, VERSION};
 use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
 use crate::Operation;
+
+/// With its type, a statement needs no round trip to be prepared.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Transactions {
     /// Begins `operation` in a new transaction of `client`. It never waits for another transaction.
@@ -24,17 +27,17 @@ impl Transactions {
     ) -> Result<Begun<PgTx<'a>>, TransactionError> {
         let transaction = client.transaction().await.map_err(failed)?;
         let asked = Parameters::of(operation);
-        let parameters: [&(dyn ToSql + Sync); 6] = [
-            &asked.scope,
-            &asked.principal,
-            &asked.key,
-            &asked.fingerprint,
-            &asked.ttl_ms,
-            &VERSION,
+        let parameters: [Parameter<'_>; 6] = [
+            (&asked.scope, Type::TEXT),
+            (&asked.principal, Type::TEXT),
+            (&asked.key, Type::TEXT),
+            (&asked.fingerprint, Type::BYTEA),
+            (&asked.ttl_ms, Type::FLOAT8),
+            (&VERSION, Type::INT4),
         ];
-        // The savepoint is sent without waiting: it is for `decline`.
+        // The savepoint is for `decline`. It is sent behind the call without waiting for its answer.
         let (row, saved) = join(
-            transaction.query_one(&*self.statements.begin, &parameters),
+            transaction.query_typed_one(&self.statements.begin, &parameters),
             transaction.batch_execute(SAVEPOINT),
         )
         .await;
@@ -53,7 +56,8 @@ impl Transactions {
         client: &Client,
         token: &str,
     ) -> Result<Option<Reply>, TransactionError> {
-        let row = client.query_opt(&*self.statements.resolve, &[&token]).await.map_err(failed)?;
+        let asked: [Parameter<'_>; 1] = [(&token, Type::TEXT)];
+        let row = client.query_typed_opt(&self.statements.resolve, &asked).await.map_err(failed)?;
         row.map(|row| read(&row)?.reply()).transpose()
     }
 
@@ -68,8 +72,8 @@ impl Transactions {
         consumer: &str,
         message_id: &str,
     ) -> Result<bool, TransactionError> {
-        let statement = &*self.statements.seen;
-        let row = transaction.query_one(statement, &[&consumer, &message_id]).await;
+        let asked: [Parameter<'_>; 2] = [(&consumer, Type::TEXT), (&message_id, Type::TEXT)];
+        let row = transaction.query_typed_one(&self.statements.seen, &asked).await;
         row.map_err(failed)?.try_get("seen").map_err(failed)
     }
 }
@@ -92,8 +96,14 @@ impl PgTx<'_> {
         let reply = reply.into();
         let (status, headers) = (i32::from(reply.status.as_u16()), reply.headers_json());
         let body = &reply.body[..];
-        let parameters: [&(dyn ToSql + Sync); 4] = [&self.token, &status, &headers, &body];
-        let completed = self.transaction.execute(&*self.statements.complete, &parameters).await;
+        let parameters: [Parameter<'_>; 4] = [
+            (&self.token, Type::TEXT),
+            (&status, Type::INT4),
+            (&headers, Type::TEXT),
+            (&body, Type::BYTEA),
+        ];
+        let completed =
+            self.transaction.execute_typed(&self.statements.complete, &parameters).await;
         completed.map_err(failed)?;
         match self.transaction.commit().await {
             Ok(()) => Ok(reply),
@@ -125,8 +135,13 @@ impl PgTx<'_> {
         key: Option<&str>,
         payload: &[u8],
     ) -> Result<String, TransactionError> {
-        let parameters: [&(dyn ToSql + Sync); 4] = [&self.token, &topic, &key, &payload];
-        let row = self.transaction.query_one(&*self.statements.outbox, &parameters).await;
+        let parameters: [Parameter<'_>; 4] = [
+            (&self.token, Type::TEXT),
+            (&topic, Type::TEXT),
+            (&key, Type::TEXT),
+            (&payload, Type::BYTEA),
+        ];
+        let row = self.transaction.query_typed_one(&self.statements.outbox, &parameters).await;
         row.map_err(failed)?.try_get("id").map_err(failed)
     }
 

@@ -1,0 +1,222 @@
+//! The functions themselves, as a program of any language calls them.
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::lab::Lab;
+
+async fn session(lab: &Lab) -> Client {
+    let (client, connection) = tokio_postgres::connect(&lab.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Begins `key` with the fingerprint 01; the outcome, and the token if there is one.
+async fn begin(client: &Client, key: &str) -> (String, Option<String>) {
+    let begin = "SELECT outcome, token::text FROM onlyonce.begin('s', 'p', $1, '\\x01')";
+    let row = client.query_one(begin, &[&key]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn mine(client: &Client, key: &str) -> String {
+    client.batch_execute("BEGIN").await.unwrap();
+    let (outcome, token) = begin(client, key).await;
+    assert_eq!(outcome, "mine");
+    token.unwrap()
+}
+
+async fn complete(client: &Client, token: &str) {
+    let complete =
+        "SELECT onlyonce.complete($1::text::uuid, 201, '{\"location\": \"/1\"}', 'done')";
+    client.execute(complete, &[&token]).await.unwrap();
+}
+
+async fn state_of(client: &Client, statements: &str) -> String {
+    let error = client.batch_execute(statements).await.unwrap_err();
+    error.code().unwrap().code().to_owned()
+}
+
+const CHARGE: &str = crate::lab::CHARGE;
+
+// R125, R126
+#[tokio::test]
+async fn claim_work_and_answer_commit_together_and_are_replayed() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let token = mine(&client, "k").await;
+    client.batch_execute(CHARGE).await.unwrap();
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(begin(&client, "k").await.0, "replay");
+    let kept = lab.sql("SELECT status, headers->>'location', convert_from(body, 'UTF8') FROM onlyonce.begin('s', 'p', 'k', '\\x01')");
+    assert_eq!(kept, "201|/1|done");
+    assert_eq!(lab.charges(), "1");
+}
+
+// R126
+#[tokio::test]
+async fn a_rollback_leaves_no_trace() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let token = mine(&client, "k").await;
+    client.batch_execute(CHARGE).await.unwrap();
+    complete(&client, &token).await;
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let all = "SELECT (SELECT count(*) FROM charge), (SELECT count(*) FROM onlyonce.transactional)";
+    assert_eq!(lab.sql(all), "0|0");
+    mine(&client, "k").await;
+}
+
+// R127
+#[tokio::test]
+async fn a_duplicate_never_waits_for_the_first() {
+    let lab = Lab::start().await;
+    let (first, second) = (session(&lab).await, session(&lab).await);
+    second.batch_execute("SET statement_timeout = '10s'").await.unwrap();
+    let token = mine(&first, "k").await;
+    assert_eq!(begin(&second, "k").await.0, "in_progress");
+    complete(&first, &token).await;
+    assert_eq!(begin(&second, "k").await.0, "in_progress");
+    first.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(begin(&second, "k").await.0, "replay");
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_fingerprint_principal_or_scope() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let token = mine(&client, "k").await;
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    let outcome = |call: &str| {
+        lab.sql(&format!(
+            "BEGIN; SELECT outcome, body IS NULL FROM onlyonce.begin({call}); ROLLBACK"
+        ))
+    };
+    assert!(outcome("'s', 'p', 'k', '\\x02'").contains("reused|t"), "nothing of the first is told");
+    assert!(outcome("'s', 'q', 'k', '\\x01'").contains("mine"));
+    assert!(outcome("'t', 'p', 'k', '\\x01'").contains("mine"));
+    let ids =
+        "SELECT onlyonce.operation_id('a', 'bc', 'd') <> onlyonce.operation_id('ab', 'c', 'd')";
+    assert_eq!(lab.sql(ids), "t");
+}
+
+/// Without this, a program that forgets `complete` would leave a charge that its retry makes again.
+#[tokio::test]
+async fn a_commit_without_an_answer_is_refused() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    mine(&client, "k").await;
+    client.batch_execute(CHARGE).await.unwrap();
+    assert_eq!(state_of(&client, "COMMIT").await, "OO005");
+    assert_eq!(lab.charges(), "0");
+    // The same outside a transaction.
+    let alone = "SELECT onlyonce.begin('s', 'p', 'k', '\\x01')";
+    assert_eq!(state_of(&client, alone).await, "OO005");
+}
+
+#[tokio::test]
+async fn a_decline_undoes_the_work_and_keeps_the_answer() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let token = mine(&client, "k").await;
+    client.batch_execute("SAVEPOINT work").await.unwrap();
+    client.batch_execute(CHARGE).await.unwrap();
+    client.batch_execute("ROLLBACK TO work").await.unwrap();
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!((begin(&client, "k").await.0.as_str(), lab.charges().as_str()), ("replay", "0"));
+}
+
+#[tokio::test]
+async fn what_is_called_out_of_order_is_refused_by_name() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let token = mine(&client, "k").await;
+    assert_eq!(state_of(&client, "SELECT onlyonce.begin('s', 'p', 'k', '\\x01')").await, "OO003");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let late = format!("SELECT onlyonce.complete('{token}', 200)");
+    assert_eq!(state_of(&client, &late).await, "OO004", "a token outlives no transaction");
+    let message = format!("SELECT onlyonce.outbox('{token}', 't', 'k', 'p')");
+    assert_eq!(state_of(&client, &message).await, "OO004");
+    let twice = mine(&client, "k").await;
+    complete(&client, &twice).await;
+    assert_eq!(
+        state_of(&client, &format!("SELECT onlyonce.complete('{twice}', 200)")).await,
+        "OO004"
+    );
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let other = "SELECT onlyonce.begin('s', 'p', 'k', '\\x01', version => 99)";
+    assert_eq!(state_of(&client, other).await, "OO002");
+    for missing in ["NULL, 'p', 'k', '\\x01'", "'s', 'p', '', '\\x01'", "'s', 'p', 'k', NULL"] {
+        let begin = format!("SELECT onlyonce.begin({missing})");
+        assert_eq!(state_of(&client, &begin).await, "OO001", "{missing}");
+    }
+}
+
+/// A snapshot that is older than the first commit must not run the work again.
+#[tokio::test]
+async fn a_snapshot_from_before_the_first_commit_is_a_serialization_failure() {
+    let lab = Lab::start().await;
+    let (first, late) = (session(&lab).await, session(&lab).await);
+    for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let token = mine(&first, isolation).await;
+        late.batch_execute(&format!("BEGIN ISOLATION LEVEL {isolation}; SELECT 1")).await.unwrap();
+        complete(&first, &token).await;
+        first.batch_execute("COMMIT").await.unwrap();
+        let begin = format!("SELECT onlyonce.begin('s', 'p', '{isolation}', '\\x01')");
+        assert_eq!(state_of(&late, &begin).await, "40001");
+        late.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_expired_operation_runs_again_and_is_swept() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    for key in ["again", "swept", "kept"] {
+        let token = mine(&client, key).await;
+        complete(&client, &token).await;
+        client.batch_execute("COMMIT").await.unwrap();
+    }
+    lab.sql("UPDATE onlyonce.transactional SET expires_at = now() WHERE key <> 'kept'");
+    let token = mine(&client, "again").await;
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(lab.sql("SELECT onlyonce.sweep_transactions()"), "1");
+    let left = "SELECT string_agg(key, ' ' ORDER BY key) FROM onlyonce.transactional";
+    assert_eq!(lab.sql(left), "again kept");
+}
+
+// R136, R139
+#[tokio::test]
+async fn messages_are_hidden_until_the_commit_and_gone_with_a_rollback() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let outbox = "SELECT onlyonce.outbox($1::text::uuid, 'charges', 'acct_1', 'paid')";
+    for end in ["ROLLBACK", "COMMIT"] {
+        let token = mine(&client, "k").await;
+        client.execute(outbox, &[&token]).await.unwrap();
+        complete(&client, &token).await;
+        assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.outbox"), "0");
+        client.batch_execute(end).await.unwrap();
+    }
+    let shown = "SELECT count(*), min(topic), min(key), min(convert_from(payload, 'UTF8')) FROM onlyonce.outbox";
+    assert_eq!(lab.sql(shown), "1|charges|acct_1|paid");
+}
+
+// R140
+#[tokio::test]
+async fn a_consumer_sees_a_message_once_with_its_effect() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let deliver = "SELECT onlyonce.seen('mailer', 'm1')";
+    client.batch_execute("BEGIN").await.unwrap();
+    assert!(client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0));
+    client.batch_execute("ROLLBACK").await.unwrap();
+    assert!(
+        client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0),
+        "the effect was undone"
+    );
+    assert!(!client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0));
+    assert_eq!(lab.sql("SELECT onlyonce.seen('printer', 'm1')"), "t", "another consumer");
+}

@@ -1,0 +1,9 @@
+//! Operations inside the caller's own Postgres transaction, by SQL alone and through both Rust drivers.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+mod functions;
+mod lab;
+mod lost_commit;
+mod over_sqlx;
+mod over_tokio_postgres;
+mod races;
