@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use onlyonce::clock::StoreTime;
 use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::Import;
+use onlyonce::store::postgres::{Import, PostgresStore};
 use onlyonce::store::sqlite::{SqliteOpenError, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Page, Scan};
 
@@ -15,9 +15,11 @@ use super::exit;
 use crate::config::{ServerUrl, StoreFlag, StoreUrl};
 use crate::gateway::id_check;
 
-/// Move every live record from SQLite to Postgres.
+/// Make the tables and functions of a Postgres database, or move every live record from SQLite there.
 ///
-/// Stop the gateway first: only one process may open its file. Every record that has not expired is copied as it is,
+/// Without --from it makes what is missing, and ends: for programs that call the functions in transactions of their own.
+///
+/// With --from, stop the gateway first: only one process may open its file. Every record that has not expired is copied as it is,
 /// completed, unknown and released ones, and what the file remembers of `secret` and scope; then the file is
 /// marked as moved, and no gateway opens it again. A migration that was interrupted is repeated with the same
 /// command.
@@ -26,29 +28,35 @@ use crate::gateway::id_check;
 pub struct Migrate {
     /// Where the records are: sqlite:FILE
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
-    from: StoreFlag,
-    /// Where they go: postgres://… or env:NAME
+    from: Option<StoreFlag>,
+    /// The database, and where the records go: postgres://… or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     to: StoreFlag,
 }
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
+  onlyonce migrate --to env:DATABASE_URL
   onlyonce migrate --from sqlite:onlyonce.db --to env:DATABASE_URL";
 
 impl Migrate {
-    /// Moves the records, and says how many.
+    /// Makes the tables, or moves the records and says how many.
     pub fn run(self) -> ExitCode {
-        let (from, to) = match (self.from.url(), self.to.url()) {
+        let urls = (self.from.map(|from| from.url()).transpose(), self.to.url());
+        let (from, to) = match urls {
             (Ok(from), Ok(to)) => (from, to),
             (Err(error), _) | (_, Err(error)) => return exit::usage(&error.to_string()),
         };
-        let (StoreUrl::Sqlite(path), StoreUrl::Postgres(server)) = (&from, &to) else {
-            return exit::usage("migrate moves --from sqlite:FILE --to postgres://…");
+        let done = match (&from, &to) {
+            (None, StoreUrl::Postgres(server)) => super::block_on(make(server)),
+            (Some(StoreUrl::Sqlite(path)), StoreUrl::Postgres(server)) => {
+                super::block_on(move_all(path, server, &format!("sqlite:{}", path.display())))
+            }
+            _ => return exit::usage("migrate goes --to postgres://…, and --from sqlite:FILE"),
         };
-        match super::block_on(move_all(path, server, &from.to_string())) {
-            Ok(Ok(moved)) => {
-                println!("{moved}; {from} is marked as moved, and is not opened again");
+        match done {
+            Ok(Ok(done)) => {
+                println!("{done}");
                 ExitCode::SUCCESS
             }
             Ok(Err(message)) => exit::trouble(&message),
@@ -57,7 +65,19 @@ impl Migrate {
     }
 }
 
-async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String> {
+async fn make(to: &ServerUrl) -> Result<String, String> {
+    let opened = PostgresStore::open(to.reveal()).await;
+    let store = opened.map_err(|error| refused(&to.to_string(), &error))?;
+    store.close().await;
+    Ok(format!("{to} has the tables and functions of onlyonce {}", env!("CARGO_PKG_VERSION")))
+}
+
+async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<String, String> {
+    let moved = moved(path, to, name).await?;
+    Ok(format!("{moved}; {name} is marked as moved, and is not opened again"))
+}
+
+async fn moved(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String> {
     super::demand_file(path)?;
     let opened = SqliteStore::open(path).await;
     let is_moved = |error: &SqliteOpenError| match error {

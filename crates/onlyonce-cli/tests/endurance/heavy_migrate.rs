@@ -229,6 +229,25 @@ fn at_time_of(found: &Record, before: &Record) -> State {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_records_to_move_it_makes_tables_and_functions() {
+    let postgres = block_in_place(Postgres::start);
+    let database = block_in_place(|| postgres.database());
+    for _ in 0..2 {
+        let made = onlyonce(&["migrate", "--to", &database]).await;
+        assert!(made.status.success(), "{made:?}");
+        let told = String::from_utf8(made.stdout).unwrap();
+        assert!(told.contains("has the tables and functions of onlyonce"), "{told}");
+    }
+    let begin = "BEGIN; SELECT outcome FROM onlyonce.begin('s', 'p', 'k', '\\x01'); ROLLBACK";
+    assert!(block_in_place(|| postgres.sql(&database, begin)).contains("mine"));
+    assert_eq!(onlyonce(&["migrate", "--to", "sqlite:other.db"]).await.status.code(), Some(2));
+}
+
+async fn onlyonce(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onlyonce")).args(arguments).output().await.unwrap()
+}
+
 async fn migrate(from: &str, to: &str) -> Output {
     onlyonce(&["migrate", "--from", from, "--to", to]).await
 }

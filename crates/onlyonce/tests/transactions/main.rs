@@ -3,6 +3,7 @@
 
 mod functions;
 mod lab;
+mod languages;
 mod lost_commit;
 mod over_sqlx;
 mod over_tokio_postgres;
