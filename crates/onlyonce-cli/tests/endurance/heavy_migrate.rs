@@ -244,10 +244,6 @@ async fn without_records_to_move_it_makes_tables_and_functions() {
     assert_eq!(onlyonce(&["migrate", "--to", "sqlite:other.db"]).await.status.code(), Some(2));
 }
 
-async fn onlyonce(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_onlyonce")).args(arguments).output().await.unwrap()
-}
-
 async fn migrate(from: &str, to: &str) -> Output {
     onlyonce(&["migrate", "--from", from, "--to", to]).await
 }
