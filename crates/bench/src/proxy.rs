@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens for operators.
+    pub admin: Option<SocketAddr>,
     process: Child,
 }
 
@@ -23,7 +25,7 @@ impl Proxy {
     pub fn gateway(upstream: SocketAddr, store: &str) -> io::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("onlyonce");
         let mut process = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--upstream"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream"])
             .arg(format!("http://{upstream}"))
             .arg(format!("--store={store}"))
             .stdout(Stdio::piped())
@@ -32,11 +34,13 @@ impl Proxy {
         let mut ready = String::new();
         let output = process.stdout.take().expect("its output is a pipe");
         BufReader::new(output).read_line(&mut ready)?;
-        let address = ready
-            .split_once("http://")
-            .and_then(|(_, rest)| rest.split(',').next()?.trim().parse().ok());
-        let address = address.ok_or_else(|| io::Error::other(ready))?;
-        Ok(Self { address, process })
+        let after = |word| {
+            let (_, rest) = ready.split_once(word)?;
+            rest.split(',').next()?.trim().parse().ok()
+        };
+        let (address, admin) = (after("listening on http://"), after("admin http://"));
+        let address = address.ok_or_else(|| io::Error::other(ready.clone()))?;
+        Ok(Self { address, admin, process })
     }
 
     /// nginx that passes everything on, with two workers and connections that are kept on both sides.
@@ -55,7 +59,7 @@ impl Proxy {
             .args(["-e", "stderr"])
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), NO_NGINX))?;
-        let proxy = Self { address, process };
+        let proxy = Self { address, admin: None, process };
         proxy.wait_until_it_listens()?;
         Ok(proxy)
     }

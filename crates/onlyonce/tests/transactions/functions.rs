@@ -80,6 +80,33 @@ async fn a_duplicate_never_waits_for_the_first() {
     assert_eq!(begin(&second, "k").await.0, "replay");
 }
 
+/// Two replays in transactions that are both open: neither is told that the other is at it.
+#[tokio::test]
+async fn replays_never_meet_each_other() {
+    let lab = Lab::start().await;
+    let (one, two) = (session(&lab).await, session(&lab).await);
+    let token = mine(&one, "k").await;
+    complete(&one, &token).await;
+    one.batch_execute("COMMIT").await.unwrap();
+    for client in [&one, &two] {
+        client.batch_execute("BEGIN").await.unwrap();
+        assert_eq!(begin(client, "k").await.0, "replay");
+    }
+}
+
+/// A transaction that is still on its way is neither done nor not done.
+#[tokio::test]
+async fn whoever_asks_what_became_of_a_commit_waits_for_it() {
+    let lab = Lab::start().await;
+    let (first, asking) = (session(&lab).await, session(&lab).await);
+    let token = mine(&first, "k").await;
+    complete(&first, &token).await;
+    let resolve = format!("SELECT status FROM onlyonce.resolve('{token}')");
+    assert_eq!(state_of(&asking, &resolve).await, "55P03");
+    first.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(lab.sql(&resolve), "201");
+}
+
 #[tokio::test]
 async fn the_same_key_with_another_fingerprint_principal_or_scope() {
     let lab = Lab::start().await;
