@@ -13,7 +13,7 @@ use onlyonce::store::Fault;
 use onlyonce::store::audit::{EntryQuery, Head, Trail, Verified, verify};
 
 use self::format::Format;
-pub(crate) use self::format::{entry_value, verified_value};
+pub(crate) use self::format::{entry_value, head_value, verified_value};
 pub(crate) use self::time::Moment;
 use self::trail::Source;
 pub(super) use self::trail::kept_by;

@@ -61,7 +61,8 @@ pub(crate) fn verified_value(verified: &Verified) -> Value {
     })
 }
 
-fn head_value(head: &Head) -> Value {
+/// A head as the admin API tells it.
+pub(crate) fn head_value(head: &Head) -> Value {
     let (last, from) = (head.last, head.from);
     json!({
         "writer": head.writer.to_string(), "sequence": last.sequence, "hash": hex(&last.hash), "from": from.sequence,
