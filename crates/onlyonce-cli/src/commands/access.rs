@@ -8,6 +8,7 @@ mod store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -39,7 +40,7 @@ pub(super) struct AccessFlags {
 }
 
 /// Somebody who answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Access {
     Gateway(Box<Remote>),
     Store {
@@ -74,6 +75,14 @@ impl AccessFlags {
 }
 
 impl Access {
+    /// Waits so long for an answer of a gateway.
+    pub(super) fn with_answer_wait(self, wait: Duration) -> Self {
+        match self {
+            Self::Gateway(remote) => Self::Gateway(Box::new(remote.with_answer_wait(wait))),
+            store @ Self::Store { .. } => store,
+        }
+    }
+
     /// The JSON of an answer.
     pub(super) async fn get(&self, path: &str) -> Result<Value, Failed> {
         parsed(&self.ask(Method::GET, path, None).await?)
