@@ -1,15 +1,17 @@
-//! `GET audit` and `GET audit/verify`: the audit trail.
+//! `GET audit`, `GET audit/heads`, `GET` and `POST audit/verify`: the audit trail.
 
+use http::StatusCode;
 use onlyonce::clock::{Clock, StoreTime, SystemClock};
 use onlyonce::scope::OperationId;
-use onlyonce::store::audit::{Entry, EntryQuery};
+use onlyonce::store::audit::{Entry, EntryQuery, Head};
 use onlyonce::{OperateError, Operations, StoredOperation};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Problem, json};
+use super::change::Members;
 use super::desk::Desk;
 use super::filter::pairs;
-use crate::commands::audit::{Moment, entry_value, verified_value};
+use crate::commands::audit::{Moment, entry_value, head_value, verified_value};
 
 /// A page of entries, oldest first.
 pub(super) async fn list(desk: &Desk, query: &str) -> Result<Answer, Problem> {
@@ -20,12 +22,29 @@ pub(super) async fn list(desk: &Desk, query: &str) -> Result<Answer, Problem> {
     Ok(json(&json!({ "entries": entries, "next": next })))
 }
 
-/// Whether the whole trail fits together.
-pub(super) async fn verify(desk: &Desk, query: &str) -> Result<Answer, Problem> {
-    if let Some((name, _)) = pairs(query).next() {
-        return Err(unknown(&name));
-    }
-    Ok(json(&verified_value(&desk.once.operations().verify_audit(&[]).await?)))
+/// Where the chains of the trail end, to be kept elsewhere.
+pub(super) async fn heads(desk: &Desk, query: &str) -> Result<Answer, Problem> {
+    demand_no_query(query)?;
+    let heads = desk.once.operations().audit_heads().await?;
+    let heads: Vec<_> = heads.iter().map(head_value).collect();
+    Ok(json(&json!({ "heads": heads })))
+}
+
+/// Whether the whole trail fits together, and fits the heads that were kept elsewhere.
+pub(super) async fn verify(desk: &Desk, query: &str, kept: &[Head]) -> Result<Answer, Problem> {
+    demand_no_query(query)?;
+    let _place = desk.verifying.try_acquire().map_err(|_| already_verifying())?;
+    Ok(json(&verified_value(&desk.once.operations().verify_audit(kept).await?)))
+}
+
+/// The heads in the body of a request.
+pub(super) fn kept_heads(asked: Map<String, Value>) -> Result<Vec<Head>, Problem> {
+    let mut members = Members(asked);
+    let heads = members.0.remove("heads");
+    members.none_left()?;
+    let heads = heads.as_ref().and_then(Value::as_array).ok_or_else(no_heads)?;
+    let read = |head: &Value| head.as_str().and_then(|head| head.parse().ok());
+    heads.iter().map(|head| read(head).ok_or_else(no_heads)).collect()
 }
 
 /// How many entries there are, and how many were dropped since the start; null without a trail. While the store does not
@@ -116,6 +135,22 @@ fn asked(operations: &Operations, query: &str) -> Result<EntryQuery, Problem> {
         }
     }
     Ok(asked)
+}
+
+fn demand_no_query(query: &str) -> Result<(), Problem> {
+    match pairs(query).next() {
+        Some((name, _)) => Err(unknown(&name)),
+        None => Ok(()),
+    }
+}
+
+fn already_verifying() -> Problem {
+    let detail = "the audit trail is already being verified; try again later";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+}
+
+fn no_heads() -> Problem {
+    Problem::bad_request("`heads` is a list of the lines that `onlyonce audit heads` prints")
 }
 
 fn unknown(name: &str) -> Problem {

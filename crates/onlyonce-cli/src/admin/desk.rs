@@ -103,7 +103,7 @@ impl Desk {
             Ok(role) => role,
             Err(problem) => return Ok(challenged(problem)),
         };
-        let body = match endpoint.changes() {
+        let body = match endpoint.has_body() {
             true => body::whole(body, endpoint).await?,
             false => Bytes::new(),
         };
@@ -148,9 +148,11 @@ impl Desk {
             Endpoint::Bulk => bulk::run(self, body::object(&head.headers, &body)?).await,
             Endpoint::BulkCsv => csv_in::run(self, query, &head.headers, &body).await,
             Endpoint::Audit => audit::list(self, query).await,
-            Endpoint::AuditVerify => {
-                let _place = self.verifying.try_acquire().map_err(|_| verifying())?;
-                audit::verify(self, query).await
+            Endpoint::AuditHeads => audit::heads(self, query).await,
+            Endpoint::AuditVerify => audit::verify(self, query, &[]).await,
+            Endpoint::AuditCompare => {
+                let kept = audit::kept_heads(body::object(&head.headers, &body)?)?;
+                audit::verify(self, query, &kept).await
             }
             Endpoint::Events => events::stream(self, query),
             Endpoint::Policy => Ok(json(&(self.policy.0)())),
@@ -222,8 +224,3 @@ fn challenged(problem: Problem) -> Answer {
 const NOTHING: &str =
     "nothing is here; the page is at /, the API's description at /api/v1/openapi.json";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-fn verifying() -> Problem {
-    let detail = "the audit trail is already being verified; try again later";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
-}

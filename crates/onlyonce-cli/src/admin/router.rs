@@ -18,7 +18,10 @@ pub(super) enum Endpoint {
     Bulk,
     BulkCsv,
     Audit,
+    AuditHeads,
     AuditVerify,
+    /// Verifies the trail, and compares it with heads that were kept elsewhere.
+    AuditCompare,
     Events,
     Policy,
     Sweep,
@@ -32,6 +35,11 @@ impl Endpoint {
             self,
             Self::Settle | Self::Release | Self::Forget | Self::Bulk | Self::BulkCsv | Self::Sweep
         )
+    }
+
+    /// Whether it is told more than fits into an address.
+    pub(super) fn has_body(self) -> bool {
+        self.changes() || self == Self::AuditCompare
     }
 
     /// Whoever probes health has no secrets, and nothing secret is told.
@@ -94,7 +102,9 @@ pub(super) const TABLE: &[(&str, &str, Endpoint)] = &[
     ("POST", "/api/v1/operations/{id}/release", Endpoint::Release),
     ("POST", "/api/v1/operations/{id}/forget", Endpoint::Forget),
     ("GET", "/api/v1/audit", Endpoint::Audit),
+    ("GET", "/api/v1/audit/heads", Endpoint::AuditHeads),
     ("GET", "/api/v1/audit/verify", Endpoint::AuditVerify),
+    ("POST", "/api/v1/audit/verify", Endpoint::AuditCompare),
     ("GET", "/api/v1/events", Endpoint::Events),
     ("GET", "/api/v1/policy", Endpoint::Policy),
     ("POST", "/api/v1/sweep", Endpoint::Sweep),

@@ -8,6 +8,7 @@ mod store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -39,7 +40,7 @@ pub(super) struct AccessFlags {
 }
 
 /// Somebody who answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Access {
     Gateway(Box<Remote>),
     Store {
@@ -74,6 +75,14 @@ impl AccessFlags {
 }
 
 impl Access {
+    /// Waits so long for an answer of a gateway.
+    pub(super) fn with_answer_wait(self, wait: Duration) -> Self {
+        match self {
+            Self::Gateway(remote) => Self::Gateway(Box::new(remote.with_answer_wait(wait))),
+            store @ Self::Store { .. } => store,
+        }
+    }
+
     /// The JSON of an answer.
     pub(super) async fn get(&self, path: &str) -> Result<Value, Failed> {
         parsed(&self.ask(Method::GET, path, None).await?)
@@ -130,9 +139,11 @@ pub(super) fn judged(status: StatusCode, body: Bytes) -> Result<Bytes, Failed> {
         return Ok(body);
     }
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let told = problem["detail"]
-        .as_str()
-        .map_or_else(|| format!("the admin listener answered {status}"), str::to_owned);
+    let told = match problem["detail"].as_str() {
+        Some(_) if status == StatusCode::UNAUTHORIZED => WRONG_TOKEN.to_owned(),
+        Some(detail) => detail.to_owned(),
+        None => format!("the admin listener answered {status}"),
+    };
     let code = match status.as_u16() {
         404 | 409 => 1,
         400..500 => 2,
@@ -180,6 +191,8 @@ pub(super) fn run(work: impl Future<Output = Result<ExitCode, Failed>>) -> ExitC
 }
 
 const TOKEN: &str = "ONLYONCE_ADMIN_TOKEN";
+const WRONG_TOKEN: &str = "the admin listener asks for its token, and none or another one was sent: pass --token, or set \
+                           ONLYONCE_ADMIN_TOKEN";
 const NOT_JSON: &str = "the answer is not JSON; is --admin the address of the admin listener?";
 const NO_SECRET: &str = "this store's keys are kept under a secret, so a key cannot be looked up without it: \
                          pass --config with the `secret`, or use the id, or --admin";

@@ -1,27 +1,28 @@
 //! `onlyonce audit`: what happened to operations, and whether the trail of it is whole.
 
 mod format;
+mod gateway;
+mod source;
+mod store;
 mod time;
-mod trail;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onlyonce::clock::{Clock, SystemClock};
-use onlyonce::scope::{KeyDigest, OperationId};
-use onlyonce::store::Fault;
-use onlyonce::store::audit::{EntryQuery, Head, Trail, Verified, verify};
+use onlyonce::scope::OperationId;
+use onlyonce::store::audit::Head;
+use serde_json::Value;
 
 use self::format::Format;
-pub(crate) use self::format::{entry_value, verified_value};
+pub(crate) use self::format::{entry_value, head_value, verified_value};
+use self::source::{Query, Source, SourceFlags};
+pub(super) use self::store::kept_by;
 pub(crate) use self::time::Moment;
-use self::trail::Source;
-pub(super) use self::trail::kept_by;
 use super::access::{self, Failed, print};
-use crate::config::StoreFlag;
 use crate::words::span;
 
-/// Read the audit trail, also beside a running gateway.
+/// Read the audit trail, through a running gateway (--admin) or beside it (--store, --config).
 ///
 /// Without a subcommand it lists entries by time, oldest first: all of them, or those of one operation, of one key
 /// or of a span of time.
@@ -30,16 +31,12 @@ use crate::words::span;
 pub struct Audit {
     #[command(subcommand)]
     command: Option<Subcommand>,
-    /// The store that has the trail: sqlite:FILE, postgres://… or env:NAME
-    #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse, global = true)]
-    store: Option<StoreFlag>,
-    /// The configuration that names the store, and the secret that a key is looked up with
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceFlags,
     /// Only this operation
     #[arg(long, value_name = "ID", conflicts_with = "key")]
     id: Option<OperationId>,
-    /// Only operations with this key; needs --config if the deployment has a secret
+    /// Only operations with this key; without --admin it needs --config if the deployment has a secret
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Not earlier than this: 2026-11-17, 2026-11-17T14:02:07Z, or 24h for that long ago
@@ -67,10 +64,12 @@ enum Subcommand {
 
 const EXAMPLES: &str = "\
 Examples:
+  onlyonce audit --admin http://127.0.0.1:8081 --key order-4711
   onlyonce audit --store sqlite:onlyonce.db --key order-4711
   onlyonce audit --config onlyonce.toml --since 2026-11-17 --until 2026-11-18 --format csv > day.csv
   onlyonce audit heads --config onlyonce.toml > heads-2026-11-17
-  onlyonce audit verify --config onlyonce.toml --head heads-2026-11-17";
+  onlyonce audit verify --config onlyonce.toml --head heads-2026-11-17
+  onlyonce audit verify --admin http://127.0.0.1:8081 --head heads-2026-11-17";
 
 impl Audit {
     /// Reads, and prints on stdout.
@@ -79,40 +78,36 @@ impl Audit {
     }
 
     async fn answer(self) -> Result<ExitCode, Failed> {
-        let source = Source::of(self.store.as_ref(), self.config.as_deref());
-        let source = source.map_err(|message| Failed::usage(&message))?;
         let kept = self.kept_heads().map_err(|message| Failed::usage(&message))?;
-        let trail = source.open().await.map_err(|message| Failed::trouble(&message))?;
-        let heads = trail.heads().await.map_err(unread)?;
-        if heads.is_empty() && kept.is_empty() {
-            return Err(Failed::trouble(&NO_TRAIL));
+        let source = self.source.open().await?;
+        if kept.is_empty() {
+            source.demand_trail().await?;
         }
         match self.command {
-            None => self.list(&*trail, &source).await,
+            None => self.list(&source).await,
             Some(Subcommand::Heads) => {
-                print_lines(self.format.heads(&heads))?;
+                print_lines(self.format.heads(&source.heads().await?))?;
                 Ok(ExitCode::SUCCESS)
             }
             Some(Subcommand::Verify { .. }) => {
-                let verified = verify(&*trail, &kept).await.map_err(unread)?;
-                self.told(&*trail, &verified).await
+                let verified = source.verify(&kept).await?;
+                self.told(&source, &verified).await
             }
         }
     }
 
-    async fn list(&self, trail: &dyn Trail, source: &Source) -> Result<ExitCode, Failed> {
-        let now = SystemClock.wall();
-        let key = self.key.as_deref().map(|key| KeyDigest::of_key(source.secret.as_ref(), key));
-        let (since, until) =
-            (self.since.map(|since| since.at(now)), self.until.map(|at| at.at(now)));
-        let mut query = EntryQuery { id: self.id, key, since, until, ..EntryQuery::all(PAGE_ROWS) };
-        let (mut is_read, mut is_empty) = (print_lines(self.format.head())?, true);
-        while is_read {
-            let page = trail.entries(query).await.map_err(unread)?;
+    async fn list(&self, source: &Source) -> Result<ExitCode, Failed> {
+        let mut query = self.query();
+        let (mut head, mut is_empty) = (self.format.head(), true);
+        loop {
+            let page = source.page(&query).await?;
             is_empty &= page.entries.is_empty();
-            is_read = print_lines(page.entries.iter().map(|entry| self.format.entry(entry)))?;
+            let entries = page.entries.iter().map(|entry| self.format.entry(entry));
+            let is_read = print_lines(head.take().into_iter().chain(entries))?;
             query.after = page.next;
-            is_read &= query.after.is_some();
+            if !is_read || query.after.is_none() {
+                break;
+            }
         }
         if is_empty && self.key.is_some() {
             source.demand_secret().await?;
@@ -123,18 +118,23 @@ impl Audit {
         Ok(ExitCode::SUCCESS)
     }
 
+    fn query(&self) -> Query<'_> {
+        let now = SystemClock.wall();
+        let at = |moment: Option<Moment>| moment.map(|moment| moment.at(now));
+        let (since, until) = (at(self.since), at(self.until));
+        Query { id: self.id, key: self.key.as_deref(), since, until, after: None, limit: PAGE_ROWS }
+    }
+
     /// Says whether the trail is whole. Each place where it is not is a line on stdout.
-    async fn told(&self, trail: &dyn Trail, verified: &Verified) -> Result<ExitCode, Failed> {
+    async fn told(&self, source: &Source, verified: &Value) -> Result<ExitCode, Failed> {
         print_lines(self.format.verified(verified))?;
-        let Verified { writers, entries, .. } = verified;
-        if !verified.is_whole() {
+        let (entries, writers) = (&verified["entries"], &verified["writers"]);
+        if verified["ok"] != true {
             let message =
                 format!("the trail was changed: {entries} entries of {writers} writers read");
             return Err(Failed::bad_news(&message));
         }
-        let oldest = trail.entries(EntryQuery::all(1)).await.map_err(unread)?;
-        let age = oldest.entries.first().map(|oldest| SystemClock.wall().since_ms(oldest.at));
-        let age = age.map_or_else(String::new, |age| format!("; the oldest is {} old", span(age)));
+        let age = age_of_oldest(source).await?;
         eprintln!("onlyonce: the trail is whole: {entries} entries of {writers} writers{age}");
         Ok(ExitCode::SUCCESS)
     }
@@ -150,15 +150,19 @@ impl Audit {
     }
 }
 
+/// Words for the end of a sentence; none for a trail without entries.
+async fn age_of_oldest(source: &Source) -> Result<String, Failed> {
+    let oldest = source.page(&Query { limit: 1, ..Query::default() }).await?;
+    let at = oldest.entries.first().and_then(|oldest| oldest["at"].as_str()?.parse().ok());
+    let now = SystemClock.wall();
+    let age = at.map(|at: Moment| span(now.since_ms(at.at(now))));
+    Ok(age.map_or_else(String::new, |age| format!("; the oldest is {age} old")))
+}
+
 /// Whether somebody still reads them.
 fn print_lines(lines: impl IntoIterator<Item = String>) -> Result<bool, Failed> {
     print(&lines.into_iter().map(|line| line + "\n").collect::<String>())
 }
 
-fn unread(fault: Fault) -> Failed {
-    Failed::trouble(&format!("the trail cannot be read: {}", fault.error()))
-}
-
-const NO_TRAIL: &str = "there is no audit trail in this store: set [audit] and restart";
-/// Entries that are read at a time.
-const PAGE_ROWS: usize = 500;
+/// Entries that are read at a time: as many as the admin API gives.
+const PAGE_ROWS: usize = 200;

@@ -41,9 +41,10 @@ fn every_endpoint_asks_for_the_right_token() {
         }
         let read = status(READER);
         let operated = status(OPERATOR);
-        match method.as_str() {
-            "GET" => assert!(![401, 403].contains(&read), "{path} {read}"),
-            _ => assert_eq!(read, 403, "{path}"),
+        // To compare the trail with heads that were kept changes nothing.
+        match method == "GET" || path.ends_with("/audit/verify") {
+            true => assert!(![401, 403].contains(&read), "{path} {read}"),
+            false => assert_eq!(read, 403, "{path}"),
         }
         assert!(![401, 403].contains(&operated), "{method} {path} {operated}");
     }

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::Failed;
 
-/// Connections to it.
-#[derive(Debug)]
+/// Connections to it. A clone shares them.
+#[derive(Clone, Debug)]
 pub(crate) struct Remote {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
@@ -38,6 +38,11 @@ impl Remote {
         let token = token.map_err(|_| Failed::usage(&"--token: no header can carry it"))?;
         let (client, base) = (client()?, base.trim_end_matches('/').to_owned());
         Ok(Self { client, base, token, answer_wait: ANSWER_WAIT })
+    }
+
+    /// Waits so long for a whole answer.
+    pub(super) fn with_answer_wait(self, answer_wait: Duration) -> Self {
+        Self { answer_wait, ..self }
     }
 
     pub(in crate::commands) fn address(&self, path: &str) -> String {

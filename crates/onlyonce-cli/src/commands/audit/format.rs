@@ -24,10 +24,10 @@ impl Format {
     }
 
     /// One entry, without the end of its line.
-    pub(super) fn entry(self, entry: &Entry) -> String {
+    pub(super) fn entry(self, entry: &Value) -> String {
         match self {
             Self::Text => text(entry),
-            Self::Json => entry_value(entry).to_string(),
+            Self::Json => entry.to_string(),
             Self::Csv => csv(entry),
         }
     }
@@ -40,12 +40,17 @@ impl Format {
     }
 
     /// What a verification found, for stdout.
-    pub(super) fn verified(self, verified: &Verified) -> Vec<String> {
+    pub(super) fn verified(self, verified: &Value) -> Vec<String> {
         if self == Self::Json {
-            return vec![verified_value(verified).to_string()];
+            return vec![verified.to_string()];
         }
-        let broken = verified.broken.iter();
-        broken.map(|it| format!("{} entry {}: {}", it.writer, it.sequence, it.what)).collect()
+        let faults = verified["faults"].as_array().into_iter().flatten();
+        let text = |fault: &Value, name: &str| fault[name].as_str().map(plain).unwrap_or_default();
+        faults
+            .map(|it| {
+                format!("{} entry {}: {}", text(it, "writer"), it["sequence"], text(it, "what"))
+            })
+            .collect()
     }
 }
 
@@ -61,7 +66,8 @@ pub(crate) fn verified_value(verified: &Verified) -> Value {
     })
 }
 
-fn head_value(head: &Head) -> Value {
+/// A head as the admin API tells it.
+pub(crate) fn head_value(head: &Head) -> Value {
     let (last, from) = (head.last, head.from);
     json!({
         "writer": head.writer.to_string(), "sequence": last.sequence, "hash": hex(&last.hash), "from": from.sequence,
@@ -93,31 +99,30 @@ pub(crate) fn entry_value(entry: &Entry) -> Value {
 }
 
 /// When, what, which operation, where; then what there is to say of it.
-fn text(entry: &Entry) -> String {
-    let (note, about) = (&entry.note, &entry.note.about);
-    let id = note.id.map_or_else(|| "-".repeat(32), |id| id.to_string());
-    let mut line =
-        format!("{}  {:<17}  {id}  {}", entry.at.rfc3339(), note.kind.name(), plain(&about.route));
+fn text(entry: &Value) -> String {
+    let word = |name: &str| entry[name].as_str().map(plain);
+    let number = |name: &str| entry[name].as_u64().map(|number| number.to_string());
+    let id = word("id").unwrap_or_else(|| "-".repeat(32));
+    let [at, kind, route] = ["at", "kind", "route"].map(|name| word(name).unwrap_or_default());
+    let mut line = format!("{at}  {kind:<17}  {id}  {route}");
     let mut say = |what: &str, value: Option<String>| {
         if let Some(value) = value {
             line.push_str(&format!("  {what} {value}"));
         }
     };
-    say("attempt", about.attempt.map(|attempt| attempt.to_string()));
-    say("status", note.status.map(|status| status.to_string()));
-    say("entries", note.count.map(|count| count.to_string()));
-    for id in &about.ids {
-        say(&plain(&id.pointer), Some(plain(&id.value)));
+    say("attempt", number("attempt"));
+    say("status", number("status"));
+    say("entries", number("count"));
+    for (pointer, value) in entry["ids"].as_object().into_iter().flatten() {
+        say(&plain(pointer), value.as_str().map(plain));
     }
-    say("by", about.by.as_ref().map(|by| plain(by.who())));
-    say("because", about.by.as_ref().map(|by| format!("{:?}", plain(by.why()))));
+    say("by", word("who"));
+    say("because", word("why").map(|why| format!("{why:?}")));
     line
 }
 
-fn csv(entry: &Entry) -> String {
-    let told = entry_value(entry);
-    let cells = COLUMNS.map(|column| cell(&told[column]));
-    cells.join(",")
+fn csv(entry: &Value) -> String {
+    COLUMNS.map(|column| cell(&entry[column])).join(",")
 }
 
 fn cell(value: &Value) -> String {

@@ -1,6 +1,8 @@
 //! `onlyonce audit`, as an auditor uses it: beside a running gateway, and after the key is gone.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
+mod through_admin;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -25,27 +27,30 @@ impl Served {
 
     /// With these lines at the top and under `[policy]`.
     fn with(store: &str, top: &str, policy: &str) -> Self {
+        Self::configured(
+            &format!("store = \"{store}\"\n{top}"),
+            &format!("[audit]\nkeep = \"30d\"\n[policy]\n{policy}\n"),
+        )
+    }
+
+    /// With this text before and after what every configuration has; `after` begins under `[admin]`.
+    fn configured(before: &str, after: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = store.replace("FOLDER", &folder.path().display().to_string());
         let text = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = \"http://{}\"\nstore = \"{store}\"\n{top}\n\
-             [admin]\nlisten = \"127.0.0.1:0\"\n[audit]\nkeep = \"30d\"\n[policy]\n{policy}\n",
+            "listen = \"127.0.0.1:0\"\nupstream = \"http://{}\"\n{before}\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\n{after}",
             upstream()
         );
+        let text = text.replace("FOLDER", &folder.path().display().to_string());
         let config = folder.path().join("onlyonce.toml");
         std::fs::write(&config, text).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
-            .args(["serve", "--config"])
-            .arg(&config)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        let address = ready.split_once("http://").unwrap().1;
-        let address = address.split([',', ' ', '\n']).next().unwrap().to_owned();
-        let admin = ready.trim().split_once("admin http://").unwrap().1.to_owned();
+        let (child, address, admin) = serve(&config);
         Self { child, address, admin, folder }
+    }
+
+    /// Starts the gateway again after it was stopped.
+    fn start_again(&mut self) {
+        (self.child, self.address, self.admin) = serve(&self.config());
     }
 
     /// What the admin API answers.
@@ -115,6 +120,22 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a gateway, and returns where it listens: for clients, and for operators.
+fn serve(config: &Path) -> (Child, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+        .args(["serve", "--config"])
+        .arg(config)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let address = ready.split_once("http://").unwrap().1;
+    let address = address.split([',', ' ', '\n']).next().unwrap().to_owned();
+    let admin = ready.trim().split_once("admin http://").unwrap().1.to_owned();
+    (child, address, admin)
 }
 
 fn audit(config: &Path, arguments: &[&str]) -> Output {

@@ -1,42 +1,68 @@
-//! Which trail is read.
+//! The trail in a store, which a gateway may be running on.
 
 use std::path::Path;
 use std::time::Duration;
 
 use onlyonce::IdChange;
-use onlyonce::scope::Secret;
-use onlyonce::store::Maintain;
-use onlyonce::store::audit::{AuditOptions, Trail};
+use onlyonce::scope::{KeyDigest, Secret};
+use onlyonce::store::audit::{AuditOptions, EntryQuery, Head, Trail, verify};
 use onlyonce::store::postgres::{PostgresStore, SchemaFound, inspect};
 use onlyonce::store::sqlite::SqliteTrail;
+use onlyonce::store::{Fault, Maintain};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use serde_json::Value;
 
+use super::format::{entry_value, verified_value};
+use super::source::{Page, Query};
 use crate::commands::access::Failed;
 use crate::commands::demand_file;
 use crate::commands::doctor::told;
 use crate::config::{Config, StoreFlag, StoreUrl};
 
-/// The store that the command line names, and the secret of its keys.
-pub(super) struct Source {
+/// The trail in the store that the command line names.
+pub(super) struct StoreTrail {
     store: StoreUrl,
-    pub(super) secret: Option<Secret>,
+    /// Of its keys.
+    secret: Option<Secret>,
+    trail: Box<dyn Trail>,
 }
 
-impl Source {
-    pub(super) fn of(store: Option<&StoreFlag>, config: Option<&Path>) -> Result<Self, String> {
-        let config = config.map(Config::load).transpose().map_err(|error| error.to_string())?;
-        let named = store.map(StoreFlag::url).transpose();
-        let named = named.map_err(|error| format!("--store: {error}"))?;
-        let secret = config.as_ref().and_then(|config| config.secret.clone());
-        let store = named.or_else(|| config.map(|config| config.store));
-        let store = store.ok_or("there is no store: pass --store or --config")?;
-        Ok(Self { store, secret })
+impl StoreTrail {
+    /// Opens it for reading.
+    pub(super) async fn open(
+        flag: Option<&StoreFlag>,
+        config: Option<&Path>,
+    ) -> Result<Self, Failed> {
+        let (store, secret) = named(flag, config).map_err(|message| Failed::usage(&message))?;
+        let refused = |error| Failed::trouble(&format!("the trail cannot be opened: {error}"));
+        let trail = open(&store).await.map_err(refused)?;
+        Ok(Self { store, secret, trail })
     }
 
-    /// Opens it for reading. A gateway may be running on it.
-    pub(super) async fn open(&self) -> Result<Box<dyn Trail>, String> {
-        open(&self.store).await.map_err(|error| format!("the trail cannot be opened: {error}"))
+    pub(super) async fn page(&self, query: &Query<'_>) -> Result<Page, Failed> {
+        let Query { id, key, since, until, after, limit } = *query;
+        let key = key.map(|key| KeyDigest::of_key(self.secret.as_ref(), key));
+        let query = EntryQuery { id, key, since, until, after, limit };
+        let page = self.trail.entries(query).await.map_err(unread)?;
+        Ok(Page { entries: page.entries.iter().map(entry_value).collect(), next: page.next })
+    }
+
+    pub(super) async fn heads(&self) -> Result<Vec<Head>, Failed> {
+        self.trail.heads().await.map_err(unread)
+    }
+
+    pub(super) async fn verify(&self, kept: &[Head]) -> Result<Value, Failed> {
+        let verified = verify(&*self.trail, kept).await.map_err(unread)?;
+        Ok(verified_value(&verified))
+    }
+
+    /// In a store that keeps no trail there is no chain.
+    pub(super) async fn demand_trail(&self) -> Result<(), Failed> {
+        match self.heads().await?.is_empty() {
+            true => Err(Failed::trouble(&NO_TRAIL)),
+            false => Ok(()),
+        }
     }
 
     /// Without the store's secret a key is not found, and "no entries" would be a lie.
@@ -57,8 +83,27 @@ impl Source {
     }
 }
 
+/// The store, and the secret of its keys.
+fn named(
+    flag: Option<&StoreFlag>,
+    config: Option<&Path>,
+) -> Result<(StoreUrl, Option<Secret>), String> {
+    let config = config.map(Config::load).transpose().map_err(|error| error.to_string())?;
+    let store = flag.map(StoreFlag::url).transpose();
+    let store = store.map_err(|error| format!("--store: {error}"))?;
+    let secret = config.as_ref().and_then(|config| config.secret.clone());
+    let store = store.or_else(|| config.map(|config| config.store));
+    let store = store.ok_or("there is no store: pass --store or --config")?;
+    Ok((store, secret))
+}
+
+fn unread(fault: Fault) -> Failed {
+    Failed::trouble(&format!("the trail cannot be read: {}", fault.error()))
+}
+
+const NO_TRAIL: &str = "there is no audit trail in this store: set [audit] and restart";
 const NO_SECRET: &str = "the keys in this trail are kept under a secret, so a key cannot be looked up without it: \
-                         pass --config with the `secret`, or use --id";
+                         pass --config with the `secret`, or use --id, or --admin";
 
 /// How a command keeps the trail of a store when no configuration says it: if the store has one, it goes on. Such a command
 /// deletes no old entries, so the time that they are kept for does not matter.
@@ -67,7 +112,7 @@ pub(in crate::commands) async fn kept_by(store: &StoreUrl) -> Result<Option<Audi
         return Ok(None);
     }
     let refused = |error| Failed::trouble(&format!("the store cannot be opened: {error}"));
-    let heads = open(store).await.map_err(refused)?.heads().await.map_err(super::unread)?;
+    let heads = open(store).await.map_err(refused)?.heads().await.map_err(unread)?;
     Ok((!heads.is_empty()).then(AuditOptions::default))
 }
 
