@@ -146,7 +146,13 @@ impl Audit {
         let named = |error: &dyn ToString| format!("{}: {}", file.display(), error.to_string());
         let text = std::fs::read_to_string(file).map_err(|error| named(&error))?;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        lines.map(|line| line.parse().map_err(|error| named(&error))).collect()
+        let heads: Vec<_> = lines
+            .map(|line| line.parse().map_err(|error| named(&error)))
+            .collect::<Result<_, _>>()?;
+        match heads.is_empty() {
+            true => Err(named(&"there are no heads in it to compare with")),
+            false => Ok(heads),
+        }
     }
 }
 

@@ -85,8 +85,10 @@ const NO_STORE: &str =
 
 async fn sweep_at(gateway: &AccessFlags) -> Result<Value, Failed> {
     let reason = json!({ "reason": "onlyonce sweep", "who": super::operating_user() });
-    let mut swept = gateway.open().await?.post("sweep", &reason).await?;
-    Ok(swept["deleted"].take())
+    let swept = gateway.open().await?.post("sweep", &reason).await?;
+    let deleted = swept.get("deleted").cloned();
+    deleted
+        .ok_or_else(|| Failed::trouble(&"the answer is not that of an admin listener of onlyonce"))
 }
 
 async fn sweep_store(store: &StoreUrl, audit: Option<AuditOptions>) -> Result<usize, String> {

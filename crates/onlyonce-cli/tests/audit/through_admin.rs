@@ -204,6 +204,26 @@ fn a_listener_that_is_no_gateway_is_no_news_of_the_trail() {
     }
 }
 
+#[test]
+fn a_sweep_that_no_gateway_answered_is_no_number() {
+    for answer in ["200 OK\r\n\r\n{}", "200 OK\r\n\r\n[]"] {
+        let sweep = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+            .args(["sweep", "--admin", &format!("http://{}", stranger(answer))])
+            .output()
+            .unwrap();
+        assert_eq!((sweep.status.code(), text(&sweep.stdout)), (Some(3), ""), "{sweep:?}");
+    }
+}
+
+/// To compare with nothing would call every trail whole.
+#[test]
+fn heads_of_nothing_are_refused() {
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let compared = ask("127.0.0.1:1", &["verify", "--head", empty.path().to_str().unwrap()]);
+    assert_eq!(compared.status.code(), Some(2));
+    assert!(text(&compared.stderr).contains("no heads in it"), "{compared:?}");
+}
+
 /// The address of a server that answers everything so.
 fn stranger(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
