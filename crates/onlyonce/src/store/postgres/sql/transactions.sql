@@ -44,10 +44,13 @@ CREATE TABLE {schema}.inbox (
 CREATE INDEX inbox_age ON {schema}.inbox (seen_at);
 
 -- The id of an operation: each part with its length in front of it, so that no two operations are hashed from one text.
+-- Strict and stable functions only, so that the server puts it into the callers' expressions.
 CREATE FUNCTION {schema}.operation_id(scope text, principal text, key text) RETURNS uuid
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-  SELECT encode(substring(sha256(convert_to(format('onlyonce transaction 1 %s:%s %s:%s %s:%s',
-    octet_length(scope), scope, octet_length(principal), principal, octet_length(key), key), 'UTF8')) FOR 16), 'hex')::uuid
+LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT encode(substring(sha256(convert_to('onlyonce transaction 1 '
+    || octet_length(scope)::text || ':' || scope || ' '
+    || octet_length(principal)::text || ':' || principal || ' '
+    || octet_length(key)::text || ':' || key, 'UTF8')) FROM 1 FOR 16), 'hex')::uuid
 $$;
 
 -- What an operation is locked by: half of its id. Two operations that share it only refuse each other for a moment.
@@ -85,8 +88,9 @@ BEGIN
       outcome := 'in_progress';
       RETURN;
     END IF;
-    -- Again: it may have been completed between the first read and the lock.
-    DELETE FROM {schema}.transactional t WHERE t.id = operation AND t.expires_at <= moment;
+    IF seen.id IS NOT NULL THEN
+      DELETE FROM {schema}.transactional t WHERE t.id = operation AND t.expires_at <= moment;
+    END IF;
     INSERT INTO {schema}.transactional (id, scope, principal, key, fingerprint, ttl, begun_at)
     VALUES (operation, scope, principal, key, fingerprint, ttl, moment)
     ON CONFLICT (id) DO NOTHING;
@@ -95,6 +99,7 @@ BEGIN
       token := operation;
       RETURN;
     END IF;
+    -- It was completed between the first read and the lock.
     SELECT t.* INTO seen FROM {schema}.transactional t WHERE t.id = operation;
   END IF;
   IF seen.status IS NULL THEN
