@@ -60,6 +60,8 @@ pub use self::over_sqlx::SqlxTx;
 #[cfg(feature = "postgres")]
 pub use self::over_tokio_postgres::PgTx;
 pub use self::reply::{Reply, ReplyError};
+#[cfg(feature = "sqlx")]
+pub use self::retry::Worked;
 use self::statements::Statements;
 
 /// Begins operations in transactions of the caller.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row, Transaction};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::parameters::Parameters;
 use super::statements::{Statements, VERSION};
 use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
 use crate::Operation;
+use crate::store::BoxError;
 
 impl Transactions {
     /// Begins `operation` in a new transaction of `pool`. It never waits for another transaction.
@@ -45,7 +46,6 @@ impl Transactions {
 
 /// A transaction that has begun an operation. It is a connection for the caller's own statements; dropped, it is
 /// rolled back and the key is free.
-#[derive(Debug)]
 #[must_use = "a transaction that is dropped is rolled back"]
 pub struct SqlxTx {
     transaction: Transaction<'static, Postgres>,
@@ -68,10 +68,12 @@ impl SqlxTx {
             .bind(reply.headers_json())
             .bind(&reply.body[..]);
         complete.execute(&mut *self.transaction).await.map_err(failed)?;
-        match self.transaction.commit().await {
-            Ok(()) => Ok(reply),
-            Err(error) => resolve(&self.statements, &self.pool, self.token, error).await,
-        }
+        let lost: BoxError = match timeout(COMMIT_WAIT_MAX, self.transaction.commit()).await {
+            Ok(Ok(())) => return Ok(reply),
+            Ok(Err(error)) => error.into(),
+            Err(elapsed) => elapsed.into(),
+        };
+        resolve(&self.statements, &self.pool, self.token, &self.parameters, lost).await
     }
 
     /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get. If another caller does the
@@ -160,23 +162,52 @@ fn read(row: &PgRow) -> Result<AnswerRow, TransactionError> {
     read().map_err(failed)
 }
 
+impl std::fmt::Debug for SqlxTx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqlxTx").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
 /// Asks whether the commit was made whose reply is `lost`, until the database tells.
 async fn resolve(
     statements: &Statements,
     pool: &PgPool,
     token: String,
-    lost: sqlx::Error,
+    parameters: &Parameters,
+    lost: BoxError,
 ) -> Result<Reply, TransactionError> {
     let end = Instant::now() + RESOLVE_WAIT_MAX;
     loop {
-        match query(&statements.resolve).bind(&token).fetch_optional(pool).await {
-            Ok(Some(row)) => return read(&row)?.reply(),
-            Ok(None) => return Err(failed(lost)),
-            Err(error) if Instant::now() >= end => {
-                return Err(TransactionError::Unsure { token, error: error.into() });
-            }
-            Err(_) => sleep(RESOLVE_PAUSE).await,
+        let asked = timeout(RESOLVE_CALL_MAX, resolve_once(statements, pool, &token, parameters));
+        let error: BoxError = match asked.await {
+            Ok(Ok(Some(row))) => return read(&row)?.reply(),
+            Ok(Ok(None)) => return Err(not_done(lost)),
+            Ok(Err(error)) => error.into(),
+            Err(elapsed) => elapsed.into(),
+        };
+        if Instant::now() >= end {
+            return Err(TransactionError::Unsure { token, error });
         }
+        sleep(RESOLVE_PAUSE).await;
+    }
+}
+
+async fn resolve_once(
+    statements: &Statements,
+    pool: &PgPool,
+    token: &str,
+    parameters: &Parameters,
+) -> Result<Option<PgRow>, sqlx::Error> {
+    // Whatever the default is: an older snapshot would not see the commit.
+    let mut transaction = pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+    let resolve = query(&statements.resolve).bind(token).bind(&parameters.fingerprint);
+    resolve.fetch_optional(&mut *transaction).await
+}
+
+fn not_done(lost: BoxError) -> TransactionError {
+    match lost.downcast::<sqlx::Error>() {
+        Ok(error) => failed(*error),
+        Err(elapsed) => TransactionError::NotDone(elapsed),
     }
 }
 
@@ -190,6 +221,9 @@ fn failed(error: sqlx::Error) -> TransactionError {
     TransactionError::of_database(state.as_deref(), error.into())
 }
 
-/// How long the database is asked whether a commit was made, and how often.
+/// How long a commit may take before the database is asked whether it was made.
+const COMMIT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long the database is asked whether a commit was made, and how often; one call waits for a lock for two seconds.
+const RESOLVE_CALL_MAX: Duration = Duration::from_secs(5);
 const RESOLVE_WAIT_MAX: Duration = Duration::from_secs(30);
 const RESOLVE_PAUSE: Duration = Duration::from_millis(100);

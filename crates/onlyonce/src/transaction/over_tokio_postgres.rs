@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Transaction};
+use tokio_postgres::{Client, IsolationLevel, Row, Transaction};
 
 use super::parameters::Parameters;
 use super::statements::{SAVEPOINT, Statements, UNDO, VERSION};
@@ -46,19 +46,24 @@ impl Transactions {
         row.begun(|token| PgTx { transaction, token, statements: self.statements.clone() })
     }
 
-    /// What became of an operation whose commit is [`TransactionError::Unsure`]: its answer, or `None` if nothing was done.
-    /// Ask on a new connection. It waits up to two seconds for a commit that is still on its way, and is an error then.
+    /// What became of `operation` after [`TransactionError::Unsure`]: its answer, or `None` if nothing was done. Ask on a new
+    /// connection. It waits up to two seconds for a commit that is still on its way, and is an error then.
     ///
     /// # Errors
     /// If the database does not tell. Ask again.
     pub async fn resolve_on(
         &self,
-        client: &Client,
+        client: &mut Client,
+        operation: &Operation,
         token: &str,
     ) -> Result<Option<Reply>, TransactionError> {
-        let asked: [Parameter<'_>; 1] = [(&token, Type::TEXT)];
-        let row = client.query_typed_opt(&self.statements.resolve, &asked).await.map_err(failed)?;
-        row.map(|row| read(&row)?.reply()).transpose()
+        // Whatever the default is: an older snapshot would not see the commit.
+        let begin = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+        let transaction = begin.start().await.map_err(failed)?;
+        let fingerprint = Parameters::of(operation).fingerprint;
+        let asked: [Parameter<'_>; 2] = [(&token, Type::TEXT), (&fingerprint, Type::BYTEA)];
+        let row = transaction.query_typed_opt(&self.statements.resolve, &asked).await;
+        row.map_err(failed)?.map(|row| read(&row)?.reply()).transpose()
     }
 
     /// Whether `consumer` sees a message for the first time: [`is_first_delivery`](Self::is_first_delivery) for
@@ -192,5 +197,7 @@ fn failed(error: tokio_postgres::Error) -> TransactionError {
 
 /// Whether the server has refused to commit: a rollback, a violated constraint, or our own check.
 fn is_definite(state: &str) -> bool {
-    ["40", "23", "OO"].iter().any(|class| state.starts_with(class))
+    matches!(state, "40001" | "40002" | "40P01")
+        || state.starts_with("23")
+        || state.starts_with("OO")
 }

@@ -11,14 +11,15 @@ use crate::Operation;
 use crate::store::BoxError;
 
 impl Transactions {
-    /// Begins `operation`, and does `work` if it is the caller's. The work ends its transaction by
-    /// [`complete`](SqlxTx::complete) or [`decline`](SqlxTx::decline), and returns the answer.
+    /// Begins `operation`, and does `work` if it is the caller's. The work returns its transaction with the answer, by
+    /// [`SqlxTx::completed`] or [`SqlxTx::declined`], and is committed here: nothing is answered that is not committed.
     ///
-    /// After a serialization failure or a deadlock it is done again from its start, in a new transaction, up to five times.
-    /// So it may run several times, of which one is committed: it must not call other services.
+    /// After a serialization failure or a deadlock the work is done again from its start, in a new transaction, up to five
+    /// times. So it may run several times, of which one is committed: it must not call other services. An error type that
+    /// hides its cause, such as `anyhow::Error`, is not recognised, and is passed on.
     ///
     /// # Errors
-    /// The error of the work, as [`TransactionError::NotDone`]; else as [`Transactions::begin`].
+    /// The error of the work, as [`TransactionError::NotDone`]; else as [`Transactions::begin`] and [`SqlxTx::complete`].
     pub async fn run<F, Fut, E>(
         &self,
         pool: &PgPool,
@@ -27,7 +28,7 @@ impl Transactions {
     ) -> Result<Begun<Reply>, TransactionError>
     where
         F: Fn(SqlxTx) -> Fut,
-        Fut: Future<Output = Result<Reply, E>>,
+        Fut: Future<Output = Result<Worked, E>>,
         E: Into<BoxError>,
     {
         let mut retries = 0;
@@ -54,11 +55,15 @@ impl Transactions {
     ) -> Result<Begun<Reply>, TransactionError>
     where
         F: Fn(SqlxTx) -> Fut,
-        Fut: Future<Output = Result<Reply, E>>,
+        Fut: Future<Output = Result<Worked, E>>,
         E: Into<BoxError>,
     {
         Ok(match self.begin(pool, operation).await? {
-            Begun::Mine(tx) => Begun::Mine(work(tx).await.map_err(of_work)?),
+            Begun::Mine(tx) => {
+                let worked =
+                    work(tx).await.map_err(|error| TransactionError::NotDone(error.into()))?;
+                Begun::Mine(worked.end().await?)
+            }
             Begun::Replay(reply) => Begun::Replay(reply),
             Begun::InProgress { retry_after } => Begun::InProgress { retry_after },
             Begun::Reused => Begun::Reused,
@@ -66,11 +71,33 @@ impl Transactions {
     }
 }
 
-/// An error of ours that the work passed on stays what it is; every other one left the transaction rolled back.
-fn of_work(error: impl Into<BoxError>) -> TransactionError {
-    match error.into().downcast::<TransactionError>() {
-        Ok(error) => *error,
-        Err(error) => TransactionError::NotDone(error),
+/// Work that is done, with its transaction and the answer: what [`Transactions::run`] commits.
+#[derive(Debug)]
+#[must_use = "nothing is committed before `run` has it"]
+pub struct Worked {
+    tx: SqlxTx,
+    reply: Reply,
+    is_declined: bool,
+}
+
+impl Worked {
+    async fn end(self) -> Result<Reply, TransactionError> {
+        match self.is_declined {
+            true => self.tx.decline(self.reply).await,
+            false => self.tx.complete(self.reply).await,
+        }
+    }
+}
+
+impl SqlxTx {
+    /// The work is done: [`Transactions::run`] completes it with this answer.
+    pub fn completed(self, reply: impl Into<Reply>) -> Worked {
+        Worked { tx: self, reply: reply.into(), is_declined: false }
+    }
+
+    /// The work is to be undone: [`Transactions::run`] declines it with this answer.
+    pub fn declined(self, reply: impl Into<Reply>) -> Worked {
+        Worked { tx: self, reply: reply.into(), is_declined: true }
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Statements {
     pub(super) complete: Arc<str>,
     /// token, topic, key, payload
     pub(super) outbox: Arc<str>,
-    /// token
+    /// token, fingerprint
     pub(super) resolve: Arc<str>,
     /// consumer, message id
     pub(super) seen: Arc<str>,
@@ -29,7 +29,7 @@ impl Statements {
             outbox: sql("SELECT {schema}.outbox($1::text::uuid, $2, $3, $4)::text AS id"),
             resolve: sql(
                 "SELECT 'replay' AS outcome, NULL::text AS token, status, headers::text AS headers, body
-                   FROM {schema}.resolve($1::text::uuid)",
+                   FROM {schema}.resolve($1::text::uuid, $2)",
             ),
             seen: sql("SELECT {schema}.seen($1, $2) AS seen"),
         }
@@ -39,5 +39,7 @@ impl Statements {
 /// The version of the functions that these calls are made for.
 pub(super) const VERSION: i32 = 1;
 /// The writes after this point are undone by [`UNDO`]; the begun operation stays.
+#[cfg(feature = "postgres")]
 pub(super) const SAVEPOINT: &str = "SAVEPOINT onlyonce_work";
+#[cfg(feature = "postgres")]
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT onlyonce_work";

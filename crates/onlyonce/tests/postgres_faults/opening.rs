@@ -46,13 +46,13 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 5, oldest = 4";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 6, oldest = 5";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 6, oldest = 5");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 7, oldest = 6");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer { found: 6, supported: 5, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 7, supported: 5, .. }), "{error}");
 }
 
 /// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.

@@ -101,10 +101,16 @@ async fn whoever_asks_what_became_of_a_commit_waits_for_it() {
     let (first, asking) = (session(&lab).await, session(&lab).await);
     let token = mine(&first, "k").await;
     complete(&first, &token).await;
-    let resolve = format!("SELECT status FROM onlyonce.resolve('{token}')");
+    let resolve = format!("SELECT status FROM onlyonce.resolve('{token}', '\\x01')");
     assert_eq!(state_of(&asking, &resolve).await, "55P03");
     first.batch_execute("COMMIT").await.unwrap();
     assert_eq!(lab.sql(&resolve), "201");
+    // The answer to another request says nothing about this one.
+    let other = format!("SELECT count(*) FROM onlyonce.resolve('{token}', '\\x02')");
+    assert_eq!(lab.sql(&other), "0");
+    // A snapshot from before the wait would not see the commit.
+    asking.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    assert_eq!(state_of(&asking, &resolve).await, "OO008");
 }
 
 #[tokio::test]
@@ -174,9 +180,17 @@ async fn what_is_called_out_of_order_is_refused_by_name() {
     client.batch_execute("ROLLBACK").await.unwrap();
     let other = "SELECT onlyonce.begin('s', 'p', 'k', '\\x01', version => 99)";
     assert_eq!(state_of(&client, other).await, "OO002");
-    for missing in ["NULL, 'p', 'k', '\\x01'", "'s', 'p', '', '\\x01'", "'s', 'p', 'k', NULL"] {
-        let begin = format!("SELECT onlyonce.begin({missing})");
-        assert_eq!(state_of(&client, &begin).await, "OO001", "{missing}");
+    for wrong in [
+        "NULL, 'p', 'k', '\\x01'",
+        "'s', 'p', '', '\\x01'",
+        "'s', '', 'k', '\\x01'",
+        "'s', 'p', 'k', NULL",
+        "'s', 'p', 'k', '\\x01', '0'",
+        "'s', 'p', 'k', '\\x01', '-1 hour'",
+        "'s', 'p', repeat('k', 4096), '\\x01'",
+    ] {
+        let begin = format!("SELECT onlyonce.begin({wrong})");
+        assert_eq!(state_of(&client, &begin).await, "OO001", "{wrong}");
     }
 }
 
@@ -212,6 +226,69 @@ async fn an_expired_operation_runs_again_and_is_swept() {
     assert_eq!(lab.sql("SELECT onlyonce.sweep_transactions()"), "1");
     let left = "SELECT string_agg(key, ' ' ORDER BY key) FROM onlyonce.transactional";
     assert_eq!(lab.sql(left), "again kept");
+}
+
+/// A function of the caller's search_path must not make two operations one.
+#[tokio::test]
+async fn functions_of_the_same_name_in_the_search_path_are_not_called() {
+    let lab = Lab::start().await;
+    lab.sql("CREATE FUNCTION public.convert_to(text, text) RETURNS bytea LANGUAGE sql IMMUTABLE AS 'SELECT ''same''::bytea'");
+    let client = session(&lab).await;
+    for key in ["one", "two"] {
+        let token = mine(&client, key).await;
+        complete(&client, &token).await;
+        client.batch_execute("COMMIT").await.unwrap();
+    }
+}
+
+/// Triggers that are off for a session, as replication tools have them, are on for this table.
+#[tokio::test]
+async fn an_answer_is_demanded_of_replication_roles_too() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    client.batch_execute("SET session_replication_role = replica").await.unwrap();
+    mine(&client, "k").await;
+    assert_eq!(state_of(&client, "COMMIT").await, "OO005");
+}
+
+/// A row without an answer, however it came to be, is nobody's to complete and never run over.
+#[tokio::test]
+async fn a_row_without_an_answer_is_told_and_kept() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    lab.sql("ALTER TABLE onlyonce.transactional DISABLE TRIGGER ALL");
+    let token = mine(&client, "k").await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(state_of(&client, "SELECT onlyonce.begin('s', 'p', 'k', '\\x01')").await, "OO006");
+    let complete = format!("SELECT onlyonce.complete('{token}', 418)");
+    assert_eq!(state_of(&client, &complete).await, "OO004");
+}
+
+#[tokio::test]
+async fn a_sweep_that_is_open_is_not_waited_for() {
+    let lab = Lab::start().await;
+    let (client, sweeping) = (session(&lab).await, session(&lab).await);
+    let token = mine(&client, "k").await;
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    lab.sql("UPDATE onlyonce.transactional SET expires_at = now()");
+    sweeping.batch_execute("BEGIN; SELECT onlyonce.sweep_transactions()").await.unwrap();
+    client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
+    assert_eq!(begin(&client, "k").await.0, "in_progress");
+    sweeping.batch_execute("COMMIT").await.unwrap();
+    mine(&client, "k").await;
+}
+
+#[tokio::test]
+async fn two_schemas_of_one_database_know_nothing_of_each_other() {
+    let lab = Lab::start().await;
+    let other = format!("{}?schema=other", lab.url);
+    onlyonce::store::postgres::PostgresStore::open(&other).await.unwrap().close().await;
+    let (one, two) = (session(&lab).await, session(&lab).await);
+    mine(&one, "k").await;
+    two.batch_execute("BEGIN").await.unwrap();
+    let begin = "SELECT outcome FROM other.begin('s', 'p', 'k', '\\x01')";
+    assert_eq!(two.query_one(begin, &[]).await.unwrap().get::<_, String>(0), "mine");
 }
 
 // R136, R139

@@ -100,13 +100,13 @@ import sys, threading, psycopg
 ";
 const PYTHON_AFTER: &str = "
 url = sys.argv[1]
-with psycopg.connect(url) as connection:
+with psycopg.connect(url, autocommit=True) as connection:
     for amount in (7998, 7998, 1):
         status, body = charge(connection, 'acct_1', 'k', amount)
         print(status, body.decode()) if status == 201 else print(status)
 
 # Two connections, shared by 64 callers.
-answers, room, pool = [], threading.Semaphore(2), [psycopg.connect(url) for _ in range(2)]
+answers, room, pool = [], threading.Semaphore(2), [psycopg.connect(url, autocommit=True) for _ in range(2)]
 def caller():
     with room:
         connection = pool.pop()

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderValue, StatusCode, header};
-use onlyonce::transaction::{Begun, Reply, SqlxTx, TransactionError, Transactions};
+use onlyonce::transaction::{Begun, Reply, SqlxTx, TransactionError, Transactions, Worked};
 
 use crate::lab::{CHARGE, Lab, charge, created, tiered};
 
@@ -94,14 +94,14 @@ async fn work_that_meets_another_transaction_is_done_again_from_its_start() {
     let lab = Lab::start_with(&["default_transaction_isolation=serializable"]).await;
     lab.sql("CREATE TABLE account (balance integer NOT NULL); INSERT INTO account VALUES (0)");
     let (pool, transactions, runs) = (lab.pool(8).await, Transactions::new(), AtomicU32::new(0));
-    let work = async |mut tx: SqlxTx| -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
+    let work = async |mut tx: SqlxTx| -> Result<Worked, Box<dyn std::error::Error + Send + Sync>> {
         runs.fetch_add(1, Ordering::SeqCst);
         let balance: i32 =
             sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut *tx).await?;
         tokio::task::yield_now().await;
         let write = sqlx::query("UPDATE account SET balance = $1").bind(balance + 1);
         write.execute(&mut *tx).await?;
-        Ok(tx.complete(created()).await?)
+        Ok(tx.completed(created()))
     };
     let count = tiered(400);
     let mut calls = count;
@@ -129,6 +129,25 @@ async fn work_that_meets_another_transaction_is_done_again_from_its_start() {
     let runs = runs.load(Ordering::SeqCst) as usize;
     assert!(runs > calls, "no work was done again: {runs} runs in {calls} calls");
     println!("{count} operations, {runs} runs in {calls} calls");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_work_is_kept_by_run() {
+    let lab = Lab::start().await;
+    let (pool, transactions) = (lab.pool(1).await, Transactions::new());
+    let refusal = || Reply::new(StatusCode::PAYMENT_REQUIRED, "no money");
+    let work = async |mut tx: SqlxTx| -> Result<Worked, sqlx::Error> {
+        sqlx::query(CHARGE).execute(&mut *tx).await?;
+        Ok(tx.declined(refusal()))
+    };
+    for is_first in [true, false] {
+        match transactions.run(&pool, &charge("k"), work).await.unwrap() {
+            Begun::Mine(reply) => assert_eq!((reply, is_first), (refusal(), true)),
+            Begun::Replay(reply) => assert_eq!((reply, is_first), (refusal(), false)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(lab.charges(), "0");
 }
 
 // R140

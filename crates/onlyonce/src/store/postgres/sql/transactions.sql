@@ -9,8 +9,9 @@ CREATE TABLE {schema}.transactional (
   principal   text NOT NULL,
   key         text NOT NULL,
   fingerprint bytea NOT NULL,
-  ttl         interval NOT NULL,
+  ttl         interval NOT NULL CHECK (ttl > interval '0'),
   begun_at    timestamptz NOT NULL,
+  begun_by    xid8 NOT NULL DEFAULT pg_current_xact_id(),
   status      integer CHECK (status BETWEEN 100 AND 599),
   headers     jsonb CHECK (jsonb_typeof(headers) = 'object'),
   body        bytea,
@@ -44,19 +45,23 @@ CREATE TABLE {schema}.inbox (
 CREATE INDEX inbox_age ON {schema}.inbox (seen_at);
 
 -- The id of an operation: each part with its length in front of it, so that no two operations are hashed from one text.
--- Strict and stable functions only, so that the server puts it into the callers' expressions.
+-- Strict and stable functions only, so that the server puts it into the callers' expressions; all of them by their full
+-- name, so that no function of the caller's search_path takes their place.
 CREATE FUNCTION {schema}.operation_id(scope text, principal text, key text) RETURNS uuid
 LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-  SELECT encode(substring(sha256(convert_to('onlyonce transaction 1 '
-    || octet_length(scope)::text || ':' || scope || ' '
-    || octet_length(principal)::text || ':' || principal || ' '
-    || octet_length(key)::text || ':' || key, 'UTF8')) FROM 1 FOR 16), 'hex')::uuid
+  SELECT pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to('onlyonce transaction 1 '
+    || pg_catalog.octet_length(pg_catalog.convert_to(scope, 'UTF8'::pg_catalog.name))::text || ':' || scope || ' '
+    || pg_catalog.octet_length(pg_catalog.convert_to(principal, 'UTF8'::pg_catalog.name))::text || ':' || principal || ' '
+    || pg_catalog.octet_length(pg_catalog.convert_to(key, 'UTF8'::pg_catalog.name))::text || ':' || key,
+    'UTF8'::pg_catalog.name)), 1, 16), 'hex')::uuid
 $$;
 
--- What an operation is locked by: half of its id. Two operations that share it only refuse each other for a moment.
+-- What an operation of this schema is locked by: half of its id. Two operations that share it only refuse each other for
+-- a moment.
 CREATE FUNCTION {schema}.lock_of(id uuid) RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-  SELECT ('x' || substring(replace(id::text, '-', '') FOR 16))::bit(64)::bigint
+LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT ('x' || pg_catalog.substring(pg_catalog.replace(id::text, '-', ''), 1, 16))::bit(64)::bigint
+       # pg_catalog.pg_typeof(NULL::{schema}.transactional)::oid::bigint
 $$;
 
 -- Begins an operation in the caller's transaction. The outcome is one of:
@@ -74,8 +79,10 @@ DECLARE
   seen      {schema}.transactional;
   moment    timestamptz := {now};
 BEGIN
-  IF operation IS NULL OR fingerprint IS NULL OR ttl IS NULL OR key = '' THEN
-    RAISE EXCEPTION 'scope, principal, key, fingerprint and ttl are needed' USING ERRCODE = 'OO001';
+  IF operation IS NULL OR fingerprint IS NULL OR '' IN (scope, principal, key)
+     OR ttl IS NULL OR ttl <= interval '0' OR octet_length(scope || principal || key) > 4096 THEN
+    RAISE EXCEPTION 'scope, principal, key and fingerprint are needed, of 4,096 bytes together at most, and a ttl above zero'
+      USING ERRCODE = 'OO001';
   END IF;
   IF version <> 1 THEN
     RAISE EXCEPTION 'the functions have version 1, and the caller was made for version %', version
@@ -88,7 +95,16 @@ BEGIN
       outcome := 'in_progress';
       RETURN;
     END IF;
+    IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+      PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     IF seen.id IS NOT NULL THEN
+      -- A sweep may be at it, and is not waited for.
+      PERFORM FROM {schema}.transactional t WHERE t.id = operation FOR UPDATE SKIP LOCKED;
+      IF NOT FOUND THEN
+        outcome := 'in_progress';
+        RETURN;
+      END IF;
       DELETE FROM {schema}.transactional t WHERE t.id = operation AND t.expires_at <= moment;
     END IF;
     INSERT INTO {schema}.transactional (id, scope, principal, key, fingerprint, ttl, begun_at)
@@ -102,8 +118,16 @@ BEGIN
     -- It was completed between the first read and the lock.
     SELECT t.* INTO seen FROM {schema}.transactional t WHERE t.id = operation;
   END IF;
-  IF seen.status IS NULL THEN
+  IF seen.id IS NULL THEN
+    -- A sweep has deleted it between the two statements.
+    outcome := 'in_progress';
+  ELSIF (seen.scope, seen.principal, seen.key) IS DISTINCT FROM (scope, principal, key) THEN
+    RAISE EXCEPTION 'two operations have the id %', operation USING ERRCODE = 'OO007';
+  ELSIF seen.status IS NULL AND seen.begun_by = pg_current_xact_id() THEN
     RAISE EXCEPTION 'this transaction has begun the operation before' USING ERRCODE = 'OO003';
+  ELSIF seen.status IS NULL THEN
+    RAISE EXCEPTION 'operation % was committed without an answer', operation
+      USING ERRCODE = 'OO006', HINT = 'Find out what it did, then delete its row or give it an answer by hand.';
   ELSIF seen.fingerprint <> fingerprint THEN
     outcome := 'reused';
   ELSE
@@ -122,7 +146,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE {schema}.transactional t
      SET status = status, headers = coalesce(headers, '{}'), body = coalesce(body, ''), expires_at = {now} + t.ttl
-   WHERE t.id = token AND t.status IS NULL;
+   WHERE t.id = token AND t.status IS NULL AND t.begun_by = pg_current_xact_id();
   IF NOT FOUND THEN
     RAISE EXCEPTION 'this transaction has no open operation %', token
       USING ERRCODE = 'OO004', HINT = 'Call begin and complete in one transaction, once each.';
@@ -143,15 +167,25 @@ END
 $$;
 CREATE CONSTRAINT TRIGGER transactional_is_completed AFTER INSERT ON {schema}.transactional
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.demand_completed();
+ALTER TABLE {schema}.transactional ENABLE ALWAYS TRIGGER transactional_is_completed;
 
 -- What became of an operation whose COMMIT was not answered: its answer, or no row if it was not done. It waits for the
 -- transaction that began it, which may still be on its way, for two seconds: call it again after a lock timeout.
-CREATE FUNCTION {schema}.resolve(token uuid, OUT status integer, OUT headers jsonb, OUT body bytea) RETURNS SETOF record
+CREATE FUNCTION {schema}.resolve(token uuid, fingerprint bytea, OUT status integer, OUT headers jsonb, OUT body bytea)
+RETURNS SETOF record
 LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 #variable_conflict use_column
 BEGIN
-  PERFORM pg_advisory_xact_lock({schema}.lock_of(token));
-  RETURN QUERY SELECT t.status, t.headers, t.body FROM {schema}.transactional t WHERE t.id = token;
+  -- An older snapshot does not see a commit that was made while this waits, and a standby does not know the lock.
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'resolve needs READ COMMITTED' USING ERRCODE = 'OO008';
+  ELSIF pg_is_in_recovery() THEN
+    RAISE EXCEPTION 'resolve needs the primary' USING ERRCODE = 'OO009';
+  END IF;
+  PERFORM pg_advisory_xact_lock_shared({schema}.lock_of(token));
+  -- With another fingerprint it is the answer to another request: this one was not done.
+  RETURN QUERY SELECT t.status, t.headers, t.body FROM {schema}.transactional t
+                WHERE t.id = token AND t.fingerprint = resolve.fingerprint;
 END
 $$;
 
@@ -163,12 +197,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
   message uuid;
 BEGIN
-  IF NOT EXISTS (SELECT FROM {schema}.transactional t WHERE t.id = token AND t.status IS NULL) THEN
+  IF NOT EXISTS (SELECT FROM {schema}.transactional t
+                  WHERE t.id = token AND t.status IS NULL AND t.begun_by = pg_current_xact_id()) THEN
     RAISE EXCEPTION 'this transaction has no open operation %', token
       USING ERRCODE = 'OO004', HINT = 'Add messages between begin and complete.';
   END IF;
   IF key IS NOT NULL THEN
-    PERFORM pg_advisory_xact_lock(hashtextextended(format('onlyonce outbox %s:%s %s', octet_length(topic), topic, key), 0));
+    -- Two numbers: the locks of operations have one, so that they never meet.
+    PERFORM pg_advisory_xact_lock(pg_catalog.hashtext(topic), pg_catalog.hashtext(key));
   END IF;
   INSERT INTO {schema}.outbox (operation, topic, key, payload, created_at) VALUES (token, topic, key, payload, {now})
   RETURNING id INTO message;
