@@ -44,9 +44,8 @@ pub(super) struct Found {
 
 impl Database {
     pub(super) async fn open(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
-        let of_topic =
-            if options.topic.is_some() { "o.topic = $7::text" } else { "$7::text IS NULL" };
-        let lease = include_str!("sql/lease.sql").replace("{of_topic}", of_topic);
+        let after = if options.topic.is_some() { AFTER_IN_TOPIC } else { AFTER };
+        let lease = include_str!("sql/lease.sql").replace("{after}", after);
         let texts = [&lease, include_str!("sql/shipped.sql"), include_str!("sql/failed.sql")];
         let texts = texts.map(str::to_owned);
         let connection = PreparedConnection::open(url, options.schema.as_deref(), texts.into());
@@ -159,6 +158,9 @@ fn next_visit(row: &Row) -> Result<Option<(String, String)>, BoxError> {
     Ok(topic.zip(row.try_get("next_lane")?))
 }
 
+/// The lanes that come after one, for the statement that leases.
+const AFTER: &str = "(o.topic, o.lane) > (h.topic, h.lane) AND $7::text IS NULL";
+const AFTER_IN_TOPIC: &str = "o.topic = $7::text AND o.lane > h.lane";
 /// The numbers of the statements.
 const LEASE: usize = 0;
 const SHIPPED: usize = 1;

@@ -1,6 +1,9 @@
 -- Leases the first message of each lane, if it is due. A first message that is leased, paused or parked keeps its whole
 -- lane waiting. Visits the lanes after ($1, $2), one index probe each: at most $3 of them, until $4 are due. So a long
--- lane costs no more than a short one. {of_topic} is about $7.
+-- lane costs no more than a short one. {after} is one of:
+--   (o.topic, o.lane) > (h.topic, h.lane) AND $7::text IS NULL    for all topics
+--   o.topic = $7::text AND o.lane > h.lane                        for one; with the rows compared, the index is read
+--                                                                 from the start of the topic each time
 --
 -- A row that was the first of its lane in an old snapshot is still the first, unless it was deleted: rows come to a lane
 -- at its end alone. Whether it is still due is judged again once it is locked.
@@ -12,7 +15,7 @@ WITH RECURSIVE head AS (
     FROM head h CROSS JOIN LATERAL (
       SELECT o.topic, o.lane, o.id, o.due_at <= h.now AS is_due
         FROM {schema}.outbox o
-       WHERE (o.topic, o.lane) > (h.topic, h.lane) AND {of_topic}
+       WHERE {after}
        ORDER BY o.topic, o.lane, o.position LIMIT 1) n
    WHERE h.lanes < $3::bigint AND h.due < $4::bigint),
 due AS MATERIALIZED (
