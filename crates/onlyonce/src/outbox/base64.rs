@@ -19,7 +19,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let is_padded = digits.len() < text.len();
-    if digits.len() % 4 == 1 || is_padded && text.len() % 4 != 0 {
+    if digits.len() % 4 == 1 || is_padded && !text.len().is_multiple_of(4) {
         return None;
     }
     let (mut bytes, mut bits, mut held) = (Vec::with_capacity(digits.len()), 0_u32, 0_u32);

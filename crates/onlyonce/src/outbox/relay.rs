@@ -98,10 +98,8 @@ impl<S: Sink> Relay<S> {
 
     /// How many messages may be leased now. In an outage, one: to see whether it is over.
     fn room(&self) -> usize {
-        match self.outage.is_active() {
-            true => 1_usize.saturating_sub(self.in_flight()),
-            false => self.options.in_flight_max.saturating_sub(self.in_flight()),
-        }
+        let room = self.options.in_flight_max.saturating_sub(self.in_flight());
+        if self.outage.is_active() { room.min(1) } else { room }
     }
 
     /// When there is something to do although no send ends.
@@ -126,6 +124,10 @@ impl<S: Sink> Relay<S> {
         let Some(found) = self.noted(found) else { return };
         if found.is_idle {
             self.idle.pause();
+        }
+        if self.outage.is_active() && !found.leased.is_empty() {
+            // The next look at the sink is after a longer pause, also if this one never ends.
+            self.outage.pause();
         }
         for leased in found.leased {
             self.idle.reset();

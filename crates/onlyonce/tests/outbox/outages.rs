@@ -48,3 +48,22 @@ async fn a_send_that_hangs_is_given_up_and_counts_as_an_outage() {
     assert_eq!(lab.sql("SELECT attempts FROM onlyonce.outbox"), "0");
     relay.kill().await;
 }
+
+#[tokio::test]
+async fn a_send_that_hangs_does_not_prolong_an_outage() {
+    let lab = Lab::start().await;
+    lab.add("t", Some("a"), "hangs").await;
+    let was_away = AtomicBool::new(false);
+    let book = Book::new(move |message| match &message.payload[..] {
+        b"hangs" => Does::TakeSilently,
+        _ if was_away.swap(true, Ordering::Relaxed) => Does::Take,
+        _ => Does::BeAway,
+    });
+    let relay = lab.relay(book.clone(), quick().with_lease(Duration::from_secs(600))).await;
+    book.arrived.notified().await;
+    lab.add("t", Some("b"), "1").await;
+    lab.add("t", Some("b"), "2").await;
+    book.until_taken(3).await;
+    assert_eq!(book.payloads(), ["hangs", "1", "2"]);
+    relay.kill().await;
+}
