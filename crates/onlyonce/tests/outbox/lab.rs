@@ -209,5 +209,5 @@ pub(crate) fn quick() -> RelayOptions {
 }
 
 /// A test's condition comes true within this, or never.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_millis(10);

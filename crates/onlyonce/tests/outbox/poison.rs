@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onlyonce::outbox::{Parked, ParkedFilter, ParkedMessage};
+use onlyonce::outbox::{Parked, ParkedFilter, ParkedMessage, Relay};
 
 use crate::lab::{Book, Does, Lab, Running, quick};
 
@@ -94,4 +94,29 @@ async fn a_message_that_is_not_parked_is_neither_retried_nor_discarded() {
     assert!(!parked.retry(&id).await.unwrap());
     assert_eq!(parked.discard(&id).await.unwrap(), None);
     assert_eq!(lab.waiting(), "1");
+}
+
+// The rights that docs/outbox.md names are enough, for a relay and for an operator.
+#[tokio::test]
+async fn a_role_with_few_rights_ships_and_discards() {
+    let lab = Lab::start().await;
+    lab.sql(
+        "CREATE ROLE relay LOGIN; GRANT USAGE ON SCHEMA onlyonce TO relay; GRANT SELECT ON onlyonce.meta TO relay;
+         GRANT SELECT, UPDATE, DELETE ON onlyonce.outbox TO relay",
+    );
+    let url = lab.url.replace("postgres://postgres@", "postgres://relay@");
+    lab.add("t", Some("a"), "1").await;
+    let id = lab.add("t", Some("b"), "poison").await;
+    let book = Book::new(|message| match &message.payload[..] {
+        b"poison" => Does::Refuse,
+        _ => Does::Take,
+    });
+    let relay = Relay::open_with(&url, book.clone(), quick().with_attempts_max(1)).await.unwrap();
+    let parked =
+        async { lab.until("SELECT count(*), count(parked_at) FROM onlyonce.outbox", "1|1").await };
+    relay.run_until(parked).await;
+    let operator = Parked::open(&url).await.unwrap();
+    assert_eq!(operator.list(ParkedFilter::default(), 0).await.unwrap().len(), 1);
+    assert!(operator.discard(&id).await.unwrap().is_some());
+    assert_eq!(book.payloads(), ["1"]);
 }
