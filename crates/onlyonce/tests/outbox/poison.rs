@@ -94,6 +94,20 @@ async fn a_message_that_is_not_parked_is_neither_retried_nor_discarded() {
     assert!(!parked.retry(&id).await.unwrap());
     assert_eq!(parked.discard(&id).await.unwrap(), None);
     assert_eq!(lab.waiting(), "1");
+    // Parked by hand, as docs/outbox.md says.
+    let page = include_str!("../../../../docs/outbox.md");
+    let park = page.split("```sql\n").find(|block| block.starts_with("UPDATE")).unwrap();
+    let park = park.split("```").next().unwrap().replace("'ID'", &format!("'{id}'"));
+    lab.sql(
+        "UPDATE onlyonce.outbox SET lease = gen_random_uuid(), due_at = now() + interval '1 hour'",
+    );
+    lab.sql(&park);
+    assert!(parked.list(ParkedFilter::default(), 0).await.unwrap().is_empty(), "a relay has it");
+    lab.sql("UPDATE onlyonce.outbox SET due_at = now()");
+    lab.sql(&park);
+    let listed = parked.list(ParkedFilter::default(), 0).await.unwrap();
+    assert_eq!((&*listed[0].id, &*listed[0].error), (&*id, "parked by NAME: WHY"));
+    assert!(parked.retry(&id).await.unwrap());
 }
 
 // The rights that docs/outbox.md names are enough, for a relay and for an operator.
