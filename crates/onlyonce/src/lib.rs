@@ -93,6 +93,8 @@
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
 //! | `sqlx` | operations inside the caller's own sqlx transaction; `postgres` has the same for tokio-postgres |
+//! | `outbox` | the relay that ships the messages of transactions; with `redis`, to Redis Streams |
+//! | `outbox-webhook` | the relay's messages as signed webhooks |
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |
@@ -119,6 +121,8 @@ pub mod key;
     expect(dead_code, reason = "the layer reads bodies, judges answers and asks reconcilers")
 )]
 mod once;
+#[cfg(feature = "outbox")]
+pub mod outbox;
 pub mod policy;
 pub mod record;
 pub mod scope;

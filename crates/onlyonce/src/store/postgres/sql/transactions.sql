@@ -21,19 +21,34 @@ CREATE TABLE {schema}.transactional (
 ALTER TABLE {schema}.transactional ALTER body SET STORAGE EXTERNAL;
 CREATE INDEX transactional_expiry ON {schema}.transactional (expires_at) WHERE expires_at IS NOT NULL;
 
--- The messages that operations cause. A relay ships each of them and deletes it.
+-- The messages that operations cause. A relay leases each of them, ships it and deletes it: docs/outbox.md.
 CREATE TABLE {schema}.outbox (
-  position     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  id           uuid NOT NULL DEFAULT gen_random_uuid(),
+  id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  -- The order of the messages of a key: they are inserted under a lock that is kept until COMMIT.
+  position     bigint GENERATED ALWAYS AS IDENTITY,
   operation    uuid NOT NULL,
-  topic        text NOT NULL,
+  topic        text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
   -- Messages of one topic and key are shipped in order. NULL: in any order.
-  key          text,
-  payload      bytea NOT NULL,
-  created_at   timestamptz NOT NULL
+  key          text CHECK (octet_length(key) <= 1024),
+  -- The messages of one topic and lane are shipped one after the other. A message without a key has a lane of its own.
+  lane         text NOT NULL GENERATED ALWAYS AS (coalesce('=' || key, id::text)) STORED,
+  payload      bytea NOT NULL CHECK (octet_length(payload) <= 1048576),
+  created_at   timestamptz NOT NULL,
+  -- From when on a relay may lease it: after the lease of another relay, or the pause before a retry. Parked: never.
+  due_at       timestamptz NOT NULL DEFAULT '-infinity',
+  -- Which lease it has, or had until due_at.
+  lease        uuid,
+  -- How often the sink has refused it.
+  attempts     integer NOT NULL DEFAULT 0,
+  parked_at    timestamptz,
+  -- Why it was not shipped at the last attempt.
+  error        text,
+  CONSTRAINT parked_is_never_due CHECK ((parked_at IS NULL) = (due_at < 'infinity')),
+  CONSTRAINT parked_has_no_lease CHECK (parked_at IS NULL OR lease IS NULL)
 );
 ALTER TABLE {schema}.outbox ALTER payload SET STORAGE EXTERNAL;
-CREATE INDEX outbox_key ON {schema}.outbox (topic, key, position) WHERE key IS NOT NULL;
+CREATE INDEX outbox_lane ON {schema}.outbox (topic, lane, position);
+CREATE INDEX outbox_parked ON {schema}.outbox (position) WHERE parked_at IS NOT NULL;
 
 -- The messages that consumers have taken, so that a second delivery has no effect.
 CREATE TABLE {schema}.inbox (

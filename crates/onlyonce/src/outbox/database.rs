@@ -1,0 +1,173 @@
+//! The relay's statements, and their rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::options::{RETRY_PAUSE_MAX, RelayOptions};
+use super::sending::{Outcome, Sent};
+use super::{Message, SinkError};
+use crate::clock::{StoreTime, as_ms};
+use crate::record::Token;
+use crate::store::BoxError;
+use crate::store::postgres::{PostgresOpenError, PreparedConnection};
+
+/// The messages, as a relay sees them.
+#[derive(Debug)]
+pub(super) struct Database {
+    connection: PreparedConnection,
+    /// Topic and lane that were visited last; the empty ones are before all others.
+    visited: (String, String),
+}
+
+/// A message that is ours until its lease is over.
+#[derive(Clone, Debug)]
+pub(super) struct Leased {
+    pub(super) message: Arc<Message>,
+    pub(super) id: Uuid,
+    pub(super) lease: Uuid,
+    /// Counted from before the database was asked, so that it is over here before it is over there.
+    pub(super) asked_at: Instant,
+}
+
+/// What came of asking for messages.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) leased: Vec<Leased>,
+    /// All lanes were visited, and none had a message for us.
+    pub(super) is_idle: bool,
+}
+
+impl Database {
+    pub(super) async fn open(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
+        let after = if options.topic.is_some() { AFTER_IN_TOPIC } else { AFTER };
+        let lease = include_str!("sql/lease.sql").replace("{after}", after);
+        let texts = [&lease, include_str!("sql/shipped.sql"), include_str!("sql/failed.sql")];
+        let texts = texts.map(str::to_owned);
+        let connection = PreparedConnection::open(url, options.schema.as_deref(), texts.into());
+        Ok(Self { connection: connection.await?, visited: Default::default() })
+    }
+
+    /// Leases up to `rows_max` messages.
+    pub(super) async fn lease(
+        &mut self,
+        options: &RelayOptions,
+        rows_max: usize,
+    ) -> Result<Found, BoxError> {
+        let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
+        let rows_max = i64::try_from(rows_max.min(LEASE_ROWS_MAX))?;
+        let (topic, lane) = std::mem::take(&mut self.visited);
+        let lease_ms = as_ms(options.lease) as f64;
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&topic, &lane, &LANES_MAX, &rows_max, &lease, &lease_ms, &options.topic];
+        let rows = self.connection.query(LEASE, &params).await?;
+        let mut leased = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let Some(id) = row.try_get("id")? {
+                let message = Arc::new(message(row, id)?);
+                leased.push(Leased { message, id, lease, asked_at });
+            }
+        }
+        let next = rows.first().map(next_visit).transpose()?.flatten();
+        let is_idle = leased.is_empty() && lane.is_empty() && next.is_none();
+        self.visited = next.unwrap_or_default();
+        Ok(Found { leased, is_idle })
+    }
+
+    /// Writes down what came of messages, and takes out what was written. Harmless to repeat.
+    pub(super) async fn settle(
+        &mut self,
+        outcomes: &mut Vec<Outcome>,
+        options: &RelayOptions,
+    ) -> Result<(), BoxError> {
+        let is_shipped = |outcome: &Outcome| matches!(outcome.sent, Sent::Shipped);
+        if outcomes.iter().any(is_shipped) {
+            self.delete_shipped(outcomes.iter().filter(|outcome| is_shipped(outcome))).await?;
+            outcomes.retain(|outcome| !is_shipped(outcome));
+        }
+        if !outcomes.is_empty() {
+            self.give_back(outcomes, options).await?;
+            outcomes.clear();
+        }
+        Ok(())
+    }
+
+    async fn delete_shipped(
+        &mut self,
+        shipped: impl Iterator<Item = &Outcome>,
+    ) -> Result<(), BoxError> {
+        let (ids, leases) = ids(shipped);
+        let gone = self.connection.query(SHIPPED, &[&ids, &leases]).await?;
+        if gone.len() < ids.len() {
+            let late = ids.len() - gone.len();
+            tracing::debug!(
+                late,
+                "messages were gone, or leased to another relay, when they were shipped"
+            );
+        }
+        Ok(())
+    }
+
+    async fn give_back(
+        &mut self,
+        failed: &[Outcome],
+        options: &RelayOptions,
+    ) -> Result<(), BoxError> {
+        let (ids, leases) = ids(failed.iter());
+        let error = |outcome: &Outcome| outcome.sent.error().map(SinkError::text);
+        let errors: Vec<_> = failed.iter().map(error).collect();
+        let is_refusal = |outcome: &Outcome| outcome.sent.is_refusal();
+        let refusals: Vec<_> = failed.iter().map(is_refusal).collect();
+        let pauses = [options.retry_pause, RETRY_PAUSE_MAX, OUTAGE_PAUSE];
+        let [first, longest, outage] = pauses.map(|pause| as_ms(pause) as f64);
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&ids, &leases, &errors, &refusals, &options.attempts_max, &first, &longest, &outage];
+        for row in self.connection.query(FAILED, &params).await? {
+            if row.try_get("is_parked")? {
+                let (id, topic): (Uuid, &str) = (row.try_get("id")?, row.try_get("topic")?);
+                tracing::error!(%id, topic, "a message was refused too often and is parked");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ids<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (Vec<Uuid>, Vec<Uuid>) {
+    outcomes.map(|outcome| (outcome.leased.id, outcome.leased.lease)).unzip()
+}
+
+fn message(row: &Row, id: Uuid) -> Result<Message, BoxError> {
+    Ok(Message {
+        id: id.to_string(),
+        topic: row.try_get("topic")?,
+        key: row.try_get("key")?,
+        payload: row.try_get::<_, Vec<u8>>("payload")?.into(),
+        created_at: StoreTime::from_ms(row.try_get("created_ms")?),
+        leased_at: StoreTime::from_ms(row.try_get("now_ms")?),
+        refusals: u32::try_from(row.try_get::<_, i32>("attempts")?)?,
+    })
+}
+
+/// Topic and lane where the next call goes on; `None` after the last one.
+fn next_visit(row: &Row) -> Result<Option<(String, String)>, BoxError> {
+    let topic: Option<String> = row.try_get("next_topic")?;
+    Ok(topic.zip(row.try_get("next_lane")?))
+}
+
+/// The lanes that come after one, for the statement that leases.
+const AFTER: &str = "(o.topic, o.lane) > (h.topic, h.lane) AND $7::text IS NULL";
+const AFTER_IN_TOPIC: &str = "o.topic = $7::text AND o.lane > h.lane";
+/// The numbers of the statements.
+const LEASE: usize = 0;
+const SHIPPED: usize = 1;
+const FAILED: usize = 2;
+/// Lanes that one call visits.
+const LANES_MAX: i64 = 1_000;
+/// Messages that one call leases: their payloads must arrive within the time of one answer.
+const LEASE_ROWS_MAX: usize = 16;
+/// When a message is due again that was given back because the sink was unavailable.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(500);

@@ -1,0 +1,191 @@
+//! The relay: leases messages, sends them, and writes down what came of it.
+
+use std::future::pending;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::backoff::Backoff;
+use super::database::Database;
+use super::options::{POLL_FIRST, RelayOptions};
+use super::sending::{Outcome, Sending, Sent};
+use super::{Message, Sink, SinkError};
+use crate::store::BoxError;
+use crate::store::postgres::PostgresOpenError;
+
+/// Ships the messages of a schema to a sink. Run as many as you like, in any process: they share the work.
+///
+/// Dropped while it runs, it stops at once; what it was sending is sent again when the leases are over.
+#[derive(Debug)]
+pub struct Relay<S> {
+    options: RelayOptions,
+    database: Database,
+    sending: Sending<S>,
+    /// What came of messages and is not written down yet. They count as being sent.
+    outcomes: Vec<Outcome>,
+    /// Nothing was found.
+    idle: Backoff,
+    /// The sink is unavailable.
+    outage: Backoff,
+    /// The database is.
+    offline: Backoff,
+}
+
+impl<S: Sink> Relay<S> {
+    /// A relay for the database at `url`, with the options of [`RelayOptions::new`]. `url` is that of
+    /// [`PostgresStore::open`](crate::store::postgres::PostgresStore::open).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or is not one that keeps what it commits: see [`PostgresOpenError`].
+    pub async fn open(url: &str, sink: S) -> Result<Self, PostgresOpenError> {
+        Self::open_with(url, sink, RelayOptions::new()).await
+    }
+
+    /// The same with `options`.
+    ///
+    /// # Errors
+    /// As [`Relay::open`].
+    pub async fn open_with(
+        url: &str,
+        sink: S,
+        options: RelayOptions,
+    ) -> Result<Self, PostgresOpenError> {
+        Ok(Self {
+            database: Database::open(url, &options).await?,
+            sending: Sending::new(sink),
+            outcomes: Vec::new(),
+            idle: Backoff::new(POLL_FIRST, options.poll_max),
+            outage: Backoff::new(OUTAGE_FIRST, OUTAGE_MAX),
+            offline: Backoff::new(OFFLINE_FIRST, OFFLINE_MAX),
+            options,
+        })
+    }
+
+    /// Ships messages for ever: also after an outage of the sink or the database.
+    pub async fn run(self) {
+        self.run_until(pending()).await;
+    }
+
+    /// Ships messages until `shutdown` ends. It takes no new ones then, and returns when those that are being sent are
+    /// written down: within one lease.
+    pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let mut is_stopping = false;
+        loop {
+            self.settle().await;
+            if is_stopping && self.in_flight() == 0 {
+                return;
+            }
+            if !is_stopping {
+                self.lease().await;
+            }
+            let wake_at = self.wake_at(is_stopping);
+            tokio::select! {
+                () = &mut shutdown, if !is_stopping => is_stopping = true,
+                Some(outcome) = self.sending.next() => self.take(outcome),
+                () = sleep_until(wake_at) => {}
+            }
+            while let Some(outcome) = self.sending.try_next() {
+                self.take(outcome);
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.sending.len() + self.outcomes.len()
+    }
+
+    /// How many messages may be leased now. In an outage, one: to see whether it is over.
+    fn room(&self) -> usize {
+        let room = self.options.in_flight_max.saturating_sub(self.in_flight());
+        if self.outage.is_active() { room.min(1) } else { room }
+    }
+
+    /// When there is something to do although no send ends.
+    fn wake_at(&self, is_stopping: bool) -> Instant {
+        match (self.outcomes.is_empty(), is_stopping || self.room() == 0) {
+            (false, _) => self.offline.until(),
+            (true, true) => Instant::now() + self.options.lease,
+            (true, false) => self.lease_at(),
+        }
+    }
+
+    fn lease_at(&self) -> Instant {
+        self.idle.until().max(self.outage.until()).max(self.offline.until())
+    }
+
+    async fn lease(&mut self) {
+        let room = self.room();
+        if room == 0 || Instant::now() < self.lease_at() {
+            return;
+        }
+        let found = self.database.lease(&self.options, room).await;
+        let Some(found) = self.noted(found) else { return };
+        if found.is_idle {
+            self.idle.pause();
+        }
+        if self.outage.is_active() && !found.leased.is_empty() {
+            // The next look at the sink is after a longer pause, also if this one never ends.
+            self.outage.pause();
+        }
+        for leased in found.leased {
+            self.idle.reset();
+            self.sending.start(leased, self.options.lease / 2);
+        }
+    }
+
+    /// Takes what came of a message. One that was shipped proves that the sink is there, and may have uncovered the next of
+    /// its key.
+    fn take(&mut self, outcome: Outcome) {
+        match &outcome.sent {
+            Sent::Shipped => {
+                self.outage.reset();
+                self.idle.reset();
+            }
+            Sent::Failed(SinkError::Unavailable(error)) => {
+                tracing::warn!(error = &**error, "the sink is unavailable");
+                self.outage.pause();
+            }
+            // The sink has answered.
+            Sent::Failed(SinkError::Refused(error)) => {
+                let Message { id, topic, .. } = &*outcome.leased.message;
+                tracing::warn!(error = &**error, %id, topic, "the sink refused a message");
+                self.outage.reset();
+            }
+        }
+        self.outcomes.push(outcome);
+    }
+
+    /// Writes down what came of messages. After the lease it is left to the relay that takes over.
+    async fn settle(&mut self) {
+        let lease = self.options.lease;
+        self.outcomes.retain(|outcome| outcome.leased.asked_at.elapsed() < lease);
+        if !self.outcomes.is_empty() && Instant::now() >= self.offline.until() {
+            let settled = self.database.settle(&mut self.outcomes, &self.options).await;
+            self.noted(settled);
+        }
+    }
+
+    /// What the database answered; without an answer it is asked again after a pause.
+    fn noted<T>(&mut self, answer: Result<T, BoxError>) -> Option<T> {
+        match &answer {
+            Ok(_) => self.offline.reset(),
+            Err(error) => {
+                tracing::warn!(
+                    error = &**error as &dyn std::error::Error,
+                    "the outbox's database did not answer"
+                );
+                self.offline.pause();
+            }
+        }
+        answer.ok()
+    }
+}
+
+/// Pauses of a relay whose sink is unavailable.
+const OUTAGE_FIRST: Duration = Duration::from_millis(100);
+const OUTAGE_MAX: Duration = Duration::from_secs(5);
+/// Pauses between two tries to reach the database.
+const OFFLINE_FIRST: Duration = Duration::from_millis(100);
+const OFFLINE_MAX: Duration = Duration::from_secs(2);

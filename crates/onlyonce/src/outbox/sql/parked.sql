@@ -1,0 +1,8 @@
+-- Parked messages after position $1, of topic $2 and key $3 if they are given.
+SELECT o.id, o.position, o.topic, o.key, o.payload, o.attempts, o.error,
+       (extract(epoch FROM o.created_at) * 1000)::bigint AS created_ms,
+       (extract(epoch FROM o.parked_at) * 1000)::bigint AS parked_ms
+  FROM {schema}.outbox o
+ WHERE o.parked_at IS NOT NULL AND o.position > $1::bigint
+   AND ($2::text IS NULL OR o.topic = $2) AND ($3::text IS NULL OR o.key = $3)
+ ORDER BY o.position LIMIT $4::bigint
