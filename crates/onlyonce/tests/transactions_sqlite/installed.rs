@@ -1,0 +1,84 @@
+//! Files without the tables, or with those of another version.
+
+use onlyonce::transaction::{TransactionError, Transactions};
+use rusqlite::Connection;
+
+use crate::lab::{Lab, WAL, charge, created, mine, open, replayed};
+
+#[test]
+fn missing_tables_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = open(&directory.path().join("empty.db"), WAL);
+    assert_not_installed(&mut db);
+    let tx = db.transaction().unwrap();
+    let missing = Transactions::new().is_first_delivery_in(&tx, "mailer", "m1");
+    assert!(matches!(missing, Err(TransactionError::NotInstalled(_))), "{missing:?}");
+}
+
+#[test]
+fn a_table_that_was_dropped_is_named() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    db.execute_batch("DROP TABLE onlyonce_transactional").unwrap();
+    assert_not_installed(&mut db);
+}
+
+#[test]
+fn tables_of_another_version_are_refused() {
+    let lab = Lab::new();
+    let (mut db, transactions) = (lab.open(), Transactions::new());
+    for other in ["UPDATE onlyonce_schema SET version = 2", "DELETE FROM onlyonce_schema"] {
+        db.execute_batch(other).unwrap();
+        assert_other(transactions.begin_in(&mut db, &charge("k")));
+        assert_other(transactions.prepare(&db));
+        let tx = db.transaction().unwrap();
+        assert_other(transactions.is_first_delivery_in(&tx, "mailer", "m1"));
+    }
+}
+
+#[test]
+fn preparing_again_keeps_what_is_there() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    mine(&mut db, &charge("k")).complete(created()).unwrap();
+    Transactions::new().prepare(&db).unwrap();
+    assert_eq!(replayed(&mut db, &charge("k")), created());
+}
+
+#[test]
+fn a_table_of_the_same_name_is_not_taken_for_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = open(&directory.path().join("other.db"), WAL);
+    db.execute_batch("CREATE TABLE onlyonce_outbox (id)").unwrap();
+    let refused = Transactions::new().prepare(&db);
+    assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    assert_not_installed(&mut db);
+}
+
+#[test]
+fn the_tables_restate_the_rules() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    mine(&mut db, &charge("k")).complete(created()).unwrap();
+    for wrong in [
+        "UPDATE onlyonce_transactional SET body = NULL",
+        "UPDATE onlyonce_transactional SET status = 99",
+        "UPDATE onlyonce_transactional SET headers = '[]'",
+        "UPDATE onlyonce_transactional SET unanswered = 1",
+        "UPDATE onlyonce_transactional SET status = NULL, headers = NULL, body = NULL, expires_at = NULL",
+        "INSERT INTO onlyonce_nothing VALUES (1)",
+        "INSERT INTO onlyonce_nothing VALUES (NULL)",
+        "INSERT INTO onlyonce_schema VALUES (2, 2)",
+    ] {
+        assert!(db.execute_batch(wrong).is_err(), "{wrong}");
+    }
+}
+
+fn assert_not_installed(db: &mut Connection) {
+    let missing = Transactions::new().begin_in(db, &charge("k"));
+    assert!(matches!(missing, Err(TransactionError::NotInstalled(_))), "{missing:?}");
+}
+
+fn assert_other<T: std::fmt::Debug>(other: Result<T, TransactionError>) {
+    assert!(matches!(other, Err(TransactionError::OtherVersion)), "{other:?}");
+}
