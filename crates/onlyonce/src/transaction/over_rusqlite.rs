@@ -33,6 +33,37 @@ impl Transactions {
     /// Begins `operation` in a new transaction of `connection`. It waits for another writer as long as the connection's
     /// `busy_timeout` says; then it is [`Begun::InProgress`], even if that writer does something else.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::StatusCode;
+    /// use onlyonce::transaction::{Begun, Reply, Transactions};
+    /// use onlyonce::{Operation, scope::Principal};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let file = directory.path().join("shop.db");
+    /// let mut db = rusqlite::Connection::open(file)?;
+    /// db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")?;
+    /// # db.execute_batch("CREATE TABLE charge (operation TEXT UNIQUE, amount INTEGER)")?;
+    /// let transactions = Transactions::new();
+    /// transactions.prepare(&db)?;
+    /// let charge = Operation::new("POST /charges", Principal::of("account", b"acct_1"), "order-4711")?
+    ///     .with_payload(&7998)?;
+    /// for _ in 0..2 {
+    ///     let reply = match transactions.begin_in(&mut db, &charge)? {
+    ///         Begun::Mine(tx) => {
+    ///             tx.execute("INSERT INTO charge VALUES (?1, 7998)", [tx.operation_id()])?;
+    ///             tx.complete(Reply::new(StatusCode::CREATED, "charged"))?
+    ///         }
+    ///         Begun::Replay(reply) => reply,
+    ///         Begun::InProgress { .. } => Reply::new(StatusCode::CONFLICT, "try again"),
+    ///         Begun::Reused => Reply::new(StatusCode::UNPROCESSABLE_ENTITY, "another amount"),
+    ///     };
+    ///     assert_eq!(reply.body, "charged");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the file cannot be read or written, has not the tables, or the connection is not set up for it: see
     /// [`TransactionError`].

@@ -88,6 +88,30 @@ fn an_operation_that_has_expired_runs_again() {
     assert_eq!(lab.charges(), 2);
 }
 
+/// The statements in docs/transactions.md.
+#[test]
+fn the_documented_sweep_deletes_what_has_expired_and_nothing_else() {
+    let docs = include_str!("../../../../docs/transactions.md");
+    let start = docs.find("DELETE FROM onlyonce_transactional").unwrap();
+    let sweep = docs[start..].split("```").next().unwrap();
+    let lab = Lab::new();
+    let mut db = lab.open();
+    for key in ["old", "new"] {
+        mine(&mut db, &charge(key)).complete(created()).unwrap();
+    }
+    db.execute_batch(
+        "UPDATE onlyonce_transactional SET expires_at = 1 WHERE key = 'old';
+         INSERT INTO onlyonce_inbox VALUES ('mailer', 'old', (unixepoch() - 31 * 86400) * 1000),
+           ('mailer', 'new', (unixepoch() - 29 * 86400) * 1000)",
+    )
+    .unwrap();
+    db.execute_batch(sweep).unwrap();
+    assert_eq!(replayed(&mut db, &charge("new")), created());
+    assert_eq!(lab.number("SELECT count(*) FROM onlyonce_transactional"), 1);
+    assert_eq!(lab.number("SELECT count(*) FROM onlyonce_inbox WHERE message_id = 'new'"), 1);
+    assert_eq!(lab.number("SELECT count(*) FROM onlyonce_inbox"), 1);
+}
+
 // R125
 #[test]
 fn a_commit_of_the_work_is_refused() {
