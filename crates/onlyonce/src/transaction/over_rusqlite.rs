@@ -200,6 +200,9 @@ fn begin<'a>(
     connection: &'a mut Connection,
     asked: &Parameters,
 ) -> Result<Begun<SqliteTx<'a>>, Stop> {
+    if !connection.is_autocommit() {
+        return Err(TransactionError::NotDone(ALREADY_OPEN.into()).into());
+    }
     let id = tables::operation_id(asked);
     settings::check_reading(connection)?;
     // Read first: a replay needs no lock.
@@ -277,6 +280,8 @@ fn failed(error: rusqlite::Error) -> TransactionError {
     TransactionError::NotDone(error.into())
 }
 
+const ALREADY_OPEN: &str =
+    "the connection has an open transaction: commit it or roll it back first";
 /// The writes after this point are undone by [`UNDO`]; the begun operation stays.
 const SAVEPOINT: &str = "SAVEPOINT onlyonce_work";
 const UNDO: &str = "ROLLBACK TO onlyonce_work";

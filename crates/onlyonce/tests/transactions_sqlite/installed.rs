@@ -74,6 +74,30 @@ fn the_tables_restate_the_rules() {
     }
 }
 
+/// Another program may have done it, with foreign keys off.
+#[test]
+fn an_operation_that_was_committed_without_an_answer_is_not_run_again() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    db.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+    mine_of_another_program(&db, &lab);
+    db.execute_batch("PRAGMA foreign_keys = ON").unwrap();
+    let refused = Transactions::new().begin_in(&mut db, &charge("k"));
+    assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+}
+
+/// A row as `begin_in` writes it, committed.
+fn mine_of_another_program(db: &Connection, lab: &Lab) {
+    let mut ours = lab.open();
+    let tx = mine(&mut ours, &charge("k"));
+    let id = tx.operation_id().to_owned();
+    drop(tx);
+    let insert = "INSERT INTO onlyonce_transactional
+        (id, scope, principal, key, fingerprint, begun_at, unanswered)
+        VALUES (?1, 'POST /charges', 'acct_1', 'k', x'01', 1, 1)";
+    db.execute(insert, [id]).unwrap();
+}
+
 fn assert_not_installed(db: &mut Connection) {
     let missing = Transactions::new().begin_in(db, &charge("k"));
     assert!(matches!(missing, Err(TransactionError::NotInstalled(_))), "{missing:?}");

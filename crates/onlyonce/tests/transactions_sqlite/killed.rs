@@ -46,7 +46,7 @@ fn kill_at(point: &str, settings: &str, lab: &Lab, key: &str, cycle: usize) -> O
     let mut said = BufReader::new(child.stdout.take().unwrap());
     let told = wait_for(&mut said, &format!("at {point} "));
     if point == "amid" {
-        thread::sleep(Duration::from_micros(cycle as u64 * 97 % 4_000));
+        thread::sleep(Duration::from_micros(cycle as u64 * 997 % 8_000));
     }
     kill(&mut child);
     (point == "committed").then_some(told)

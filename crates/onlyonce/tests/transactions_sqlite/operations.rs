@@ -160,9 +160,12 @@ fn what_the_work_writes_after_its_own_rollback_stays_and_is_noticed() {
 fn an_open_transaction_of_the_caller_is_not_taken_over() {
     let lab = Lab::new();
     let mut db = lab.open();
+    mine(&mut db, &charge("done")).complete(created()).unwrap();
     db.execute_batch("BEGIN").unwrap();
-    let refused = Transactions::new().begin_in(&mut db, &charge("k"));
-    assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    for key in ["done", "new"] {
+        let refused = Transactions::new().begin_in(&mut db, &charge(key));
+        assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    }
 }
 
 /// A broken reference of the caller's own tables.
