@@ -153,7 +153,7 @@ impl SqliteTx<'_> {
         self.require_open()?;
         let message = (topic, key, payload);
         let added = tables::add_message(&self.transaction, &self.id, message, SystemClock.wall());
-        added.map_err(TransactionError::NotDone)
+        added.map_err(TransactionError::from)
     }
 
     /// The operation's id: the same at every attempt. As a unique column of the business table it is the last line of

@@ -19,6 +19,9 @@ fn missing_tables_are_named() {
 fn a_table_that_was_dropped_is_named() {
     let lab = Lab::new();
     let mut db = lab.open();
+    db.execute_batch("DROP TABLE onlyonce_outbox").unwrap();
+    let missing = mine(&mut db, &charge("k")).outbox("charges", None, b"");
+    assert!(matches!(missing, Err(TransactionError::NotInstalled(_))), "{missing:?}");
     db.execute_batch("DROP TABLE onlyonce_transactional").unwrap();
     assert_not_installed(&mut db);
 }

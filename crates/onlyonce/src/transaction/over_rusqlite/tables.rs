@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 use super::Stop;
 use crate::clock::StoreTime;
 use crate::hex;
-use crate::store::BoxError;
 use crate::transaction::parameters::Parameters;
 use crate::transaction::{Begun, Reply, TransactionError};
 
@@ -135,9 +134,9 @@ pub(super) fn add_message(
     operation: &str,
     (topic, key, payload): (&str, Option<&str>, &[u8]),
     now: StoreTime,
-) -> Result<String, BoxError> {
+) -> Result<String, Stop> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random)?;
+    getrandom::fill(&mut random).map_err(|error| TransactionError::NotDone(error.into()))?;
     let id = uuid_text(random);
     let mut insert = db.prepare_cached(
         "INSERT INTO main.onlyonce_outbox (id, operation, topic, key, payload, created_at)
