@@ -89,7 +89,7 @@
 //! |---|---|
 //! | `tower` (default) | the layer, [`Once::layer`] |
 //! | `run` | [`Once`] and [`Once::run`]; every store and `tower` turn it on |
-//! | `sqlite` | the embedded store: one file, one process |
+//! | `sqlite` | the embedded store: one file, one process; operations inside the caller's own rusqlite transaction |
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
 //! | `sqlx` | operations inside the caller's own sqlx transaction; `postgres` has the same for tokio-postgres |
@@ -127,7 +127,7 @@ pub mod policy;
 pub mod record;
 pub mod scope;
 pub mod store;
-#[cfg(any(feature = "postgres", feature = "sqlx"))]
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
 pub mod transaction;
 
 mod body;

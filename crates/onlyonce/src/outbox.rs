@@ -39,8 +39,6 @@
 //! ```
 
 mod backoff;
-#[cfg(feature = "outbox-webhook")]
-mod base64;
 mod database;
 mod message;
 mod options;

@@ -1,4 +1,4 @@
-//! Exactly once, in the caller's own Postgres transaction.
+//! Exactly once, in the caller's own transaction: in Postgres, or in a SQLite file.
 //!
 //! 1. [`Transactions::begin`] claims the key in a transaction of the caller's pool. What the caller writes in that
 //!    transaction, its messages and its answer commit together, or not at all.
@@ -11,8 +11,12 @@
 //! 5. [`Transactions::run`] does the work again, from its start and in a new transaction, after a serialization failure or
 //!    a deadlock.
 //!
-//! The mechanism is SQL: functions that [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or
+//! In Postgres the mechanism is SQL: functions that [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or
 //! `onlyonce migrate` installs, and that programs in other languages call themselves. docs/transactions.md shows how.
+//!
+//! In SQLite it is tables in the caller's own file, which [`Transactions::prepare`] makes. [`Transactions::begin_in`] begins
+//! on a rusqlite connection, [`SqliteTx`] has the same ends, and rules 1 to 3 hold; there is one writer at a time, so that a
+//! duplicate waits for the connection's `busy_timeout` before it is [`Begun::InProgress`].
 //!
 //! It holds for what the transaction writes. A call to another service from inside the work is not part of the
 //! transaction: give that call a key of its own.
@@ -41,6 +45,8 @@
 //! ```
 
 mod error;
+#[cfg(feature = "sqlite")]
+mod over_rusqlite;
 #[cfg(feature = "sqlx")]
 mod over_sqlx;
 #[cfg(feature = "postgres")]
@@ -49,12 +55,16 @@ mod parameters;
 mod reply;
 #[cfg(feature = "sqlx")]
 mod retry;
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod statements;
 
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::TransactionError;
+#[cfg(feature = "sqlite")]
+pub use self::over_rusqlite::SqliteTx;
 #[cfg(feature = "sqlx")]
 pub use self::over_sqlx::SqlxTx;
 #[cfg(feature = "postgres")]
@@ -62,21 +72,27 @@ pub use self::over_tokio_postgres::PgTx;
 pub use self::reply::{Reply, ReplyError};
 #[cfg(feature = "sqlx")]
 pub use self::retry::Worked;
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 use self::statements::Statements;
 
 /// Begins operations in transactions of the caller.
 #[derive(Clone, Debug)]
 pub struct Transactions {
+    #[cfg(any(feature = "postgres", feature = "sqlx"))]
     statements: Arc<Statements>,
 }
 
 impl Transactions {
-    /// Uses the functions in the schema `onlyonce`.
+    /// Uses the functions in the schema `onlyonce` of a Postgres database, or the tables in a SQLite file.
     pub fn new() -> Self {
-        Self::in_schema("onlyonce")
+        Self {
+            #[cfg(any(feature = "postgres", feature = "sqlx"))]
+            statements: Arc::new(Statements::of("onlyonce")),
+        }
     }
 
-    /// Uses the functions in `schema`: the one that the store was opened with.
+    /// Uses the functions in `schema` of a Postgres database: the one that the store was opened with.
+    #[cfg(any(feature = "postgres", feature = "sqlx"))]
     pub fn in_schema(schema: &str) -> Self {
         Self { statements: Arc::new(Statements::of(schema)) }
     }
@@ -106,6 +122,7 @@ pub enum Begun<T> {
 }
 
 /// The row that `begin` and `resolve` return.
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 struct AnswerRow {
     outcome: String,
     token: Option<String>,
@@ -114,6 +131,7 @@ struct AnswerRow {
     body: Option<Vec<u8>>,
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 impl AnswerRow {
     /// What the row says; the transaction is made from the token, if it is the caller's.
     fn begun<T>(self, mine: impl FnOnce(String) -> T) -> Result<Begun<T>, TransactionError> {

@@ -142,7 +142,7 @@ impl Operation {
     }
 
     /// Its parts, as they were given.
-    #[cfg(any(feature = "postgres", feature = "sqlx"))]
+    #[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
     pub(crate) fn parts(&self) -> (&str, &Principal, &Key, &Policy) {
         (&self.namespace, &self.principal, &self.key, &self.policy)
     }

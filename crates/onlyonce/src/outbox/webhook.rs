@@ -1,11 +1,15 @@
 //! Messages as signed webhooks.
 
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use sha2::Sha256;
 
-use super::{Message, Sink, SinkError, base64};
+use super::{Message, Sink, SinkError};
 use crate::client::{Reach, Transport, TransportError, Wire};
 
 /// Posts each message to a URL, signed as [Standard Webhooks](https://www.standardwebhooks.com) 1.0.0 says.
@@ -106,7 +110,7 @@ fn judge(answer: Result<StatusCode, TransportError>) -> Result<(), SinkError> {
 }
 
 fn read(secret: &str) -> Result<Secret, WebhookError> {
-    let bytes = secret.strip_prefix("whsec_").and_then(base64::decode);
+    let bytes = secret.strip_prefix("whsec_").and_then(|text| SECRET.decode(text).ok());
     let bytes = bytes.filter(|bytes| SECRET_BYTES.contains(&bytes.len()));
     let bytes = bytes.ok_or(WebhookError::BadSecret)?;
     Ok(Secret::new_from_slice(&bytes).expect("a key of any length"))
@@ -116,7 +120,7 @@ fn signature(secret: &Secret, message: &Message, timestamp: &str) -> String {
     let mut mac = secret.clone();
     mac.update(format!("{}.{timestamp}.", message.id).as_bytes());
     mac.update(&message.payload);
-    format!("v1,{}", base64::encode(&mac.finalize().into_bytes()))
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
 impl std::fmt::Debug for Webhook {
@@ -126,6 +130,11 @@ impl std::fmt::Debug for Webhook {
     }
 }
 
+/// Secrets come with and without padding.
+const SECRET: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Secrets that a message is signed with.
 const SECRETS_MAX: usize = 4;
 /// How long a secret is, by Standard Webhooks.
@@ -177,9 +186,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_secret_or_a_url_is_refused() {
-        let secret = format!("whsec_{}", base64::encode(&[7; 24]));
+        let secret = format!("whsec_{}", STANDARD.encode([7; 24]));
         assert!(Webhook::new("https://example.com/hook", &secret).is_ok());
-        let short = format!("whsec_{}", base64::encode(&[7; 23]));
+        let short = format!("whsec_{}", STANDARD.encode([7; 23]));
         for secret in ["", "whsec_", "secret", &secret["whsec_".len()..], &short] {
             let made = Webhook::new("https://example.com", secret);
             assert!(matches!(made, Err(WebhookError::BadSecret)), "{secret}");

@@ -20,21 +20,33 @@ pub enum TransactionError {
         #[source]
         error: BoxError,
     },
-    /// The functions are not there. Open a `PostgresStore` on the database, or run
-    /// `onlyonce migrate --to postgres://…`.
-    #[error("the functions of onlyonce are not installed in this database")]
+    /// The tables or functions are not there. In Postgres open a `PostgresStore` on the database, or run
+    /// `onlyonce migrate --to postgres://…`. In SQLite call `Transactions::prepare`.
+    #[error("onlyonce is not installed in this database")]
     NotInstalled(#[source] BoxError),
-    /// The functions were installed by another version of onlyonce. Use the same version everywhere.
-    #[error("the functions of onlyonce in this database are of another version")]
+    /// The tables or functions were installed by another version of onlyonce. Use the same version everywhere.
+    #[error("another version of onlyonce is installed in this database")]
     OtherVersion,
     /// The transaction was ended by something else than `complete`, `decline` or a rollback. Do not commit in the work.
     #[error("the work ended the transaction by itself")]
     EndedByWork(#[source] BoxError),
+    /// A setting of the SQLite connection under which a commit may be lost, or an answer be missing. Nothing was done.
+    /// Set it when the connection is opened.
+    #[error("PRAGMA {pragma} is {found} and must be {wanted}")]
+    Setting {
+        /// The name of the setting.
+        pragma: &'static str,
+        /// Its value.
+        found: String,
+        /// The values that are allowed.
+        wanted: &'static str,
+    },
     /// The kept answer cannot be read.
     #[error("the kept answer cannot be read")]
     Reply(#[from] ReplyError),
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
 impl TransactionError {
     /// What an error of the database means while nothing is committed yet.
     pub(super) fn of_database(state: Option<&str>, error: BoxError) -> Self {
