@@ -24,14 +24,15 @@ pub const TABLE: &str = "
     CREATE INDEX IF NOT EXISTS idempotency_keys_created_at ON idempotency_keys (created_at)";
 
 /// The two statements that a request costs there, given a key, a hash and a body.
-fn insert(key: &str, hash: &str) -> String {
+pub fn insert(key: &str, hash: &str) -> String {
     format!(
         "INSERT INTO idempotency_keys (key, request_hash, status) VALUES ({key}, {hash}, 'in_progress') \
          ON CONFLICT (key) DO NOTHING"
     )
 }
 
-fn update(key: &str, body: &str) -> String {
+/// The second of them.
+pub fn update(key: &str, body: &str) -> String {
     format!(
         "UPDATE idempotency_keys SET status = 'completed', response_body = {body}, response_status = 201, \
          completed_at = now() WHERE key = {key} AND status = 'in_progress'"
@@ -39,7 +40,7 @@ fn update(key: &str, body: &str) -> String {
 }
 
 /// A body as long as those that our own store keeps.
-fn body() -> String {
+pub fn body() -> String {
     format!("{{\"id\":\"{}\"}}", "x".repeat(BODY_BYTES - 9))
 }
 
@@ -48,8 +49,16 @@ fn body() -> String {
 /// # Panics
 /// If pgbench is not installed or fails.
 pub fn pgbench(url: &str, clients: usize, seconds: u64) -> f64 {
+    run_script(url, &script_of(), clients, seconds)
+}
+
+/// Runs of a script per second, its statements prepared.
+///
+/// # Panics
+/// If pgbench is not installed or fails.
+pub fn run_script(url: &str, text: &str, clients: usize, seconds: u64) -> f64 {
     let mut script = tempfile::NamedTempFile::new().expect("a temporary file");
-    script.write_all(script_of().as_bytes()).expect("a script can be written");
+    script.write_all(text.as_bytes()).expect("a script can be written");
     let threads = clients.min(2).to_string();
     let output = Command::new("pgbench")
         .args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", &threads])

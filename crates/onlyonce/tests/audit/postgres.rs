@@ -164,6 +164,7 @@ async fn a_commit_whose_reply_is_lost_is_told_once() {
         audit.claim(first.clone(), note(Claimed, first.id)).await.unwrap();
         // Nobody is this standby: a commit waits for it until its session is ended.
         set_standby(&beside, "nobody").await;
+        await_commits_that_wait(&url, &beside).await;
         let (second, told) = (draft(), Arc::new(tokio::sync::Notify::new()));
         let (claimed, said) = (store.clone(), told.clone());
         let waits = second.clone();
@@ -173,7 +174,7 @@ async fn a_commit_whose_reply_is_lost_is_told_once() {
             said.notify_one();
             answer
         });
-        end_the_one_that_waits(&beside).await;
+        end_the_one_that_waits(&beside, "onlyonce").await;
         told.notified().await;
         let lost = claim.await.unwrap();
         assert!(matches!(lost, Err(Fault::Unsure(_))), "{number}: {lost:?}");
@@ -214,10 +215,25 @@ async fn set_standby(beside: &tokio_postgres::Client, name: &str) {
     panic!("the server does not read its settings");
 }
 
-async fn end_the_one_that_waits(beside: &tokio_postgres::Client) {
-    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+/// One process of the server tells all sessions that their commits wait, and does so a moment after it was told itself.
+async fn await_commits_that_wait(url: &str, beside: &tokio_postgres::Client) {
     for _ in 0..500 {
-        if beside.query_opt(sql, &[]).await.unwrap().is_some() {
+        let session = connect(url).await;
+        let write = "CREATE TABLE IF NOT EXISTS probe (); INSERT INTO probe DEFAULT VALUES";
+        tokio::select! {
+            _ = session.batch_execute(write) => {}
+            () = end_the_one_that_waits(beside, "") => return,
+        }
+    }
+    panic!("commits do not wait for a standby");
+}
+
+/// The session of this application.
+async fn end_the_one_that_waits(beside: &tokio_postgres::Client, application: &str) {
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE wait_event = 'SyncRep' AND application_name = $1";
+    for _ in 0..500 {
+        if beside.query_opt(sql, &[&application]).await.unwrap().is_some() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
