@@ -27,9 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let postgres = Postgres::start();
     let url = postgres.database();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        Ok::<_, Box<dyn Error>>(PostgresStore::open(&url).await?.close().await)
-    })?;
+    let store = runtime.block_on(PostgresStore::open(&url))?;
+    runtime.block_on(store.close());
     postgres.sql(&url, TABLE);
     postgres
         .sql(&url, "CREATE TABLE charge (id bigserial PRIMARY KEY, account text, amount integer)");
