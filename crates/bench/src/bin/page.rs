@@ -108,7 +108,7 @@ impl Viewer {
 }
 
 fn read_events(admin: SocketAddr, is_open: &AtomicBool, count: &AtomicU64) -> io::Result<()> {
-    let mut stream = ask(admin, "events")?;
+    let mut stream = ask(admin, "events?rate=40")?;
     stream.set_read_timeout(Some(READ_WAIT))?;
     let mut bytes = vec![0; 64 * 1024];
     while is_open.load(Ordering::Relaxed) {

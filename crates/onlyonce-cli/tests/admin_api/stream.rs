@@ -28,15 +28,25 @@ pub(crate) fn head(address: &str, path: &str, headers: &str) -> (u16, BufReader<
 
 /// The data of the next event with this name.
 fn next(reader: &mut BufReader<TcpStream>, name: &str) -> Value {
-    let mut is_wanted = false;
+    loop {
+        let (event, data) = next_of_any(reader);
+        if event == name {
+            return data;
+        }
+    }
+}
+
+/// The name and the data of the next event.
+fn next_of_any(reader: &mut BufReader<TcpStream>) -> (String, Value) {
+    let mut name = String::new();
     loop {
         let mut line = String::new();
         assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the stream ended");
         if let Some(event) = line.strip_prefix("event: ") {
-            is_wanted = event.trim() == name;
+            name = event.trim().to_owned();
         }
-        if let Some(data) = line.strip_prefix("data: ").filter(|_| is_wanted) {
-            return serde_json::from_str(data).unwrap();
+        if let Some(data) = line.strip_prefix("data: ") {
+            return (name, serde_json::from_str(data).unwrap());
         }
     }
 }
@@ -55,6 +65,41 @@ fn a_listener_hears_what_it_asked_for_and_the_counts() {
         (&event["kind"], &event["id"], &event["key"]),
         (&json!("unknown"), &json!(id), &json!("order-2"))
     );
+}
+
+#[test]
+fn a_listener_with_a_rate_hears_the_newest_and_how_many_were_left_out() {
+    let lab = Lab::start();
+    let (status, mut slow) = head(&lab.admin, "/api/v1/events?rate=1", "");
+    assert_eq!(status, 200);
+    let orders = 40;
+    for order in 0..orders {
+        lab.send("/pay", &format!("order-{order}"));
+    }
+    // Each is claimed and executed.
+    let (mut told, mut left_out, mut last) = (0, 0, Value::Null);
+    while told + left_out < 2 * orders {
+        match next_of_any(&mut slow) {
+            (name, event) if name == "operation" => {
+                told += 1;
+                last = event;
+            }
+            (name, missed) if name == "missed" => left_out += missed["missed"].as_u64().unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!((&last["kind"], &last["key"]), (&json!("executed"), &json!("order-39")));
+    assert_eq!(told + left_out, 2 * orders);
+    assert!(told < orders, "one of many is told: {told} of {}", 2 * orders);
+}
+
+#[test]
+fn a_rate_that_is_none_is_refused() {
+    let lab = Lab::start();
+    for rate in ["0", "1001", "-1", "many", "", "1&rate=1"] {
+        let (status, _) = head(&lab.admin, &format!("/api/v1/events?rate={rate}"), "");
+        assert_eq!(status, 400, "{rate:?}");
+    }
 }
 
 #[test]

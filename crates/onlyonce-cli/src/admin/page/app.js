@@ -119,13 +119,20 @@ const listener = {
   },
   operation(event) {
     app.view?.event?.(event);
-    if (!app.view?.concerns?.(event) || changed) return;
-    changed = setTimeout(reload, Math.max(app.view.pace ?? PACE_MS, loading * REST));
+    if (app.view?.concerns?.(event)) reloadIn(app.view.pace ?? PACE_MS);
+  },
+  /** So many at once that not all are sent: one of them may concern this view. */
+  missed({ missed }) {
+    if (app.view?.missed) app.view.missed(missed); else reloadIn(PACE_MS);
   },
 };
 
 /** A busy gateway has many events, and a search may be long: an open page must not be a load. */
 let loading = 0;
+function reloadIn(ms) {
+  changed ??= setTimeout(reload, Math.max(ms, loading * REST));
+}
+
 async function reload() {
   const began = performance.now();
   await app.view?.load?.();

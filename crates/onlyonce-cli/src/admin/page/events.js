@@ -18,7 +18,7 @@ export function show({ params }) {
   const rows = h("ol", { class: "timeline" }), about = h("p", { class: "found", role: "status" }), trouble = h("div");
   const more = h("button", { type: "button", hidden: true, onclick: () => read() }, "Search older events");
   const element = h("div", { class: "list" }, h("h1", {}, kinds.length > 0 ? `Events: ${kinds.map(word).join(", ")}` : "Events"), filterForm(kinds, id, key, route), about, trouble, rows, more);
-  let past = [], live = [], trail = null, isAudited = true, turn = 0, drawing = null;
+  let past = [], live = [], trail = null, isAudited = true, turn = 0, drawing = null, leftOut = 0;
 
   const wanted = (event) => (kinds.length === 0 || kinds.includes(event.kind)) && (id === "" || event.id === id) && (route === "" || event.route === route);
 
@@ -52,7 +52,8 @@ export function show({ params }) {
     const all = [...past, ...live].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, SHOWN_MAX);
     fill(rows, all.map((event) => entry(event, null, { withLink: true })));
     more.hidden = !isAudited || trail.isAtStart() || past.length >= SHOWN_MAX;
-    about.textContent = `${plural(all.length, "event")}, newest first, ${isAudited ? trail.words() : "since this page was opened: the audit trail is off"}.`;
+    about.textContent = `${plural(all.length, "event")}, newest first, ${isAudited ? trail.words() : "since this page was opened: the audit trail is off"}.` +
+      (leftOut > 0 ? ` ${plural(leftOut, "event")} happened too fast to be shown as they happened${isAudited ? ": search by id or key" : ""}.` : "");
   }
 
   function event(told) {
@@ -61,7 +62,12 @@ export function show({ params }) {
     drawing ??= setTimeout(draw, PACE_MS);
   }
 
-  return { title: "Events", element, load, event, concerns: () => false };
+  function missed(count) {
+    leftOut += count;
+    drawing ??= setTimeout(draw, PACE_MS);
+  }
+
+  return { title: "Events", element, load, event, missed, concerns: () => false };
 }
 
 const REQUESTS_MAX = 30; // of one search

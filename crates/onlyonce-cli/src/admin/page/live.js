@@ -5,8 +5,9 @@ const PAUSE_MS_MIN = 1000;
 const PAUSE_MS_MAX = 15_000;
 const SILENCE_MS_MAX = 40_000; // a heartbeat comes every 15 s
 const EVENT_CHARS_MAX = 1 << 20;
+const EVENTS_A_SECOND = 40; // more than a person reads; all events of a busy gateway would slow it down
 
-/** Reads while the tab is seen. `listener` has `state(word, detail)`, `counts(data)` and `operation(event)`. */
+/** Reads while the tab is seen. `listener` has `state(word, detail)`, `counts(data)`, `operation(event)` and `missed({ missed })`. */
 export function follow(listener) {
   let stop = null;
   const resume = () => {
@@ -26,7 +27,7 @@ async function run(listener, signal) {
   let pause = PAUSE_MS_MIN;
   while (!signal.aborted) {
     try {
-      const answer = await open("events", [], signal);
+      const answer = await open("events", [["rate", EVENTS_A_SECOND]], signal);
       listener.state("live");
       pause = PAUSE_MS_MIN;
       await read(answer.body, listener, signal);
