@@ -228,6 +228,20 @@ async fn an_expired_operation_runs_again_and_is_swept() {
     assert_eq!(lab.sql(left), "again kept");
 }
 
+/// A function that stays a call is parsed again in each transaction: half of the time of `begin`.
+#[tokio::test]
+async fn the_small_functions_are_part_of_the_plan_of_their_caller() {
+    let lab = Lab::start().await;
+    let calls = [
+        "onlyonce.operation_id(amount::text, amount::text, amount::text)",
+        "onlyonce.lock_of(operation)",
+    ];
+    for call in calls {
+        let plan = lab.sql(&format!("EXPLAIN (VERBOSE, COSTS OFF) SELECT {call} FROM charge"));
+        assert!(!plan.contains("onlyonce."), "{call} is a call of its own: {plan}");
+    }
+}
+
 /// A function of the caller's search_path must not make two operations one.
 #[tokio::test]
 async fn functions_of_the_same_name_in_the_search_path_are_not_called() {

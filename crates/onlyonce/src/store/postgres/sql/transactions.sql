@@ -71,12 +71,11 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
     'UTF8'::pg_catalog.name)), 1, 16), 'hex')::uuid
 $$;
 
--- What an operation of this schema is locked by: half of its id. Two operations that share it only refuse each other for
--- a moment.
+-- What an operation of this schema is locked by: a hash of its id. Two operations that share it only refuse each other for
+-- a moment. Strict functions only, as above: parsed again at each call, it would be half of the time of begin.
 CREATE FUNCTION {schema}.lock_of(id uuid) RETURNS bigint
 LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-  SELECT ('x' || pg_catalog.substring(pg_catalog.replace(id::text, '-', ''), 1, 16))::bit(64)::bigint
-       # pg_catalog.pg_typeof(NULL::{schema}.transactional)::oid::bigint
+  SELECT pg_catalog.uuid_hash_extended(id, $table${schema}.transactional$table$::pg_catalog.regclass::oid::bigint)
 $$;
 
 -- Begins an operation in the caller's transaction. The outcome is one of:
