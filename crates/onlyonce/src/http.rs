@@ -35,15 +35,15 @@
 //! [`Policy::with_upstream_timeout`]: crate::Policy::with_upstream_timeout
 
 mod body;
-mod capture;
+pub(crate) mod capture;
 mod client_uri;
-mod headers;
+pub(crate) mod headers;
 mod layer;
 mod look_up;
 mod observe;
 pub mod problem;
-mod request;
-mod service;
+pub(crate) mod request;
+pub(crate) mod service;
 
 pub use body::Body;
 pub use client_uri::ClientUri;

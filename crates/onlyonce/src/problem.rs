@@ -186,6 +186,39 @@ impl Problem {
         Self { original_status: Some(original.as_u16()), ..problem }
     }
 
+    /// The transaction of the operation was rolled back; `why` is a whole sentence.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn rolled_back(status: StatusCode, why: &str) -> Self {
+        let detail = format!(
+            "{why} Everything that the request did was undone, and nothing is kept of it. Retry with the same key."
+        );
+        Self::new(status, &kind::ROLLED_BACK, detail)
+    }
+
+    /// The operation met other transactions, at every attempt.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn conflict() -> Self {
+        let why = "The request met other requests that change the same data.";
+        Self::rolled_back(StatusCode::CONFLICT, why).after(RETRY_AFTER_S)
+    }
+
+    /// The handler has ended its transaction by itself, so that nobody knows what it has written.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn ended_by_work() -> Self {
+        let detail = "The service ended its transaction by itself, so it is not known what it has done. Check with the \
+                      service before you send the request again.";
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self { retry: Retry::Never, ..Self::new(status, &kind::OUTCOME_UNKNOWN, detail) }
+    }
+
+    /// The effect is there, and the record of the key is not.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn already_done() -> Self {
+        let detail = "The operation was executed before, and its response is not kept any more. Do not send it again; \
+                      read what it created from the service.";
+        Self::new(StatusCode::CONFLICT, &kind::RESPONSE_UNAVAILABLE, detail)
+    }
+
     /// The service got nothing: the request could not be delivered.
     pub(crate) fn upstream_unreachable() -> Self {
         let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \

@@ -45,6 +45,10 @@
 //! ```
 
 mod error;
+#[cfg(feature = "sqlx")]
+mod last_line;
+#[cfg(all(feature = "sqlx", feature = "tower"))]
+mod layer;
 #[cfg(feature = "sqlite")]
 mod over_rusqlite;
 #[cfg(feature = "sqlx")]
@@ -55,14 +59,22 @@ mod parameters;
 mod reply;
 #[cfg(feature = "sqlx")]
 mod retry;
+#[cfg(all(feature = "sqlx", feature = "tower"))]
+mod state;
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod statements;
+#[cfg(feature = "sqlx")]
+mod wait;
 
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::TransactionError;
+#[cfg(feature = "sqlx")]
+pub use self::last_line::is_already_done;
+#[cfg(all(feature = "sqlx", feature = "tower"))]
+pub use self::layer::{Ending, Transacted, TransactionLayer, Tx};
 #[cfg(feature = "sqlite")]
 pub use self::over_rusqlite::SqliteTx;
 #[cfg(feature = "sqlx")]

@@ -141,7 +141,7 @@ where
 }
 
 /// Whether the body has another length than the head says. A 204 or 304 may state a length and has no body.
-fn is_short(head: &response::Parts, bytes: usize) -> bool {
+pub(crate) fn is_short(head: &response::Parts, bytes: usize) -> bool {
     let told = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let told = told.and_then(|value| value.parse::<usize>().ok());
     let has_body = !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -169,7 +169,7 @@ fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
 
 /// What the answer means for the record: by the extension `NotSent`, else by the header `Idempotency-Store`, else by
 /// its status.
-pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
+pub(crate) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     if head.extensions.get::<NotSent>().is_some() {
         return Keeps::Release;
     }
@@ -181,7 +181,7 @@ pub(super) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     }
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = value.and_then(|value| value.split(';').next()).unwrap_or_default();
     media.trim().eq_ignore_ascii_case("text/event-stream")

@@ -24,13 +24,13 @@ pub(super) fn kept_trailers(trailers: &HeaderMap) -> HeaderMap {
 
 /// Prepares the headers for the inner service: adds the number of the attempt, and removes `Accept-Encoding`, because
 /// the kept answer may go to a client that does not understand the coding.
-pub(super) fn for_inner(headers: &mut HeaderMap, attempt: u32) {
+pub(crate) fn for_inner(headers: &mut HeaderMap, attempt: u32) {
     headers.insert(IDEMPOTENCY_ATTEMPT, HeaderValue::from(attempt));
     headers.remove(header::ACCEPT_ENCODING);
 }
 
 /// Removes the headers that only this layer may set.
-pub(super) fn for_first_caller(headers: &mut HeaderMap) {
+pub(crate) fn for_first_caller(headers: &mut HeaderMap) {
     headers.remove(IDEMPOTENT_REPLAYED);
     headers.remove(IDEMPOTENCY_STORE);
 }

@@ -72,6 +72,17 @@ pub enum Who {
     Unclear(String),
 }
 
+impl Who {
+    /// The caller, or what the request is refused with.
+    pub(crate) fn principal(self) -> Result<Principal, Problem> {
+        match self {
+            Self::Known(principal) => Ok(principal),
+            Self::Nobody => Err(Problem::anonymous()),
+            Self::Unclear(why) => Err(Problem::principal_unclear(&why)),
+        }
+    }
+}
+
 impl From<Principal> for Who {
     fn from(principal: Principal) -> Self {
         Self::Known(principal)
@@ -174,11 +185,7 @@ impl Rules {
     }
 
     pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {
-        match (self.identify)(head) {
-            Who::Known(principal) => Ok(principal),
-            Who::Nobody => Err(Problem::anonymous()),
-            Who::Unclear(why) => Err(Problem::principal_unclear(&why)),
-        }
+        (self.identify)(head).principal()
     }
 }
 

@@ -43,7 +43,9 @@ where
             return self.forward(head, Body::new(body)).await;
         };
         let (mut begun, mut body) = (Begun::default(), Box::pin(body));
-        if let Err(stop) = begun.fill(&self.rules, &head, body.as_mut()).await {
+        if let Err(stop) =
+            begun.fill(&self.rules.policy, &self.rules.once.inner.room, &head, body.as_mut()).await
+        {
             self.rules.counters.unobserved.one();
             return self.forward(head, begun.resume(stop, body)).await;
         }

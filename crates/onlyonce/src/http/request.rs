@@ -16,28 +16,34 @@ use super::client_uri::Sent;
 use super::layer::Rules;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
-use crate::once::BodyRoom;
+use crate::once::{BodyRoom, Room};
 use crate::policy::Policy;
 use crate::problem::Problem;
-use crate::scope::{OperationId, Principal, Scope, operation_id};
+use crate::scope::{OperationId, Principal, Scope, Secret, operation_id};
 use crate::store::BoxError;
 
 /// A body that was read whole, with its memory permit.
 #[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) bytes: Bytes,
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
     trailers: Option<HeaderMap>,
     room: BodyRoom,
 }
 
 impl Whole {
     /// The body, and its permit, to be kept while the handler works on the body.
-    pub(super) fn into_parts(self) -> (Body, BodyRoom) {
+    pub(crate) fn into_parts(self) -> (Body, BodyRoom) {
         (Body::kept(self.bytes, self.trailers), self.room)
     }
 
+    /// A copy of the body, for an attempt of several.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn body(&self) -> Body {
+        Body::kept(self.bytes.clone(), self.trailers.clone())
+    }
+
     /// The body, which keeps its permit while any of its bytes are in use.
-    pub(super) fn into_body(self) -> Body {
+    pub(crate) fn into_body(self) -> Body {
         Body::kept(roomed(self.bytes, self.room), self.trailers)
     }
 }
@@ -48,23 +54,30 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut begun = Begun::default();
-    match begun.fill(rules, head, pin!(body)).await {
-        Ok(()) => Ok(begun.whole()),
-        Err(stop) => Err(stopped(rules, &stop)),
-    }
+    let read = read_whole(&rules.policy, &rules.once.inner.room, head, body).await;
+    read.map_err(|stop| {
+        match stop {
+            Stop::NoRoom(_) => rules.counters.overloaded.one(),
+            Stop::TooLarge(_) | Stop::Broken(_) | Stop::TooSlow => rules.counters.refused.one(),
+        }
+        stop.problem(&rules.policy)
+    })
 }
 
-/// Counts a request whose body was not read to its end, and says what is wrong with it.
-fn stopped(rules: &Rules, stop: &Stop) -> Problem {
-    let (counter, problem) = match stop {
-        Stop::TooLarge(_) => (&rules.counters.refused, Problem::request_too_large(&rules.policy)),
-        Stop::Broken(_) => (&rules.counters.refused, Problem::request_incomplete()),
-        Stop::TooSlow => (&rules.counters.refused, Problem::request_too_slow()),
-        Stop::NoRoom(_) => (&rules.counters.overloaded, Problem::overloaded()),
-    };
-    counter.one();
-    problem
+/// The same, without counting.
+pub(crate) async fn read_whole<B>(
+    policy: &Policy,
+    room: &Room,
+    head: &Parts,
+    body: B,
+) -> Result<Whole, Stop>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let mut begun = Begun::default();
+    begun.fill(policy, room, head, pin!(body)).await?;
+    Ok(begun.whole())
 }
 
 /// The part of a body that has arrived.
@@ -77,11 +90,23 @@ pub(super) struct Begun {
 
 /// Why a body was not read to its end, with the bytes that had arrived and were not taken.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     TooLarge(Bytes),
     NoRoom(Bytes),
     Broken(BoxError),
     TooSlow,
+}
+
+impl Stop {
+    /// What is wrong with the request.
+    pub(crate) fn problem(&self, policy: &Policy) -> Problem {
+        match self {
+            Self::TooLarge(_) => Problem::request_too_large(policy),
+            Self::Broken(_) => Problem::request_incomplete(),
+            Self::TooSlow => Problem::request_too_slow(),
+            Self::NoRoom(_) => Problem::overloaded(),
+        }
+    }
 }
 
 impl Begun {
@@ -92,7 +117,8 @@ impl Begun {
     /// Reads `body` to its end. If that fails, the bytes that have arrived are not lost.
     pub(super) async fn fill<B>(
         &mut self,
-        rules: &Rules,
+        policy: &Policy,
+        room: &Room,
         head: &Parts,
         body: Pin<&mut B>,
     ) -> Result<(), Stop>
@@ -101,10 +127,10 @@ impl Begun {
         B::Error: Into<BoxError>,
     {
         let declared = declared_bytes(head);
-        if declared.is_some_and(|bytes| bytes > rules.policy.request_bytes_max() as u64) {
+        if declared.is_some_and(|bytes| bytes > policy.request_bytes_max() as u64) {
             return Err(Stop::TooLarge(Bytes::new()));
         }
-        in_time(self.fill_up(rules, body)).await?;
+        in_time(self.fill_up(policy, room, body)).await?;
         match declared {
             Some(bytes) if bytes != self.bytes.len() as u64 => {
                 Err(Stop::Broken("the body has another length than it was said to have".into()))
@@ -113,13 +139,17 @@ impl Begun {
         }
     }
 
-    async fn fill_up<B>(&mut self, rules: &Rules, mut body: Pin<&mut B>) -> Result<(), Stop>
+    async fn fill_up<B>(
+        &mut self,
+        policy: &Policy,
+        room: &Room,
+        mut body: Pin<&mut B>,
+    ) -> Result<(), Stop>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let bytes_max = rules.policy.request_bytes_max();
-        let room = &rules.once.inner.room;
+        let bytes_max = policy.request_bytes_max();
         while let Some(frame) = body.frame().await {
             match frame.map_err(|error| Stop::Broken(error.into()))?.into_data() {
                 Ok(data) if self.bytes.len() + data.len() > bytes_max => {
@@ -178,13 +208,13 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
 }
 
 /// The fingerprint of the request, given the digest of its bytes.
-pub(super) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
+pub(crate) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
     Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body))
 }
 
 /// The digest of the request's bytes.
-pub(super) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
+pub(crate) fn raw_digest(head: &Parts, body: &Whole) -> Digest {
     Fingerprint::raw_digest(&subject(head, &Sent::of(head), body))
 }
 
@@ -201,6 +231,17 @@ fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<
 
 /// The id of the operation that the request is about.
 pub(super) fn id(rules: &Rules, head: &Parts, who: &Principal, key: &Key) -> OperationId {
+    id_by(&rules.policy, rules.once.inner.secret.as_ref(), head, who, key)
+}
+
+/// The same, by the scope of this policy.
+pub(crate) fn id_by(
+    policy: &Policy,
+    secret: Option<&Secret>,
+    head: &Parts,
+    who: &Principal,
+    key: &Key,
+) -> OperationId {
     let host = head.uri.host().or_else(|| host_field(head));
     let scope = Scope {
         principal: who,
@@ -209,7 +250,7 @@ pub(super) fn id(rules: &Rules, head: &Parts, who: &Principal, key: &Key) -> Ope
         path: &Sent::of(head).path,
         headers: &head.headers,
     };
-    operation_id(rules.once.inner.secret.as_ref(), rules.policy.scope(), &scope, key)
+    operation_id(secret, policy.scope(), &scope, key)
 }
 
 /// Three words with spaces between: how the request is sent, the `Host` that the inner service sees, and the path.

@@ -185,13 +185,13 @@ where
 }
 
 /// The origin of the page that asks.
-fn origin(head: &Parts) -> Option<HeaderValue> {
+pub(crate) fn origin(head: &Parts) -> Option<HeaderValue> {
     head.headers.get(header::ORIGIN).cloned()
 }
 
 /// Whether a request that may have a key is not guarded only because of how it states its method: in lower case, or
 /// in a header that many services take for the method.
-pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
+pub(crate) fn slips_by(policy: &Policy, head: &Parts) -> bool {
     let is_guarded = |name: &[u8]| {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
         policy.methods().iter().any(is_method)
@@ -204,7 +204,7 @@ pub(super) fn slips_by(policy: &Policy, head: &Parts) -> bool {
 }
 
 /// What the head alone tells about the key.
-pub(super) enum Early {
+pub(crate) enum Early {
     /// The key is in the head.
     Key(Key),
     /// There is no key, and none is required.
@@ -213,7 +213,7 @@ pub(super) enum Early {
     InBody,
 }
 
-pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
+pub(crate) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Problem> {
     if policy.key_from().iter().any(KeySource::needs_body) {
         return Ok(Early::InBody);
     }
@@ -225,7 +225,7 @@ pub(super) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Proble
     }
 }
 
-pub(super) fn key_of_body(
+pub(crate) fn key_of_body(
     early: Early,
     policy: &Policy,
     head: &Parts,

@@ -88,6 +88,12 @@ pub(super) const STORE_UNAVAILABLE: Kind = Kind::new(
     "The record of the key cannot be read or written right now. The request was not executed.",
     Retry::SameKey,
 );
+pub(super) const ROLLED_BACK: Kind = Kind::new(
+    "idempotency_rolled_back",
+    "Rolled back",
+    "The operation failed, and everything that it did was undone. Retry with the same key.",
+    Retry::SameKey,
+);
 pub(super) const NOT_FOUND: Kind = Kind::new(
     "idempotency_operation_not_found",
     "Operation not found",
@@ -155,7 +161,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 20] = [
+const ALL: [&Kind; 21] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -165,6 +171,7 @@ const ALL: [&Kind; 20] = [
     &RESPONSE_UNAVAILABLE,
     &RESPONSE_NOT_SENT,
     &STORE_UNAVAILABLE,
+    &ROLLED_BACK,
     &NOT_FOUND,
     &PRINCIPAL_UNCLEAR,
     &PRINCIPAL_MISSING,

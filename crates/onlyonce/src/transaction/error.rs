@@ -30,6 +30,9 @@ pub enum TransactionError {
     /// The transaction was ended by something else than `complete`, `decline` or a rollback. Do not commit in the work.
     #[error("the work ended the transaction by itself")]
     EndedByWork(#[source] BoxError),
+    /// The effect is there already, and the record of the key is not. Do not retry; read what the operation created.
+    #[error("the operation was done before, and its record is gone")]
+    AlreadyDone(#[source] BoxError),
     /// A setting of the SQLite connection under which a commit may be lost, or an answer be missing. Nothing was done.
     /// Set it when the connection is opened.
     #[error("PRAGMA {pragma} is {found} and must be {wanted}")]

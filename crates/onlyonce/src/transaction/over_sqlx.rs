@@ -93,6 +93,12 @@ impl SqlxTx {
         }
     }
 
+    /// Undoes the work and frees the key, before another caller may ask for it.
+    #[cfg(feature = "tower")]
+    pub(super) async fn roll_back(self) -> Result<(), TransactionError> {
+        self.transaction.rollback().await.map_err(failed)
+    }
+
     /// Adds a message to the operation, and returns its id. Messages of one `topic` and `key` are shipped in order, and
     /// transactions that add them wait for each other; those without a key are shipped in any order.
     ///
@@ -131,7 +137,7 @@ impl DerefMut for SqlxTx {
     }
 }
 
-async fn begin(
+pub(super) async fn begin(
     statements: &Arc<Statements>,
     pool: &PgPool,
     parameters: Arc<Parameters>,
@@ -211,11 +217,13 @@ fn not_done(lost: BoxError) -> TransactionError {
     }
 }
 
-fn query(sql: &Arc<str>) -> sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments> {
+pub(super) fn query(
+    sql: &Arc<str>,
+) -> sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
 }
 
-fn failed(error: sqlx::Error) -> TransactionError {
+pub(super) fn failed(error: sqlx::Error) -> TransactionError {
     let state = error.as_database_error().and_then(|error| error.code());
     let state = state.map(|state| state.into_owned());
     TransactionError::of_database(state.as_deref(), error.into())

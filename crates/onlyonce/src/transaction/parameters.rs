@@ -1,7 +1,14 @@
 //! What `begin` is told of an operation.
 
 use crate::Operation;
+use crate::fingerprint::Fingerprint;
 use crate::hex;
+#[cfg(all(feature = "sqlx", feature = "tower"))]
+use crate::{
+    Policy,
+    key::Key,
+    scope::{OperationId, Principal, ScopePart},
+};
 
 #[derive(Debug)]
 pub(super) struct Parameters {
@@ -16,13 +23,39 @@ pub(super) struct Parameters {
 impl Parameters {
     pub(super) fn of(operation: &Operation) -> Self {
         let (scope, principal, key, policy) = operation.parts();
-        let fingerprint = operation.fingerprint();
         Self {
             scope: scope.to_owned(),
             principal: hex::encode(principal.as_bytes()),
             key: key.as_str().to_owned(),
-            fingerprint: [&[fingerprint.version][..], &fingerprint.canonical].concat(),
+            fingerprint: compared(&operation.fingerprint()),
             ttl_ms: policy.ttl().as_secs_f64() * 1000.0,
         }
+    }
+
+    /// Of a request, which the id names within the scope of the policy.
+    #[cfg(all(feature = "sqlx", feature = "tower"))]
+    pub(super) fn of_request(
+        policy: &Policy,
+        id: OperationId,
+        who: &Principal,
+        key: &Key,
+        fingerprint: &Fingerprint,
+    ) -> Self {
+        let is_by_principal = policy.scope().contains(&ScopePart::Principal);
+        Self {
+            scope: format!("http:{id}"),
+            principal: if is_by_principal { hex::encode(who.as_bytes()) } else { "any".to_owned() },
+            key: key.as_str().to_owned(),
+            fingerprint: compared(fingerprint),
+            ttl_ms: policy.ttl().as_secs_f64() * 1000.0,
+        }
+    }
+}
+
+/// The bytes that the database compares. All fingerprints that are not to be compared are one.
+fn compared(fingerprint: &Fingerprint) -> Vec<u8> {
+    match fingerprint.version {
+        Fingerprint::NONE => vec![Fingerprint::NONE],
+        version => [&[version][..], &fingerprint.canonical].concat(),
     }
 }

@@ -1,11 +1,14 @@
 //! Work that is done again after a serialization failure or a deadlock.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::time::sleep;
 
+use super::parameters::Parameters;
+use super::wait::begin_within;
 use super::{Begun, Reply, SqlxTx, TransactionError, Transactions};
 use crate::Operation;
 use crate::store::BoxError;
@@ -31,9 +34,10 @@ impl Transactions {
         Fut: Future<Output = Result<Worked, E>>,
         E: Into<BoxError>,
     {
-        let mut retries = 0;
+        let parameters = Arc::new(Parameters::of(operation));
+        let (mut retries, mut wait) = (0, Duration::ZERO);
         loop {
-            let error = match self.try_once(pool, operation, &work).await {
+            let error = match self.try_once(pool, &parameters, wait, &work).await {
                 Err(TransactionError::NotDone(error))
                     if retries < RETRIES_MAX && is_conflict(&*error) =>
                 {
@@ -43,14 +47,15 @@ impl Transactions {
             };
             tracing::debug!(%error, "the transaction met another; trying again");
             sleep(RETRY_PAUSE * 2_u32.pow(retries)).await;
-            retries += 1;
+            (retries, wait) = (retries + 1, OWN_ROLLBACK_WAIT);
         }
     }
 
     async fn try_once<F, Fut, E>(
         &self,
         pool: &PgPool,
-        operation: &Operation,
+        parameters: &Arc<Parameters>,
+        wait: Duration,
         work: &F,
     ) -> Result<Begun<Reply>, TransactionError>
     where
@@ -58,7 +63,7 @@ impl Transactions {
         Fut: Future<Output = Result<Worked, E>>,
         E: Into<BoxError>,
     {
-        Ok(match self.begin(pool, operation).await? {
+        Ok(match begin_within(&self.statements, pool, parameters, wait).await? {
             Begun::Mine(tx) => {
                 let worked =
                     work(tx).await.map_err(|error| TransactionError::NotDone(error.into()))?;
@@ -102,7 +107,7 @@ impl SqlxTx {
 }
 
 /// Whether a serialization failure or a deadlock is among the causes.
-fn is_conflict(error: &(dyn Error + 'static)) -> bool {
+pub(super) fn is_conflict(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let state =
@@ -115,6 +120,8 @@ fn is_conflict(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-const RETRIES_MAX: u32 = 5;
+pub(super) const RETRIES_MAX: u32 = 5;
+/// How long a retry waits for its own rollback: sqlx sends it when the connection is back in its pool.
+pub(super) const OWN_ROLLBACK_WAIT: Duration = Duration::from_secs(1);
 /// Before the first retry; it doubles.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);

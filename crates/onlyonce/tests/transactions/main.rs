@@ -5,6 +5,7 @@ mod functions;
 mod killed;
 mod lab;
 mod languages;
+mod layer;
 mod lost_commit;
 mod over_sqlx;
 mod over_tokio_postgres;

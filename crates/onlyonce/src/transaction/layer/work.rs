@@ -1,0 +1,362 @@
+//! One operation: its transaction is begun, the handler works on it, and its answer ends it.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{Request, Response};
+use tokio::time::{Instant, sleep, timeout};
+use tower_service::Service;
+
+use super::Rules;
+use super::answer::{Answer, Ending, NoAnswer, stored};
+use super::slot::Slot;
+use crate::Attempt;
+use crate::http::request::Whole;
+use crate::http::service::origin;
+use crate::http::{Body, headers, problem};
+use crate::key::Key;
+use crate::once::Refusal;
+use crate::policy::InFlight;
+use crate::problem::Problem;
+use crate::scope::OperationId;
+use crate::store::BoxError;
+use crate::transaction::over_sqlx::begin;
+use crate::transaction::parameters::Parameters;
+use crate::transaction::retry::{OWN_ROLLBACK_WAIT, RETRIES_MAX, RETRY_PAUSE, is_conflict};
+use crate::transaction::state::{State, is_aborted, may_be_conflict, state};
+use crate::transaction::wait::begin_within;
+use crate::transaction::{Begun, Reply, SqlxTx, TransactionError};
+
+/// What a request asks for.
+pub(super) struct Asked {
+    pub(super) head: Parts,
+    pub(super) body: Whole,
+    pub(super) key: Key,
+    pub(super) id: OperationId,
+    pub(super) parameters: Arc<Parameters>,
+}
+
+pub(super) struct Work {
+    pub(super) rules: Arc<Rules>,
+    pub(super) asked: Asked,
+}
+
+/// How an attempt ended.
+enum Attempted {
+    Ended(Response<Body>),
+    /// It met other transactions, or may have. The answer is for a caller whose attempts are used up.
+    Conflict(Response<Body>),
+}
+
+impl Work {
+    /// Attempts the operation until it has not met another transaction.
+    pub(super) async fn run<S, A>(self, mut inner: S) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<A>> + Send,
+        S::Error: Into<BoxError>,
+        A: http_body::Body<Data = Bytes>,
+        A::Error: Into<BoxError>,
+    {
+        let wait_end = Instant::now() + self.wait();
+        let mut retries = 0;
+        loop {
+            let answer = match self.attempt(&mut inner, retries, wait_end).await {
+                Attempted::Ended(response) => return response,
+                Attempted::Conflict(response) => response,
+            };
+            if retries == RETRIES_MAX {
+                return answer;
+            }
+            tracing::debug!("the transaction met another; running the handler again");
+            sleep(RETRY_PAUSE * 2_u32.pow(retries)).await;
+            retries += 1;
+        }
+    }
+
+    /// How long a duplicate waits.
+    fn wait(&self) -> Duration {
+        match self.rules.policy.in_flight() {
+            InFlight::Reject => Duration::ZERO,
+            InFlight::Wait(wait) => wait.min(WAIT_MAX),
+        }
+    }
+
+    async fn attempt<S, A>(&self, inner: &mut S, retries: u32, wait_end: Instant) -> Attempted
+    where
+        S: Service<Request<Body>, Response = Response<A>> + Send,
+        S::Error: Into<BoxError>,
+        A: http_body::Body<Data = Bytes>,
+        A::Error: Into<BoxError>,
+    {
+        let mut wait = wait_end.saturating_duration_since(Instant::now());
+        if retries > 0 {
+            wait = wait.max(OWN_ROLLBACK_WAIT);
+        }
+        let (statements, pool) = (&self.rules.transactions.statements, &self.rules.pool);
+        let begun = begin_within(statements, pool, &self.asked.parameters, wait).await;
+        let tx = match self.begun(begun) {
+            Ok(tx) => tx,
+            Err(attempted) => return attempted,
+        };
+        let token = tx.operation_id().to_owned();
+        let (began, slot) = (Instant::now(), Slot::new(self.asked.id, tx));
+        let called = self.call(inner, slot.clone(), &token, retries + 1).await;
+        let Some(tx) = slot.close() else {
+            tracing::error!(
+                operation = token,
+                "the handler kept its Tx beyond its answer: nothing is committed"
+            );
+            let why = "The service kept its transaction beyond its answer.";
+            return Attempted::Ended(self.told(Problem::rolled_back(FAILED, why)));
+        };
+        match called {
+            Ok(answer) => self.end(tx, answer, began.elapsed()).await,
+            Err(no_answer) => self.give_up(tx, &no_answer, began.elapsed()).await,
+        }
+    }
+
+    /// The transaction, if the operation is the caller's.
+    fn begun(&self, begun: Result<Begun<SqlxTx>, TransactionError>) -> Result<SqlxTx, Attempted> {
+        Err(Attempted::Ended(match begun {
+            Ok(Begun::Mine(tx)) => return Ok(tx),
+            Ok(Begun::Replay(reply)) => self.refused(&Refusal::Replay(stored(reply))),
+            Ok(Begun::InProgress { .. }) => self.refused(&Refusal::InProgress),
+            Ok(Begun::Reused) => self.refused(&Refusal::Reused),
+            Err(error) if is_conflict(&error) => {
+                return Err(Attempted::Conflict(self.told(Problem::conflict())));
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot begin a transaction"
+                );
+                self.told(Problem::store_unavailable())
+            }
+        }))
+    }
+
+    /// Calls the handler, within the route's time, and reads its whole answer.
+    async fn call<S, A>(
+        &self,
+        inner: &mut S,
+        slot: Arc<Slot>,
+        token: &str,
+        number: u32,
+    ) -> Result<Answer, NoAnswer>
+    where
+        S: Service<Request<Body>, Response = Response<A>> + Send,
+        S::Error: Into<BoxError>,
+        A: http_body::Body<Data = Bytes>,
+        A::Error: Into<BoxError>,
+    {
+        let policy = &self.rules.policy;
+        let mut head = self.asked.head.clone();
+        headers::for_inner(&mut head.headers, number);
+        // The database's own id, so that a derived key is the same for callers without the layer.
+        if let Ok(id) = token.replace('-', "").parse() {
+            head.extensions.insert(Attempt { number, id });
+        }
+        head.extensions.insert(self.asked.key.clone());
+        head.extensions.insert(slot);
+        let request = Request::from_parts(head, self.asked.body.body());
+        let answering = async {
+            if number > 1 {
+                poll_fn(|cx| inner.poll_ready(cx)).await.map_err(failed)?;
+            }
+            Answer::read(inner.call(request).await.map_err(failed)?, policy).await
+        };
+        let answering = AssertUnwindSafe(answering).catch_unwind();
+        match timeout(policy.upstream_timeout(), answering).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(NoAnswer::Panicked),
+            Err(_) => Err(NoAnswer::TimedOut),
+        }
+    }
+
+    /// Ends the transaction as the answer says.
+    async fn end(&self, mut tx: SqlxTx, answer: Answer, took: Duration) -> Attempted {
+        let reply = answer.reply();
+        if answer.ending == Ending::Complete {
+            let token = tx.operation_id().to_owned();
+            return match tx.complete(reply.clone()).await {
+                Err(error) if is_aborted(&error) => {
+                    tracing::error!(
+                        operation = token,
+                        "the handler answered {} after a statement had failed: nothing is committed",
+                        reply.status
+                    );
+                    let why = "The service ignored an error of its database.";
+                    let told = self.told(Problem::rolled_back(FAILED, why));
+                    self.after_abort(&token, told, took).await.unwrap_or_else(Attempted::Ended)
+                }
+                ended => self.completed(ended, &reply, answer.into_response()),
+            };
+        }
+        let is_aborted = match self.has_failed(&mut tx).await {
+            Ok(is_aborted) => is_aborted,
+            Err(response) => return Attempted::Ended(response),
+        };
+        let token = tx.operation_id().to_owned();
+        if let Err(response) = self.roll_back(tx).await {
+            return Attempted::Ended(response);
+        }
+        let (ending, response) = (answer.ending, answer.into_response());
+        let response = match is_aborted {
+            true => match self.after_abort(&token, response, took).await {
+                Ok(attempted) => return attempted,
+                Err(response) => response,
+            },
+            false => response,
+        };
+        match ending {
+            Ending::Decline => self.decline(&reply, response).await,
+            Ending::Complete | Ending::RollBack => Attempted::Ended(response),
+        }
+    }
+
+    /// Rolls back what has no answer.
+    async fn give_up(&self, mut tx: SqlxTx, no_answer: &NoAnswer, took: Duration) -> Attempted {
+        let token = tx.operation_id().to_owned();
+        tracing::error!(
+            error = no_answer as &dyn std::error::Error,
+            operation = token,
+            "no answer of the handler can be kept: rolled back"
+        );
+        let told = self.told(no_answer.problem());
+        // After a timeout a statement may still be running, and is not waited for.
+        let is_aborted = match no_answer {
+            NoAnswer::TimedOut => false,
+            _ => match self.has_failed(&mut tx).await {
+                Ok(is_aborted) => is_aborted,
+                Err(response) => return Attempted::Ended(response),
+            },
+        };
+        if let Err(response) = self.roll_back(tx).await {
+            return Attempted::Ended(response);
+        }
+        match is_aborted {
+            true => self.after_abort(&token, told, took).await.unwrap_or_else(Attempted::Ended),
+            false => Attempted::Ended(told),
+        }
+    }
+}
+
+/// The ends of a transaction.
+impl Work {
+    /// What the commit says of an answer.
+    fn completed(
+        &self,
+        ended: Result<Reply, TransactionError>,
+        reply: &Reply,
+        fresh: Response<Body>,
+    ) -> Attempted {
+        match ended {
+            Ok(kept) if kept == *reply => Attempted::Ended(fresh),
+            Ok(other) => Attempted::Ended(self.refused(&Refusal::Replay(stored(other)))),
+            Err(error) if is_conflict(&error) => {
+                Attempted::Conflict(self.told(Problem::conflict()))
+            }
+            Err(error) => Attempted::Ended(self.not_completed(&error)),
+        }
+    }
+
+    /// Whether a statement of the handler has failed, so that the transaction is aborted. It is an error if the handler
+    /// has ended the transaction by itself.
+    async fn has_failed(&self, tx: &mut SqlxTx) -> Result<bool, Response<Body>> {
+        let state = state(&self.rules.transactions.statements, tx);
+        match timeout(END_WAIT_MAX, state).await {
+            Ok(Ok(State::Open)) => Ok(false),
+            Ok(Ok(State::Aborted)) => Ok(true),
+            Ok(Err(error)) => Err(self.not_completed(&error)),
+            // The connection is of no use any more, and the server rolls back.
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn roll_back(&self, tx: SqlxTx) -> Result<(), Response<Body>> {
+        match timeout(END_WAIT_MAX, tx.roll_back()).await {
+            // Without an answer the transaction is rolled back all the same, only later.
+            Ok(Ok(())) | Err(_) => Ok(()),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a rollback was not answered"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the answer of an operation whose writes are undone.
+    async fn decline(&self, reply: &Reply, fresh: Response<Body>) -> Attempted {
+        let (statements, pool) = (&self.rules.transactions.statements, &self.rules.pool);
+        // Another caller may have begun it in the moment between.
+        let begun = begin(statements, pool, self.asked.parameters.clone()).await;
+        match self.begun(begun) {
+            Ok(empty) => self.completed(empty.complete(reply.clone()).await, reply, fresh),
+            Err(attempted) => attempted,
+        }
+    }
+
+    /// What an error of the database means that the handler has not passed on: the operation was done before, or it may
+    /// have met another transaction. Else it is the handler's own affair, and its answer is given back.
+    async fn after_abort(
+        &self,
+        token: &str,
+        answer: Response<Body>,
+        took: Duration,
+    ) -> Result<Attempted, Response<Body>> {
+        let pool = &self.rules.pool;
+        if let Some(column) = &self.rules.column
+            && column.has(pool, token).await
+        {
+            tracing::error!(
+                operation = token,
+                "the operation was done before, and its record is gone: look at it"
+            );
+            let statements = &self.rules.transactions.statements;
+            let begun = begin(statements, pool, self.asked.parameters.clone()).await;
+            return Ok(match self.begun(begun) {
+                Ok(_dropped) => Attempted::Ended(self.told(Problem::already_done())),
+                Err(attempted) => attempted,
+            });
+        }
+        match may_be_conflict(pool, took).await {
+            true => Ok(Attempted::Conflict(answer)),
+            false => Err(answer),
+        }
+    }
+
+    fn not_completed(&self, error: &TransactionError) -> Response<Body> {
+        tracing::error!(error = error as &dyn std::error::Error, "the answer is not committed");
+        self.told(match error {
+            TransactionError::Unsure { .. } => Problem::unsettled(),
+            TransactionError::EndedByWork(_) => Problem::ended_by_work(),
+            _ => Problem::rolled_back(FAILED, "The database did not take the answer."),
+        })
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Response<Body> {
+        let origin = || origin(&self.asked.head);
+        problem::refused(refusal, &self.rules.policy, self.asked.key.as_str(), origin)
+    }
+
+    fn told(&self, problem: Problem) -> Response<Body> {
+        problem.about_key(self.asked.key.as_str()).response(&self.rules.policy)
+    }
+}
+
+fn failed(error: impl Into<BoxError>) -> NoAnswer {
+    NoAnswer::Failed(error.into())
+}
+
+const FAILED: http::StatusCode = http::StatusCode::INTERNAL_SERVER_ERROR;
+/// How long the database may take to tell the state of a transaction, or to roll back.
+const END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A wait without a bound is bounded.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,185 @@
+//! Serialization failures, deadlocks, lost commits, and the last line of defence.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use onlyonce::Policy;
+use onlyonce::transaction::{Reply, TransactionError, Transactions, Tx, is_already_done};
+use tokio::task::JoinSet;
+
+use super::{BODY, Shop, insert};
+use crate::lab::{Lab, tiered};
+
+type Runs = State<Arc<AtomicUsize>>;
+
+/// Reads and then writes the balance; every error of the database becomes the status that the request asks for.
+async fn deposit(mut tx: Tx, State(runs): Runs, body: String) -> Result<Response, Response> {
+    runs.fetch_add(1, Ordering::SeqCst);
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let swallowed = |_: sqlx::Error| match told["swallow"].as_u64() {
+        Some(0) => panic!("a handler that unwraps"),
+        Some(status) => StatusCode::from_u16(status as u16).unwrap().into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let balance: Result<i32, _> =
+        sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut *tx).await;
+    let balance = balance.map_err(swallowed)?;
+    tokio::task::yield_now().await;
+    let write = sqlx::query("UPDATE account SET balance = $1").bind(balance + 1);
+    write.execute(&mut *tx).await.map_err(swallowed)?;
+    Ok(StatusCode::CREATED.into_response())
+}
+
+/// Whatever the handler makes of the error: a 500, a 200 as if nothing had happened, a refusal, a panic.
+// R128
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_serialization_failure_runs_the_handler_again_even_if_it_hides_the_error() {
+    for swallowed in [500, 200, 404, 401, 0] {
+        let lab = Lab::start_with(&["default_transaction_isolation=serializable"]).await;
+        lab.sql("CREATE TABLE account (balance integer NOT NULL); INSERT INTO account VALUES (0)");
+        let shop = Arc::new(Shop::open_in(lab, Policy::default(), deposit, |layer| layer).await);
+        let (count, mut calls) = (tiered(120), 0);
+        for first in (0..count).step_by(3) {
+            let mut deposits = JoinSet::new();
+            for number in first..first + 3 {
+                let shop = shop.clone();
+                let body = format!(r#"{{"swallow":{swallowed}}}"#);
+                deposits.spawn(async move {
+                    // Out of attempts nothing was done, and the client's own retry does it.
+                    for call in 1..=20 {
+                        let answer = shop.post(&format!("k{number}"), &body).await;
+                        if answer.status == StatusCode::CREATED {
+                            return call;
+                        }
+                    }
+                    panic!("k{number} was never done");
+                });
+            }
+            calls += deposits.join_all().await.into_iter().sum::<usize>();
+        }
+        let count = count.next_multiple_of(3);
+        assert_eq!(shop.lab.sql("SELECT balance FROM account"), count.to_string(), "{swallowed}");
+        assert!(shop.runs() > calls, "{swallowed}: {} runs in {calls} calls", shop.runs());
+        println!("{swallowed}: {count} deposits, {} runs in {calls} calls", shop.runs());
+    }
+}
+
+// R128
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_runs_the_handler_again() {
+    let lab = Lab::start_with(&["deadlock_timeout=50ms"]).await;
+    lab.sql("CREATE TABLE pair (id integer PRIMARY KEY, n integer); INSERT INTO pair VALUES (1, 0), (2, 0)");
+    let handler = async |mut tx: Tx, State(runs): Runs, body: String| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        let first = if body == "12" { 1 } else { 2 };
+        for id in [first, 3 - first] {
+            let write = sqlx::query("UPDATE pair SET n = n + 1 WHERE id = $1").bind(id);
+            if write.execute(&mut *tx).await.is_err() {
+                return StatusCode::INTERNAL_SERVER_ERROR;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        StatusCode::CREATED
+    };
+    let shop = Shop::open_in(lab, Policy::default(), handler, |layer| layer).await;
+    let rounds = tiered(20);
+    for round in 0..rounds {
+        let (a, b) = (format!("a{round}"), format!("b{round}"));
+        let (a, b) = tokio::join!(shop.post(&a, "12"), shop.post(&b, "21"));
+        assert_eq!((a.status, b.status), (StatusCode::CREATED, StatusCode::CREATED));
+    }
+    let expected = format!("{}\n{}", 2 * rounds, 2 * rounds);
+    assert_eq!(shop.lab.sql("SELECT n FROM pair ORDER BY id"), expected);
+    assert!(shop.runs() > 2 * rounds, "no deadlock was met: {} runs", shop.runs());
+}
+
+// R128, the other way round: under READ COMMITTED a fast failure is no conflict, and is not run again.
+#[tokio::test]
+async fn an_error_that_cannot_be_a_conflict_runs_once() {
+    let handler = async |mut tx: Tx, State(runs): Runs| {
+        insert(&mut tx, &runs).await;
+        let email = sqlx::query("INSERT INTO customer VALUES ('ann@shop.example')");
+        match email.execute(&mut *tx).await {
+            Ok(_) => StatusCode::CREATED,
+            Err(_) => StatusCode::CONFLICT,
+        }
+    };
+    let lab = Lab::start().await;
+    lab.sql("CREATE TABLE customer (email text PRIMARY KEY); INSERT INTO customer VALUES ('ann@shop.example')");
+    let shop = Shop::open_in(lab, Policy::default(), handler, |layer| layer).await;
+    assert_eq!(shop.post("k", BODY).await.status, StatusCode::CONFLICT);
+    let again = shop.post("k", BODY).await;
+    assert_eq!((again.status, again.is_replay(), shop.runs()), (StatusCode::CONFLICT, true, 1));
+    assert_eq!(shop.lab.charges(), "0");
+}
+
+/// Charges with the operation's id, and hides every error in a 500.
+async fn charge_once(mut tx: Tx, State(runs): Runs) -> StatusCode {
+    runs.fetch_add(1, Ordering::SeqCst);
+    let operation = tx.operation_id().to_owned();
+    let charge = sqlx::query("INSERT INTO charge VALUES ($1::uuid, 7998)").bind(operation);
+    match charge.execute(&mut *tx).await {
+        Ok(_) => StatusCode::CREATED,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+// R129
+#[tokio::test]
+async fn an_operation_whose_record_is_gone_meets_the_last_line_of_defence() {
+    let lab = Lab::start().await;
+    lab.sql("ALTER TABLE charge ADD UNIQUE (operation)");
+    let column = |layer: onlyonce::transaction::TransactionLayer| {
+        layer.with_operation_column("public.charge", "operation")
+    };
+    let shop = Shop::open_in(lab, Policy::default(), charge_once, column).await;
+    assert_eq!(shop.post("k", BODY).await.status, StatusCode::CREATED);
+    shop.lab.sql("DELETE FROM onlyonce.transactional");
+    let answer = shop.post("k", BODY).await;
+    let told = (answer.status.as_u16(), answer.code());
+    assert_eq!(told, (409, "idempotency_response_unavailable".to_owned()));
+    assert_eq!((shop.lab.charges(), shop.runs()), ("1".to_owned(), 2));
+    assert_eq!(shop.post("other", BODY).await.status, StatusCode::CREATED);
+}
+
+// R129
+#[tokio::test]
+async fn a_violation_of_the_operations_constraint_is_told_from_every_other() {
+    let lab = Lab::start().await;
+    lab.sql("ALTER TABLE charge ADD UNIQUE (operation), ADD UNIQUE (amount)");
+    let pool = lab.pool(1).await;
+    let insert = async |operation: &str, amount: i32| {
+        let insert =
+            sqlx::query("INSERT INTO charge VALUES ($1::uuid, $2)").bind(operation.to_owned());
+        insert.bind(amount).execute(&pool).await
+    };
+    let (one, other) =
+        ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002");
+    insert(one, 1).await.unwrap();
+    let twice = insert(one, 2).await.unwrap_err();
+    assert!(
+        is_already_done(&twice, "charge_operation_key") && is_already_done(&twice, "operation")
+    );
+    assert!(!is_already_done(&twice, "charge_amount_key") && !is_already_done(&twice, "amount"));
+    let error = TransactionError::of_work(twice, "operation");
+    assert!(
+        matches!(error, TransactionError::AlreadyDone(_)) && is_already_done(&error, "operation")
+    );
+    let amount = insert(other, 1).await.unwrap_err();
+    assert!(!is_already_done(&amount, "operation"));
+    assert!(matches!(TransactionError::of_work(amount, "operation"), TransactionError::NotDone(_)));
+}
+
+/// The layer and the library call share the functions, so that they never share a key by accident.
+#[tokio::test]
+async fn a_key_of_a_request_is_not_the_key_of_an_operation_of_the_library() {
+    let shop = Shop::open(Policy::default(), charge_once).await;
+    assert_eq!(shop.post("k", BODY).await.status, StatusCode::CREATED);
+    let begun = Transactions::new().begin(&shop.pool, &crate::lab::charge("k")).await.unwrap();
+    let onlyonce::transaction::Begun::Mine(tx) = begun else { panic!() };
+    tx.complete(Reply::new(StatusCode::OK, "")).await.unwrap();
+}
