@@ -46,12 +46,12 @@
 
 mod error;
 #[cfg(feature = "sqlite")]
-mod over_rusqlite;
+pub(crate) mod over_rusqlite;
 #[cfg(feature = "sqlx")]
 mod over_sqlx;
 #[cfg(feature = "postgres")]
 mod over_tokio_postgres;
-mod parameters;
+pub(crate) mod parameters;
 mod reply;
 #[cfg(feature = "sqlx")]
 mod retry;
