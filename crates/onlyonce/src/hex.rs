@@ -5,6 +5,14 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
+/// 16 bytes as a UUID is written.
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
+    let digits = encode(&bytes);
+    let groups = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    groups.join("-")
+}
+
 /// Exactly `N` bytes from `2 * N` digits of either case, else `None`.
 pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];

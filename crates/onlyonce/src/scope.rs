@@ -70,6 +70,28 @@ impl OperationId {
         &self.0
     }
 
+    /// A key for a call that this operation makes to another service: the same at every attempt, on every node and after
+    /// every restart; another one for every `step` and every operation. Send it instead of the client's own key, which two
+    /// of your clients may share.
+    ///
+    /// ```
+    /// use onlyonce::scope::OperationId;
+    ///
+    /// // As `tx.operation_id()` of the transactional mode tells it.
+    /// let id: OperationId = "34ff4c66-aaf9-e349-1b35-23e2c54e5e87".parse()?;
+    /// assert_eq!(id.derive("card charged"), id.derive("card charged"));
+    /// assert_ne!(id.derive("card charged"), id.derive("card refunded"));
+    /// assert_eq!(id.derive("card charged").len(), 32);
+    /// # Ok::<(), onlyonce::scope::OperationIdError>(())
+    /// ```
+    pub fn derive(&self, step: &str) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"onlyonce derived key 1");
+        hash.update(self.0);
+        hash.update(step.as_bytes());
+        hex::encode(&hash.finalize()[..16])
+    }
+
     /// The part of the id that depends on the key alone.
     pub const fn prefix(&self) -> IdPrefix {
         let [a, b, c, d, ..] = self.0;
@@ -93,11 +115,17 @@ impl FromStr for OperationId {
     type Err = OperationIdError;
 
     fn from_str(text: &str) -> Result<Self, OperationIdError> {
-        hex::decode(text).map(Self).ok_or(OperationIdError)
+        match text.len() {
+            // As a UUID is written.
+            36 => hex::decode(&text.replace('-', "")),
+            _ => hex::decode(text),
+        }
+        .map(Self)
+        .ok_or(OperationIdError)
     }
 }
 
-/// The text is no operation id. Give the 32 hexadecimal digits that a list or a log shows.
+/// The text is no operation id. Give the 32 hexadecimal digits that a list or a log shows, or those of a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an operation id is 32 hexadecimal digits")]
 pub struct OperationIdError;

@@ -50,12 +50,12 @@ mod last_line;
 #[cfg(all(feature = "sqlx", feature = "tower"))]
 mod layer;
 #[cfg(feature = "sqlite")]
-mod over_rusqlite;
+pub(crate) mod over_rusqlite;
 #[cfg(feature = "sqlx")]
 mod over_sqlx;
 #[cfg(feature = "postgres")]
 mod over_tokio_postgres;
-mod parameters;
+pub(crate) mod parameters;
 mod reply;
 #[cfg(feature = "sqlx")]
 mod retry;

@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::outcome::{Cause, OnceError, Outcome};
@@ -170,11 +169,7 @@ impl Attempt {
     /// assert_ne!(first.derive("receipt"), first.derive("invoice"));
     /// ```
     pub fn derive(&self, step: &str) -> String {
-        let mut hash = Sha256::new();
-        hash.update(b"onlyonce derived key 1");
-        hash.update(self.id.as_bytes());
-        hash.update(step.as_bytes());
-        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        self.id.derive(step)
     }
 }
 

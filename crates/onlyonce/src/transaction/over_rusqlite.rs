@@ -7,7 +7,7 @@
 //! 3. The connection must commit durably and enforce foreign keys; another one is refused with
 //!    [`TransactionError::Setting`]. A foreign key makes SQLite refuse a COMMIT without an answer.
 
-mod settings;
+pub(crate) mod settings;
 mod tables;
 
 use std::ops::Deref;
@@ -203,7 +203,7 @@ fn begin<'a>(
     if !connection.is_autocommit() {
         return Err(TransactionError::NotDone(ALREADY_OPEN.into()).into());
     }
-    let id = tables::operation_id(asked);
+    let id = asked.operation_id();
     settings::check_reading(connection)?;
     // Read first: a replay needs no lock.
     if let Some(begun) = settled(connection, &id, asked, SystemClock.wall())? {
@@ -242,7 +242,7 @@ fn require_transaction(db: &Connection) -> Result<(), TransactionError> {
 }
 
 /// Why a step was not done.
-enum Stop {
+pub(crate) enum Stop {
     /// Another connection has the lock.
     Busy(rusqlite::Error),
     Failed(TransactionError),

@@ -1,5 +1,8 @@
 //! What `begin` is told of an operation.
 
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+use sha2::{Digest, Sha256};
+
 use crate::Operation;
 use crate::fingerprint::Fingerprint;
 use crate::hex;
@@ -11,17 +14,17 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Parameters {
-    pub(super) scope: String,
+pub(crate) struct Parameters {
+    pub(crate) scope: String,
     /// The digest of the principal, in hexadecimal digits.
-    pub(super) principal: String,
-    pub(super) key: String,
-    pub(super) fingerprint: Vec<u8>,
-    pub(super) ttl_ms: f64,
+    pub(crate) principal: String,
+    pub(crate) key: String,
+    pub(crate) fingerprint: Vec<u8>,
+    pub(crate) ttl_ms: f64,
 }
 
 impl Parameters {
-    pub(super) fn of(operation: &Operation) -> Self {
+    pub(crate) fn of(operation: &Operation) -> Self {
         let (scope, principal, key, policy) = operation.parts();
         Self {
             scope: scope.to_owned(),
@@ -49,6 +52,37 @@ impl Parameters {
             fingerprint: compared(fingerprint),
             ttl_ms: policy.ttl().as_secs_f64() * 1000.0,
         }
+    }
+
+    /// The id of the operation: each part with its length in front of it, so that no two operations are hashed from one
+    /// text. It is the same in SQLite and in Postgres, where the function `operation_id` makes it.
+    #[cfg(any(feature = "sqlite", feature = "sqlx"))]
+    pub(crate) fn operation_id(&self) -> String {
+        let mut text = "onlyonce transaction 1".to_owned();
+        for part in [&self.scope, &self.principal, &self.key] {
+            text += &format!(" {}:{part}", part.len());
+        }
+        let digest: [u8; 32] = Sha256::digest(text).into();
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest[..16]);
+        hex::uuid_text(id)
+    }
+}
+
+#[cfg(all(test, any(feature = "sqlite", feature = "sqlx")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_has_the_id_that_it_has_in_postgres() {
+        let asked = Parameters {
+            scope: "POST /charges".to_owned(),
+            principal: "acct_ü".to_owned(),
+            key: "order-4711".to_owned(),
+            fingerprint: Vec::new(),
+            ttl_ms: 0.0,
+        };
+        assert_eq!(asked.operation_id(), "34ff4c66-aaf9-e349-1b35-23e2c54e5e87");
     }
 }
 

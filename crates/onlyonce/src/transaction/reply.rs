@@ -43,7 +43,7 @@ impl Reply {
 
     /// The headers as the database keeps them: an object of texts, and of lists of texts where a name is repeated. A
     /// byte of a value is a character, so that every value comes back as it was.
-    pub(super) fn headers_json(&self) -> String {
+    pub(crate) fn headers_json(&self) -> String {
         let mut object = Map::new();
         for name in self.headers.keys() {
             let values = self.headers.get_all(name).iter();
@@ -59,7 +59,7 @@ impl Reply {
     }
 
     /// The answer that the database has kept.
-    pub(super) fn kept(status: i32, headers: &str, body: Vec<u8>) -> Result<Self, ReplyError> {
+    pub(crate) fn kept(status: i32, headers: &str, body: Vec<u8>) -> Result<Self, ReplyError> {
         let status = u16::try_from(status).map_err(unreadable)?;
         let object: Map<String, Value> = serde_json::from_str(headers).map_err(unreadable)?;
         let mut headers = HeaderMap::new();

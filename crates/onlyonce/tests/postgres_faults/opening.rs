@@ -46,13 +46,13 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 6, oldest = 5";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 7, oldest = 6";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 7, oldest = 6");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 8, oldest = 7");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer { found: 7, supported: 5, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 8, supported: 6, .. }), "{error}");
 }
 
 /// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.
@@ -85,7 +85,7 @@ async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
         assert_eq!(postgres.sql(&url, WHOLE), before);
         let error = refused(&url).await;
         assert!(
-            matches!(error, PostgresOpenError::Older { found, supported: 5, .. } if found == version),
+            matches!(error, PostgresOpenError::Older { found, supported: 6, .. } if found == version),
             "{error:?}"
         );
     }

@@ -15,8 +15,9 @@ use super::error::PostgresOpenError;
 use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
-/// transactions; 3: without an audit trail; 4: without the transactional mode. None of them was released.
-pub(super) const VERSION: i32 = 5;
+/// transactions; 3: without an audit trail; 4: without the transactional mode; 5: without recovery
+/// points. None of them was released.
+pub(super) const VERSION: i32 = 6;
 
 /// Makes the tables if there are none; of many nodes that do so at once, one does it. Returns the id of the schema, or
 /// why it is not for us.
@@ -85,6 +86,10 @@ async fn make(client: &mut Client, schema: &str) -> Result<(), Error> {
 const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 
 fn tables(schema: &str) -> String {
-    let sql = concat!(include_str!("sql/schema.sql"), include_str!("sql/transactions.sql"));
+    let sql = concat!(
+        include_str!("sql/schema.sql"),
+        include_str!("sql/transactions.sql"),
+        include_str!("sql/steps.sql")
+    );
     filled_in(&sql.replace("{version}", &VERSION.to_string()), schema)
 }

@@ -8,13 +8,13 @@ use super::Stop;
 use crate::transaction::TransactionError;
 
 /// Refuses a connection that would read the answer of a transaction that is not committed.
-pub(super) fn check_reading(db: &Connection) -> Result<(), Stop> {
+pub(crate) fn check_reading(db: &Connection) -> Result<(), Stop> {
     demand("read_uncommitted", number(db, "read_uncommitted")?, &[0], "0")
 }
 
 /// Refuses a connection whose commits may be lost, or that commits an operation without an answer. Call it in the
 /// transaction: SQLite changes none of these settings until its end.
-pub(super) fn check_writing(db: &Connection) -> Result<(), Stop> {
+pub(crate) fn check_writing(db: &Connection) -> Result<(), Stop> {
     demand("foreign_keys", number(db, "foreign_keys")?, &[1], "ON")?;
     if cfg!(target_vendor = "apple") {
         // Else `fsync` leaves the data in the cache of the disk.

@@ -1,11 +1,10 @@
 //! The tables in the caller's file, and what is read from and written to them.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
 
 use super::Stop;
 use crate::clock::StoreTime;
-use crate::hex;
+use crate::hex::uuid_text;
 use crate::transaction::parameters::Parameters;
 use crate::transaction::{Begun, Reply, TransactionError};
 
@@ -160,43 +159,7 @@ pub(super) fn take_message(
     Ok(insert.execute(params![consumer, message_id, now.as_ms()])? == 1)
 }
 
-/// The id of an operation: each part with its length in front of it, so that no two operations are hashed from one text.
-/// It is the id that the same operation has in Postgres.
-pub(super) fn operation_id(asked: &Parameters) -> String {
-    let mut text = "onlyonce transaction 1".to_owned();
-    for part in [&asked.scope, &asked.principal, &asked.key] {
-        text += &format!(" {}:{part}", part.len());
-    }
-    let digest: [u8; 32] = Sha256::digest(text).into();
-    let mut id = [0; 16];
-    id.copy_from_slice(&digest[..16]);
-    uuid_text(id)
-}
-
-fn uuid_text(bytes: [u8; 16]) -> String {
-    let digits = hex::encode(&bytes);
-    let groups = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-    groups.join("-")
-}
-
 /// The version of the tables.
 const VERSION: i64 = 1;
 const UNANSWERED: &str = "the file holds this operation without an answer, which onlyonce never commits: \
      find out what wrote it, and whether the work was done, before you delete its row";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_operation_has_the_id_that_it_has_in_postgres() {
-        let asked = Parameters {
-            scope: "POST /charges".to_owned(),
-            principal: "acct_ü".to_owned(),
-            key: "order-4711".to_owned(),
-            fingerprint: Vec::new(),
-            ttl_ms: 0.0,
-        };
-        assert_eq!(operation_id(&asked), "34ff4c66-aaf9-e349-1b35-23e2c54e5e87");
-    }
-}

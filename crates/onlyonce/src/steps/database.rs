@@ -1,0 +1,104 @@
+//! What the steps need of a database: compare and swap, and a transaction of the caller's.
+
+use super::error::{Reason, StepsError};
+use super::held::{Draft, Guard, Held, Next};
+use crate::record::Token;
+use crate::store::BoxError;
+use crate::transaction::Reply;
+
+/// A database that keeps operations of several steps, and in which the steps work: `PgDatabase` or `SqliteDatabase`.
+#[expect(private_bounds, reason = "nobody else implements it")]
+pub trait Database: Journal {
+    /// A transaction of this database, in which a step works. It is committed with the step's point when the work has
+    /// ended well, and rolled back when it has not.
+    type Tx: From<(String, Lent<Self::Work>)> + Send;
+}
+
+pub(super) trait Journal: Clone + Send + Sync + 'static {
+    /// A transaction that is open.
+    type Work: Send + 'static;
+
+    /// What is stored for an operation.
+    fn load(&self, id: &str) -> impl Future<Output = Result<Option<Held>, StepsError>> + Send;
+
+    /// Inserts an operation, in place of the expired one with this revision. False if there is one.
+    fn insert(
+        &self,
+        draft: &Draft,
+        token: Token,
+        lease_ms: i64,
+        expired: Option<i64>,
+    ) -> impl Future<Output = Result<bool, StepsError>> + Send;
+
+    /// Writes `next` if the guard still holds. The revision grows by one.
+    fn swap(
+        &self,
+        id: &str,
+        guard: Guard,
+        next: &Next,
+    ) -> impl Future<Output = Result<bool, StepsError>> + Send;
+
+    /// Renews the lease of an owner. False if it is the owner no more.
+    fn renew(
+        &self,
+        id: &str,
+        owner: Token,
+        lease_ms: i64,
+    ) -> impl Future<Output = Result<bool, StepsError>> + Send;
+
+    /// Locks up to `rows_max` operations that are due and that nobody else has locked, and writes what `choose` says, in one
+    /// transaction. Returns those that `choose` has marked as taken, as they were read.
+    fn take_due(
+        &self,
+        names: &[String],
+        rows_max: usize,
+        choose: impl Fn(&Held) -> Option<Chosen> + Send,
+    ) -> impl Future<Output = Result<Vec<(Held, Token)>, StepsError>> + Send;
+
+    /// Begins a transaction in which the step with this number works.
+    fn begin(
+        &self,
+        id: &str,
+        number: usize,
+    ) -> impl Future<Output = Result<Self::Work, Reason>> + Send;
+
+    /// Writes in the transaction if the guard still holds, and commits it; without a transaction, in one of its own.
+    fn commit(
+        &self,
+        id: &str,
+        guard: Guard,
+        change: &Change,
+        work: Option<Self::Work>,
+    ) -> impl Future<Output = Result<(), CommitError>> + Send;
+
+    /// Whether the error of a step's work means that its transaction met another one.
+    fn is_conflict(error: &BoxError) -> bool;
+}
+
+/// What is written about a due operation.
+pub(super) struct Chosen {
+    pub(super) next: Next,
+    /// Whose it is now; `None` if it is nobody's.
+    pub(super) taken: Option<Token>,
+}
+
+/// What a transaction adds to the operation.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Point { number: usize, name: String, value: String, lease_ms: i64 },
+    Finish(Reply),
+}
+
+#[derive(Debug)]
+pub(super) enum CommitError {
+    /// The guard does not hold: nothing was committed.
+    Stale,
+    /// The transaction met another one: nothing was committed.
+    Conflict(BoxError),
+    /// The work has ended its transaction by itself: what it did may be committed without its point.
+    EndedByWork(BoxError),
+    /// Committed or not: only the row tells.
+    Unsure(BoxError),
+}
+
+pub(super) use super::lent::Lent;

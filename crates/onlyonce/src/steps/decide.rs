@@ -1,0 +1,161 @@
+//! What to do about an operation, given what the database holds for it. Pure: no database, no clock, no randomness.
+
+use std::time::Duration;
+
+use super::held::{Held, Next, State};
+use super::rules::Rules;
+use crate::clock::as_ms;
+use crate::record::Token;
+
+/// Who asks, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// The name of the program.
+    pub(super) name: &'a str,
+    /// Of the request; `None` for a completer, which has none.
+    pub(super) fingerprint: Option<&'a [u8]>,
+    /// The token of an owner to be.
+    pub(super) token: Token,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// There is none, or one that has expired: insert it, in place of the one with this revision.
+    Insert { expired: Option<i64> },
+    /// Write this, and go on with the steps.
+    Take(Next),
+    /// Write this, and look again.
+    GiveUp(Next),
+    /// It is completed.
+    Replay,
+    /// An owner does it, or it waits for its next attempt.
+    InProgress { retry_after: Duration },
+    /// The key was used for another request.
+    Reused,
+    /// A program of another name does it.
+    OtherProgram,
+    /// Its outcome is unknown.
+    Unknown,
+    /// It does not fit the program, and is not due yet.
+    Stuck,
+}
+
+/// What a caller, or a completer, does about an operation.
+pub(super) fn decide(seen: Option<&Held>, asked: &Asked<'_>, rules: &Rules) -> Decision {
+    let Some(held) = seen else {
+        return Decision::Insert { expired: None };
+    };
+    if held.answer.as_ref().is_some_and(|answer| answer.expires_at <= held.now) {
+        return Decision::Insert { expired: Some(held.revision) };
+    }
+    if asked.fingerprint.is_some_and(|fingerprint| fingerprint != held.fingerprint) {
+        return Decision::Reused;
+    }
+    let left_ms = held.due_at.map_or(0, |due_at| due_at.since_ms(held.now));
+    match held.state {
+        State::Completed => Decision::Replay,
+        State::Unknown => Decision::Unknown,
+        _ if held.name != asked.name => Decision::OtherProgram,
+        State::Stuck if left_ms > 0 => Decision::Stuck,
+        _ if left_ms > 0 => Decision::InProgress { retry_after: retry_after(left_ms) },
+        _ => take(held, asked.token, rules),
+    }
+}
+
+/// What to do about an operation that is due.
+fn take(held: &Held, token: Token, rules: &Rules) -> Decision {
+    if let Some(calling) = &held.calling {
+        let error = format!("its owner died amid {calling:?}, which must not be called again");
+        return Decision::GiveUp(unknown(held.attempts, Some(calling), error));
+    }
+    if held.attempts >= rules.attempts_max && held.state != State::Stuck {
+        let last = held.error.as_deref().unwrap_or("its owners died");
+        let error = format!("{} attempts without a new point; the last: {last}", held.attempts);
+        return Decision::GiveUp(unknown(held.attempts, None, error));
+    }
+    Decision::Take(Next {
+        state: State::Running,
+        token: Some(token),
+        due_ms: Some(as_ms(rules.lease)),
+        attempts: held.attempts.saturating_add(1),
+        calling: None,
+        error: None,
+    })
+}
+
+/// How an attempt ended that did not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It failed, and may be tried again.
+    Failed,
+    /// What is stored does not fit the program.
+    Stuck,
+    /// What was done is not known, and it must not be tried again.
+    InDoubt,
+}
+
+/// What the owner of an attempt that ended writes. `jitter` is between 0 and 1.
+pub(super) fn after(
+    ended: Ended,
+    calling: Option<&str>,
+    attempts: u32,
+    error: String,
+    rules: &Rules,
+    jitter: f64,
+) -> Next {
+    let pause = as_ms(rules.pause(attempts, jitter));
+    let open = |state, error| Next {
+        state,
+        token: None,
+        due_ms: Some(pause),
+        attempts,
+        calling: None,
+        error: Some(error),
+    };
+    match ended {
+        // Nothing was done in this attempt, so that it may be tried for ever; and some attempts are left for the version of
+        // the program that fits.
+        Ended::Stuck if calling.is_none() => {
+            Next { attempts: attempts.min(rules.attempts_max / 2), ..open(State::Stuck, error) }
+        }
+        Ended::Failed if calling.is_none() && attempts < rules.attempts_max => {
+            open(State::Waiting, error)
+        }
+        _ => unknown(attempts, calling, error),
+    }
+}
+
+/// What the owner writes before and after a call that must not be repeated.
+pub(super) fn calling(step: Option<&str>, token: Token, attempts: u32, rules: &Rules) -> Next {
+    Next {
+        state: State::Running,
+        token: Some(token),
+        due_ms: Some(as_ms(rules.lease)),
+        attempts,
+        calling: step.map(str::to_owned),
+        error: None,
+    }
+}
+
+fn unknown(attempts: u32, calling: Option<&str>, error: String) -> Next {
+    Next {
+        state: State::Unknown,
+        token: None,
+        due_ms: None,
+        attempts,
+        calling: calling.map(str::to_owned),
+        error: Some(error),
+    }
+}
+
+/// At least a second, so that nobody asks in a loop, and at most a minute.
+fn retry_after(left_ms: i64) -> Duration {
+    let left = Duration::from_millis(left_ms.unsigned_abs());
+    left.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+}
+
+const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What the database holds for an operation, and what is written to it.
+
+use crate::clock::StoreTime;
+use crate::record::Token;
+use crate::transaction::{Reply, ReplyError};
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// An owner does it, or its owner is gone and the lease not over yet.
+    Running,
+    /// The last attempt failed; the next one is due later.
+    Waiting,
+    /// The stored points or values do not fit this version of the program. It is tried again, at long intervals.
+    Stuck,
+    /// A call that must not be repeated may have been made, or the attempts are used up. A person decides.
+    Unknown,
+    /// It has its answer.
+    Completed,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Running, Self::Waiting, Self::Stuck, Self::Unknown, Self::Completed];
+
+    /// Its name in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Stuck => "stuck",
+            Self::Unknown => "unknown",
+            Self::Completed => "completed",
+        }
+    }
+
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A row, with the database's time.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) fingerprint: Vec<u8>,
+    pub(super) request: String,
+    pub(super) state: State,
+    pub(super) since: StoreTime,
+    pub(super) revision: i64,
+    /// Running, waiting and stuck ones have it.
+    pub(super) due_at: Option<StoreTime>,
+    pub(super) attempts: u32,
+    pub(super) calling: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) points: Vec<Point>,
+    /// Completed ones have it.
+    pub(super) answer: Option<Answer>,
+    pub(super) now: StoreTime,
+}
+
+/// A committed point: the name of its step, and what the step remembered, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+/// A kept answer, as the database has it.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) status: i32,
+    pub(super) headers: String,
+    pub(super) body: Vec<u8>,
+    pub(super) expires_at: StoreTime,
+}
+
+impl Answer {
+    pub(super) fn reply(&self) -> Result<Reply, ReplyError> {
+        Reply::kept(self.status, &self.headers, self.body.clone())
+    }
+}
+
+/// A new row.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) scope: String,
+    pub(super) principal: String,
+    pub(super) key: String,
+    pub(super) fingerprint: Vec<u8>,
+    pub(super) ttl_ms: f64,
+    pub(super) request: String,
+}
+
+/// What a row becomes. Times count from the database's own time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Next {
+    pub(super) state: State,
+    pub(super) token: Option<Token>,
+    pub(super) due_ms: Option<i64>,
+    pub(super) attempts: u32,
+    pub(super) calling: Option<String>,
+    /// `None` keeps the last one.
+    pub(super) error: Option<String>,
+}
+
+/// What must still hold for a row to be written: its revision, and the token of an owner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    pub(super) revision: i64,
+    pub(super) owner: Option<Token>,
+}
+
+/// The points as both databases tell them: a JSON list of names and values.
+pub(super) fn points(json: &str) -> Result<Vec<Point>, serde_json::Error> {
+    let pairs: Vec<(String, String)> = serde_json::from_str(json)?;
+    Ok(pairs.into_iter().map(|(name, value)| Point { name, value }).collect())
+}

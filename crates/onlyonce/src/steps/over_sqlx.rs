@@ -1,0 +1,406 @@
+//! Steps in a Postgres database, through sqlx.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row, Transaction};
+use tokio::time::timeout;
+
+use super::database::{Change, Chosen, CommitError, Database, Journal};
+use super::error::{Reason, StepsError};
+use super::held::{Answer, Draft, Guard, Held, Next, State, points};
+use super::lent::Lent;
+use crate::clock::StoreTime;
+use crate::hex::uuid_text;
+use crate::record::Token;
+use crate::store::BoxError;
+
+/// A Postgres database, through a pool of the caller. The tables and functions are made by
+/// [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or `onlyonce migrate`.
+#[derive(Clone)]
+pub struct PgDatabase {
+    pool: PgPool,
+    statements: Arc<Statements>,
+}
+
+impl PgDatabase {
+    /// Uses the schema `onlyonce`.
+    pub fn new(pool: PgPool) -> Self {
+        Self::in_schema(pool, "onlyonce")
+    }
+
+    /// Uses `schema`: the one that the store was opened with.
+    pub fn in_schema(pool: PgPool, schema: &str) -> Self {
+        Self { pool, statements: Arc::new(Statements::of(schema)) }
+    }
+
+    /// Asks a function that says whether it has written.
+    async fn is_written<'e>(
+        &self,
+        executor: impl PgExecutor<'e>,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<bool, sqlx::Error> {
+        query.fetch_one(executor).await?.try_get("is_written")
+    }
+
+    fn swap_query(
+        &self,
+        id: &str,
+        guard: Guard,
+        next: &Next,
+    ) -> Query<'static, Postgres, PgArguments> {
+        query(&self.statements.swap)
+            .bind(id.to_owned())
+            .bind(guard.revision)
+            .bind(guard.owner.map(text))
+            .bind(next.state.name())
+            .bind(next.token.map(text))
+            .bind(next.due_ms.map(|ms| ms as f64))
+            .bind(i32::try_from(next.attempts).unwrap_or(i32::MAX))
+            .bind(next.calling.clone())
+            .bind(next.error.clone())
+    }
+
+    fn change_query(
+        &self,
+        id: &str,
+        guard: Guard,
+        working: String,
+        change: &Change,
+    ) -> Query<'static, Postgres, PgArguments> {
+        let statement = match change {
+            Change::Point { .. } => &self.statements.point,
+            Change::Finish(_) => &self.statements.finish,
+        };
+        let query = query(statement)
+            .bind(id.to_owned())
+            .bind(guard.revision)
+            .bind(guard.owner.map(text))
+            .bind(working);
+        match change {
+            Change::Point { number, name, value, lease_ms } => query
+                .bind(i32::try_from(*number).unwrap_or(i32::MAX))
+                .bind(name.clone())
+                .bind(value.clone())
+                .bind(*lease_ms as f64),
+            Change::Finish(reply) => query
+                .bind(i32::from(reply.status.as_u16()))
+                .bind(reply.headers_json())
+                .bind(reply.body.to_vec()),
+        }
+    }
+}
+
+impl Database for PgDatabase {
+    type Tx = PgStep;
+}
+
+impl Journal for PgDatabase {
+    type Work = PgWork;
+
+    async fn load(&self, id: &str) -> Result<Option<Held>, StepsError> {
+        let row = query(&self.statements.load).bind(id.to_owned()).fetch_optional(&self.pool).await;
+        row.map_err(failed)?.as_ref().map(read).transpose()
+    }
+
+    async fn insert(
+        &self,
+        draft: &Draft,
+        token: Token,
+        lease_ms: i64,
+        expired: Option<i64>,
+    ) -> Result<bool, StepsError> {
+        let draft = draft.clone();
+        let insert = query(&self.statements.insert)
+            .bind(draft.id)
+            .bind(draft.name)
+            .bind(draft.scope)
+            .bind(draft.principal)
+            .bind(draft.key)
+            .bind(draft.fingerprint)
+            .bind(draft.ttl_ms)
+            .bind(draft.request)
+            .bind(text(token))
+            .bind(lease_ms as f64)
+            .bind(expired);
+        self.is_written(&self.pool, insert).await.map_err(failed)
+    }
+
+    async fn swap(&self, id: &str, guard: Guard, next: &Next) -> Result<bool, StepsError> {
+        let swap = self.swap_query(id, guard, next);
+        self.is_written(&self.pool, swap).await.map_err(failed)
+    }
+
+    async fn renew(&self, id: &str, owner: Token, lease_ms: i64) -> Result<bool, StepsError> {
+        let renew = query(&self.statements.renew)
+            .bind(id.to_owned())
+            .bind(text(owner))
+            .bind(lease_ms as f64);
+        self.is_written(&self.pool, renew).await.map_err(failed)
+    }
+
+    async fn take_due(
+        &self,
+        names: &[String],
+        rows_max: usize,
+        choose: impl Fn(&Held) -> Option<Chosen> + Send,
+    ) -> Result<Vec<(Held, Token)>, StepsError> {
+        let mut transaction = self.pool.begin().await.map_err(failed)?;
+        let due = query(&self.statements.due)
+            .bind(names.to_vec())
+            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX));
+        let rows = due.fetch_all(&mut *transaction).await.map_err(failed)?;
+        let mut taken = Vec::new();
+        for row in &rows {
+            let held = read(row)?;
+            let Some(chosen) = choose(&held) else { continue };
+            let guard = Guard { revision: held.revision, owner: None };
+            let swap = self.swap_query(&held.id, guard, &chosen.next);
+            let is_written = self.is_written(&mut *transaction, swap).await.map_err(failed)?;
+            if let (true, Some(token)) = (is_written, chosen.taken) {
+                taken.push((held, token));
+            }
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(taken)
+    }
+
+    async fn begin(&self, id: &str, number: usize) -> Result<PgWork, Reason> {
+        let working = format!("{id} {number}");
+        // In one round trip. The id is a UUID.
+        let begin = format!("BEGIN; SET LOCAL onlyonce.step = '{working}'");
+        let begun = self.pool.begin_with(AssertSqlSafe(begin)).await;
+        let transaction = begun.map_err(|error| Reason::Failed(error.into()))?;
+        Ok(PgWork { transaction, working, outbox: self.statements.outbox.clone() })
+    }
+
+    async fn commit(
+        &self,
+        id: &str,
+        guard: Guard,
+        change: &Change,
+        work: Option<PgWork>,
+    ) -> Result<(), CommitError> {
+        let Some(mut work) = work else {
+            let write = self.change_query(id, guard, String::new(), change);
+            let written = timeout(COMMIT_WAIT_MAX, self.is_written(&self.pool, write)).await;
+            let is_written = written.map_err(|elapsed| CommitError::Unsure(elapsed.into()))?;
+            return demand_written(is_written.map_err(|error| CommitError::Unsure(error.into()))?);
+        };
+        let write = self.change_query(id, guard, std::mem::take(&mut work.working), change);
+        let written = self.is_written(&mut *work.transaction, write).await;
+        demand_written(written.map_err(not_written)?)?;
+        match timeout(COMMIT_WAIT_MAX, work.transaction.commit()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(not_written(error)),
+            Err(elapsed) => Err(CommitError::Unsure(elapsed.into())),
+        }
+    }
+
+    fn is_conflict(error: &BoxError) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&**error);
+        while let Some(error) = cause {
+            if error.downcast_ref().is_some_and(meets_another) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+/// An open transaction of a step.
+pub(super) struct PgWork {
+    transaction: Transaction<'static, Postgres>,
+    /// What the transaction says while it is the one that was begun.
+    working: String,
+    outbox: Arc<str>,
+}
+
+/// The transaction of a step: a connection for the caller's own statements. The step is committed after the work has dropped
+/// it.
+#[derive(Debug)]
+pub struct PgStep {
+    id: String,
+    work: Lent<PgWork>,
+}
+
+impl PgStep {
+    /// Adds a message to the outbox, in the commit of the step, and returns its id. Messages of one `topic` and `key` are
+    /// shipped in order, and transactions that add them wait for each other; those without a key are shipped in any order.
+    ///
+    /// # Errors
+    /// If the database does not take it.
+    pub async fn outbox(
+        &mut self,
+        topic: &str,
+        key: Option<&str>,
+        payload: &[u8],
+    ) -> Result<String, BoxError> {
+        let message = query(&self.work.outbox)
+            .bind(self.id.clone())
+            .bind(self.work.working.clone())
+            .bind(topic.to_owned())
+            .bind(key.map(str::to_owned))
+            .bind(payload.to_vec());
+        let row = message.fetch_one(&mut *self.work.transaction).await?;
+        Ok(row.try_get("id")?)
+    }
+
+    /// The operation's id: the same in every run.
+    pub fn operation_id(&self) -> &str {
+        &self.id
+    }
+}
+
+#[doc(hidden)]
+impl From<(String, Lent<PgWork>)> for PgStep {
+    fn from((id, work): (String, Lent<PgWork>)) -> Self {
+        Self { id, work }
+    }
+}
+
+impl Deref for PgStep {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.work.transaction
+    }
+}
+
+impl DerefMut for PgStep {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.work.transaction
+    }
+}
+
+impl fmt::Debug for PgDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgDatabase").finish_non_exhaustive()
+    }
+}
+
+/// The statements, with the schema's name in them. UUIDs go as text, because sqlx has them behind a feature.
+#[derive(Debug)]
+struct Statements {
+    load: Arc<str>,
+    insert: Arc<str>,
+    swap: Arc<str>,
+    renew: Arc<str>,
+    due: Arc<str>,
+    point: Arc<str>,
+    finish: Arc<str>,
+    outbox: Arc<str>,
+}
+
+impl Statements {
+    fn of(schema: &str) -> Self {
+        let schema = format!("\"{}\"", schema.replace('"', "\"\""));
+        let sql = |text: &str| text.replace("{schema}", &schema).into();
+        let due = format!(
+            "{COLUMNS} WHERE s.due_at <= clock_timestamp() AND s.name = ANY($1)
+              ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED"
+        );
+        Self {
+            load: sql(&format!("{COLUMNS} WHERE s.id = $1::text::uuid")),
+            due: sql(&due),
+            insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8,
+                                                      $9::text::uuid, $10, $11) AS is_written"),
+            swap: sql("SELECT {schema}.steps_swap($1::text::uuid, $2, $3::text::uuid, $4, $5::text::uuid,
+                                                  $6, $7, $8, $9) AS is_written"),
+            renew: sql("SELECT {schema}.steps_renew($1::text::uuid, $2::text::uuid, $3) AS is_written"),
+            point: sql("SELECT {schema}.steps_point($1::text::uuid, $2, $3::text::uuid, $4, $5, $6, $7, $8)
+                          AS is_written"),
+            finish: sql("SELECT {schema}.steps_finish($1::text::uuid, $2, $3::text::uuid, $4, $5,
+                                                      $6::text::jsonb, $7) AS is_written"),
+            outbox: sql("SELECT {schema}.steps_outbox($1::text::uuid, $2, $3, $4, $5)::text AS id"),
+        }
+    }
+}
+
+/// A row and its points, in one snapshot.
+const COLUMNS: &str = "
+    SELECT s.id::text AS id, s.name, s.fingerprint, s.request, s.state, s.revision, s.attempts, s.calling, s.error, s.status,
+           s.headers::text AS headers, s.body,
+           (extract(epoch FROM s.since) * 1000)::bigint AS since_ms,
+           (extract(epoch FROM s.due_at) * 1000)::bigint AS due_ms,
+           (extract(epoch FROM s.expires_at) * 1000)::bigint AS expires_ms,
+           (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+           (SELECT coalesce(json_agg(json_build_array(p.name, p.value) ORDER BY p.number), '[]')::text
+              FROM {schema}.point p WHERE p.operation = s.id) AS points
+      FROM {schema}.steps s";
+
+fn read(row: &PgRow) -> Result<Held, StepsError> {
+    let state = State::of(row.try_get("state").map_err(failed)?).ok_or(StepsError::OtherVersion)?;
+    let points = points(row.try_get("points").map_err(failed)?);
+    let points = points.map_err(|_| StepsError::OtherVersion)?;
+    let ms = |name| row.try_get::<Option<i64>, _>(name).map(|ms| ms.map(StoreTime::from_ms));
+    let read = || {
+        let answer = match (row.try_get("status")?, ms("expires_ms")?) {
+            (Some(status), Some(expires_at)) => {
+                let (headers, body) = (row.try_get("headers")?, row.try_get("body")?);
+                Some(Answer { status, headers, body, expires_at })
+            }
+            _ => None,
+        };
+        Ok(Held {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            fingerprint: row.try_get("fingerprint")?,
+            request: row.try_get("request")?,
+            state,
+            since: StoreTime::from_ms(row.try_get("since_ms")?),
+            revision: row.try_get("revision")?,
+            due_at: ms("due_ms")?,
+            attempts: row.try_get::<i32, _>("attempts")?.unsigned_abs(),
+            calling: row.try_get("calling")?,
+            error: row.try_get("error")?,
+            points,
+            answer,
+            now: StoreTime::from_ms(row.try_get("now_ms")?),
+        })
+    };
+    read().map_err(failed)
+}
+
+fn demand_written(is_written: bool) -> Result<(), CommitError> {
+    if is_written { Ok(()) } else { Err(CommitError::Stale) }
+}
+
+fn not_written(error: sqlx::Error) -> CommitError {
+    match error.as_database_error().and_then(|error| error.code()).as_deref() {
+        Some("40001" | "40P01") => CommitError::Conflict(error.into()),
+        Some("OO004") => CommitError::EndedByWork(error.into()),
+        _ => CommitError::Unsure(error.into()),
+    }
+}
+
+/// A serialization failure or a deadlock.
+fn meets_another(error: &sqlx::Error) -> bool {
+    let state = error.as_database_error().and_then(|error| error.code());
+    matches!(state.as_deref(), Some("40001" | "40P01"))
+}
+
+fn failed(error: sqlx::Error) -> StepsError {
+    match error.as_database_error().and_then(|error| error.code()).as_deref() {
+        // Undefined function, undefined table, invalid schema name.
+        Some("42883" | "42P01" | "3F000") => StepsError::NotInstalled(error.into()),
+        _ => StepsError::Database(error.into()),
+    }
+}
+
+fn text(token: Token) -> String {
+    uuid_text(*token.as_bytes())
+}
+
+fn query(sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(sql.clone()))
+}
+
+/// How long a commit may take before it counts as unsure.
+const COMMIT_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,180 @@
+//! An operation that this process owns: its token, its revision, and what is committed of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::database::{Change, CommitError, Database};
+use super::error::{Reason, StepsError};
+use super::held::{Guard, Next, Point};
+use super::rules::Rules;
+use crate::clock::as_ms;
+use crate::record::Token;
+
+pub(super) struct Owned<D: Database> {
+    pub(super) database: D,
+    pub(super) id: String,
+    pub(super) token: Token,
+    pub(super) rules: Rules,
+    progress: Mutex<Progress>,
+    is_lost: AtomicBool,
+    lost: Notify,
+}
+
+/// What changes while it runs.
+struct Progress {
+    revision: i64,
+    attempts: u32,
+    points: Vec<Point>,
+    /// The call under way that must not be repeated.
+    calling: Option<String>,
+    /// Counted from before the database was asked, so that the lease is over here before it is over there.
+    leased_at: Instant,
+}
+
+impl<D: Database> Owned<D> {
+    pub(super) fn new(
+        database: D,
+        id: String,
+        token: Token,
+        rules: Rules,
+        (revision, attempts, points): (i64, u32, Vec<Point>),
+        leased_at: Instant,
+    ) -> Self {
+        let progress = Progress { revision, attempts, points, calling: None, leased_at };
+        Self {
+            database,
+            id,
+            token,
+            rules,
+            progress: Mutex::new(progress),
+            is_lost: AtomicBool::new(false),
+            lost: Notify::new(),
+        }
+    }
+
+    /// The committed point with this number.
+    pub(super) fn point(&self, number: usize) -> Option<Point> {
+        self.progress().points.get(number).cloned()
+    }
+
+    pub(super) fn attempts(&self) -> u32 {
+        self.progress().attempts
+    }
+
+    pub(super) fn calling(&self) -> Option<String> {
+        self.progress().calling.clone()
+    }
+
+    /// Compares and swaps under the token.
+    pub(super) async fn swap(&self, next: &Next) -> Result<bool, StepsError> {
+        let asked_at = Instant::now();
+        let is_written = self.database.swap(&self.id, self.guard(), next).await?;
+        if is_written {
+            let mut progress = self.progress();
+            progress.revision += 1;
+            progress.calling.clone_from(&next.calling);
+            progress.leased_at = asked_at;
+        }
+        Ok(is_written)
+    }
+
+    /// Commits a change under the token, in the transaction of its effect.
+    pub(super) async fn commit(
+        &self,
+        change: &Change,
+        open: Option<D::Work>,
+    ) -> Result<(), CommitError> {
+        let asked_at = Instant::now();
+        self.database.commit(&self.id, self.guard(), change, open).await?;
+        let mut progress = self.progress();
+        progress.revision += 1;
+        progress.leased_at = asked_at;
+        if let Change::Point { name, value, .. } = change {
+            (progress.attempts, progress.calling) = (0, None);
+            progress.points.push(Point { name: name.clone(), value: value.clone() });
+        }
+        Ok(())
+    }
+
+    /// Whether a commit without an answer was made. Another owner would have changed the revision once more.
+    pub(super) async fn is_committed(&self, change: &Change) -> bool {
+        let Change::Point { number, name, value, .. } = change else { return false };
+        let Ok(Some(held)) = self.database.load(&self.id).await else { return false };
+        let mut progress = self.progress();
+        let is_ours = held.revision == progress.revision + 1
+            && held.points.get(*number).is_some_and(|it| it.name == *name && it.value == *value);
+        if is_ours {
+            progress.revision += 1;
+            (progress.attempts, progress.calling) = (0, None);
+            progress.points = held.points;
+        }
+        is_ours
+    }
+
+    /// Before something is done that cannot be undone by a rollback: an owner whose lease may be over asks the database.
+    pub(super) async fn demand_lease(&self) -> Result<(), Reason> {
+        if self.is_lost.load(Ordering::Acquire) {
+            return Err(Reason::Lost);
+        }
+        let is_fresh = self.progress().leased_at.elapsed() < self.rules.lease / 2;
+        if is_fresh {
+            return Ok(());
+        }
+        match self.renew().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Reason::Lost),
+            Err(error) => Err(Reason::Failed(error.into())),
+        }
+    }
+
+    /// Renews the lease until it is lost.
+    pub(super) async fn keep(&self) {
+        loop {
+            sleep(self.rules.lease / 3).await;
+            match self.renew().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, operation = self.id, "a lease was not renewed");
+                }
+            }
+        }
+    }
+
+    /// Ends when the lease is lost to another owner.
+    pub(super) async fn until_lost(&self) {
+        let lost = self.lost.notified();
+        if !self.is_lost.load(Ordering::Acquire) {
+            lost.await;
+        }
+    }
+
+    async fn renew(&self) -> Result<bool, StepsError> {
+        let asked_at = Instant::now();
+        let lease_ms = as_ms(self.rules.lease);
+        let is_kept = self.database.renew(&self.id, self.token, lease_ms).await?;
+        if is_kept {
+            self.progress().leased_at = asked_at;
+        } else {
+            self.is_lost.store(true, Ordering::Release);
+            self.lost.notify_waiters();
+        }
+        Ok(is_kept)
+    }
+
+    fn guard(&self) -> Guard {
+        Guard { revision: self.progress().revision, owner: Some(self.token) }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the database may take to write how an attempt ended.
+pub(super) const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,276 @@
+//! A run of the steps: what is committed already is skipped, and its memory returned.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::database::{Change, CommitError, Database};
+use super::decide;
+use super::error::{Reason, Stopped, StuckError};
+use super::lent::lend;
+use super::owned::Owned;
+use super::rules::{NAME_BYTES_MAX, POINTS_MAX, VALUE_BYTES_MAX};
+use crate::Failure;
+use crate::clock::as_ms;
+use crate::scope::OperationId;
+use crate::store::BoxError;
+use crate::transaction::Reply;
+
+/// One run of an operation's steps. The program asks for its steps one after the other; a step whose point is committed is
+/// not done again, and returns what it remembered.
+///
+/// What the program does between its steps is done again in every run. So the program must ask for the same steps in the same
+/// order whenever the request and the remembered values are the same: read clocks, random numbers and other state inside of a
+/// step, and let the step remember it. A program that asks for another step than the stored one stops, and the operation is
+/// [`State::Stuck`](super::State::Stuck).
+#[must_use = "finish it"]
+pub struct Run<D: Database> {
+    owned: Arc<Owned<D>>,
+    /// The steps that the program has asked for.
+    asked: Vec<String>,
+}
+
+/// The proof that a run has finished: its answer is committed.
+#[derive(Debug)]
+#[must_use = "return it from the program"]
+pub struct Finished(pub(super) Reply);
+
+impl<D: Database> Run<D> {
+    pub(super) fn new(owned: Arc<Owned<D>>) -> Self {
+        Self { owned, asked: Vec::new() }
+    }
+
+    /// A step that works in the database. What `work` writes in its transaction commits together with the point `name` and the
+    /// value that it returns; at most 64 KiB of JSON.
+    ///
+    /// The work must not end the transaction, and must not call other services: see [`Run::call`].
+    pub async fn step<T>(
+        &mut self,
+        name: &str,
+        work: impl AsyncFnOnce(D::Tx) -> Result<T, BoxError>,
+    ) -> Result<T, Stopped>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        if let Some(value) = self.remembered(name)? {
+            return Ok(value);
+        }
+        let (value, open) = self.worked(work).await?;
+        let change = self.point(name, &value).map_err(Stopped::failed)?;
+        self.commit(&change, Some(open)).await?;
+        Ok(value)
+    }
+
+    /// A call to another service, which must recognise the key that it is given: the call is made again with the same key if
+    /// its result could not be committed. The key is [derived](OperationId::derive) from the operation and `name`. What `call`
+    /// returns is remembered, at most 64 KiB of JSON: a definite refusal is a value too.
+    ///
+    /// After an error the attempt has failed, and the call is made again in the next one.
+    pub async fn call<T>(
+        &mut self,
+        name: &str,
+        call: impl AsyncFnOnce(String) -> Result<T, Failure>,
+    ) -> Result<T, Stopped>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        if let Some(value) = self.remembered(name)? {
+            return Ok(value);
+        }
+        self.owned.demand_lease().await.map_err(Stopped)?;
+        let value = match call(self.key(name)).await {
+            Ok(value) => value,
+            Err(Failure::NotDone(error) | Failure::Unknown(error)) => {
+                return Err(Stopped::failed(error));
+            }
+        };
+        let change = self.point(name, &value).map_err(Stopped::failed)?;
+        self.commit_called(&change).await?;
+        Ok(value)
+    }
+
+    /// A call to another service that does not recognise keys, so that it must never be repeated. Its start is committed
+    /// before the call is made. If the process dies amid it, or `call` returns an error, the operation is
+    /// [`State::Unknown`](super::State::Unknown): a person finds out and settles or retries it. Only after
+    /// [`Failure::NotDone`] is it called again.
+    pub async fn call_once<T>(
+        &mut self,
+        name: &str,
+        call: impl AsyncFnOnce(String) -> Result<T, Failure>,
+    ) -> Result<T, Stopped>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        if let Some(value) = self.remembered(name)? {
+            return Ok(value);
+        }
+        self.mark_calling(Some(name)).await?;
+        match call(self.key(name)).await {
+            Ok(value) => {
+                let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
+                self.commit_called(&change).await?;
+                Ok(value)
+            }
+            Err(Failure::NotDone(error)) => {
+                self.mark_calling(None).await?;
+                Err(Stopped::failed(error))
+            }
+            Err(Failure::Unknown(error)) => Err(Stopped::in_doubt(error)),
+        }
+    }
+
+    /// Finishes the operation: what `work` writes commits together with the answer that it returns.
+    pub async fn finish(
+        self,
+        work: impl AsyncFnOnce(D::Tx) -> Result<Reply, BoxError>,
+    ) -> Result<Finished, Stopped> {
+        let number = self.asked.len();
+        if let Some(stored) = self.owned.point(number) {
+            let removed = StuckError::Removed { number: number + 1, stored: stored.name };
+            return Err(Stopped(removed.into()));
+        }
+        let (reply, open) = self.worked(work).await?;
+        self.commit(&Change::Finish(reply.clone()), Some(open)).await?;
+        Ok(Finished(reply))
+    }
+
+    /// The operation's id: the same in every run. As a unique column of a business table it is the last line of defence.
+    pub fn operation_id(&self) -> &str {
+        &self.owned.id
+    }
+
+    /// The key that the call `name` is given.
+    pub fn key(&self, name: &str) -> String {
+        let id: OperationId = self.owned.id.parse().expect("the id is a UUID");
+        id.derive(name)
+    }
+
+    /// What the step remembered, if its point is committed.
+    fn remembered<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, Stopped> {
+        let number = self.asked.len();
+        check_name(name, &self.asked).map_err(|error| Stopped(error.into()))?;
+        let Some(point) = self.owned.point(number) else { return Ok(None) };
+        if point.name != name {
+            let (stored, asked) = (point.name, name.to_owned());
+            let changed = StuckError::Changed { number: number + 1, stored, asked };
+            return Err(Stopped(changed.into()));
+        }
+        let value = serde_json::from_str(&point.value).map_err(|error| {
+            let (step, error) = (name.to_owned(), error.into());
+            Stopped(StuckError::Memory { step, error }.into())
+        })?;
+        self.asked.push(point.name);
+        Ok(Some(value))
+    }
+
+    /// Does the work in a new transaction, and returns the transaction.
+    async fn worked<T>(
+        &self,
+        work: impl AsyncFnOnce(D::Tx) -> Result<T, BoxError>,
+    ) -> Result<(T, D::Work), Stopped> {
+        self.owned.demand_lease().await.map_err(Stopped)?;
+        let open = self.owned.database.begin(&self.owned.id, self.asked.len()).await;
+        let (lent, home) = lend(open.map_err(Stopped)?);
+        let value = match work(D::Tx::from((self.owned.id.clone(), lent))).await {
+            Ok(value) => value,
+            Err(error) if D::is_conflict(&error) => return Err(Stopped(Reason::Conflict(error))),
+            Err(error) => return Err(Stopped::failed(error)),
+        };
+        match home.take() {
+            Some(open) => Ok((value, open)),
+            None => Err(Stopped::failed("the work has kept the transaction of its step")),
+        }
+    }
+
+    fn point(&self, name: &str, value: &impl Serialize) -> Result<Change, BoxError> {
+        let value = serde_json::to_string(value)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let bytes = value.len();
+            return Err(format!(
+                "step {name:?} remembers {bytes} bytes, more than {VALUE_BYTES_MAX}"
+            )
+            .into());
+        }
+        let lease_ms = as_ms(self.owned.rules.lease);
+        Ok(Change::Point { number: self.asked.len(), name: name.to_owned(), value, lease_ms })
+    }
+
+    /// Commits the work of a step.
+    async fn commit(&self, change: &Change, open: Option<D::Work>) -> Result<(), Stopped> {
+        self.owned.commit(change, open).await.map_err(|error| match error {
+            CommitError::Stale => Stopped(Reason::Lost),
+            CommitError::Conflict(error) => Stopped(Reason::Conflict(error)),
+            CommitError::EndedByWork(error) => Stopped::in_doubt(error),
+            CommitError::Unsure(error) => Stopped::failed(error),
+        })
+    }
+}
+
+/// Calls.
+impl<D: Database> Run<D> {
+    /// Commits the result of a call. It is tried several times: without its result the call would be made again, or be in
+    /// doubt.
+    async fn commit_called(&self, change: &Change) -> Result<(), Stopped> {
+        let mut tries = 1;
+        loop {
+            let error = match self.owned.commit(change, None).await {
+                Ok(()) => return Ok(()),
+                Err(CommitError::Stale) if tries > 1 && self.owned.is_committed(change).await => {
+                    return Ok(());
+                }
+                Err(CommitError::Stale) => return Err(Stopped(Reason::Lost)),
+                Err(
+                    CommitError::Conflict(error)
+                    | CommitError::EndedByWork(error)
+                    | CommitError::Unsure(error),
+                ) => error,
+            };
+            if tries == COMMIT_TRIES_MAX {
+                return Err(Stopped::failed(error));
+            }
+            sleep(COMMIT_PAUSE * 2_u32.pow(tries)).await;
+            tries += 1;
+        }
+    }
+
+    /// Commits that a call begins that must not be repeated, or that it was not made.
+    async fn mark_calling(&self, step: Option<&str>) -> Result<(), Stopped> {
+        let owned = &self.owned;
+        let next = decide::calling(step, owned.token, owned.attempts(), &owned.rules);
+        match owned.swap(&next).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Stopped(Reason::Lost)),
+            // If it was committed all the same, the operation becomes unknown: safe, and rare.
+            Err(error) => Err(Stopped::failed(error)),
+        }
+    }
+}
+
+/// The name tells the step apart, and its key is derived from it.
+fn check_name(name: &str, asked: &[String]) -> Result<(), StuckError> {
+    let why = match name {
+        "" => "it is empty",
+        _ if name.len() > NAME_BYTES_MAX => "it is longer than 200 bytes",
+        _ if name.contains(char::is_control) => "it has control characters",
+        _ if asked.iter().any(|before| before == name) => {
+            "another step of this operation has that name"
+        }
+        _ if asked.len() >= POINTS_MAX => "the operation has 1,000 steps already",
+        _ => return Ok(()),
+    };
+    Err(StuckError::Name { name: name.chars().take(NAME_BYTES_MAX).collect(), why })
+}
+
+impl<D: Database> fmt::Debug for Run<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("operation", &self.owned.id).finish_non_exhaustive()
+    }
+}
+
+/// How often the result of a call is tried to be committed: for about six seconds.
+const COMMIT_TRIES_MAX: u32 = 6;
+const COMMIT_PAUSE: Duration = Duration::from_millis(50);
