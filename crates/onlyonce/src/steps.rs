@@ -6,6 +6,8 @@ mod definition;
 mod error;
 mod held;
 mod lent;
+#[cfg(feature = "tower")]
+mod over_http;
 #[cfg(feature = "sqlite")]
 mod over_rusqlite;
 #[cfg(feature = "sqlx")]
@@ -20,6 +22,8 @@ pub use self::database::Database;
 pub use self::definition::{Outcome, Steps};
 pub use self::error::{StepsError, Stopped, StuckError};
 pub use self::held::State;
+#[cfg(feature = "tower")]
+pub use self::over_http::HttpSteps;
 #[cfg(feature = "sqlite")]
 pub use self::over_rusqlite::{SqliteDatabase, SqliteStep};
 #[cfg(feature = "sqlx")]
