@@ -99,6 +99,7 @@
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |
 //! | `client-reqwest` | the client over reqwest, and as a layer of `reqwest-middleware` |
+//! | `testing` | tests of your own service under duplicates: `testing::twice` |
 //! | `conformance` | the suite that every store passes |
 //!
 //! Without features this crate is the engine alone: values, decisions and the store contract, with no async runtime
@@ -129,6 +130,8 @@ pub mod scope;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 pub mod steps;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
 pub mod transaction;
 

@@ -10,6 +10,8 @@
 //! 4. A reply to COMMIT that was lost is not guessed at: the database is asked whether the commit was made.
 //! 5. [`Transactions::run`] does the work again, from its start and in a new transaction, after a serialization failure or
 //!    a deadlock.
+//! 6. In axum a handler takes a [`Tx`] and answers; [`Transactions::layer`] does the rest. A consumer of messages calls
+//!    [`Transactions::consume`].
 //!
 //! In Postgres the mechanism is SQL: functions that [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or
 //! `onlyonce migrate` installs, and that programs in other languages call themselves. docs/transactions.md shows how.
@@ -43,12 +45,48 @@
 //! # }
 //! # fn main() {}
 //! ```
+//!
+//! An answer is completed in the transaction of its effect, once. The compiler refuses everything else:
+//!
+//! ```compile_fail,E0382
+//! # use onlyonce::transaction::{Reply, SqlxTx};
+//! # async fn charge(mut tx: SqlxTx, reply: Reply) -> Result<(), Box<dyn std::error::Error>> {
+//! tx.complete(reply).await?;
+//! sqlx::query("INSERT INTO charge (amount) VALUES (7998)").execute(&mut *tx).await?; // it is committed
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # use onlyonce::transaction::Reply;
+//! # async fn charge(pool: &sqlx::PgPool, reply: Reply) -> Result<(), Box<dyn std::error::Error>> {
+//! let other = pool.begin().await?;
+//! other.complete(reply).await?; // a transaction that has begun no operation
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0451
+//! # use onlyonce::transaction::{Reply, SqlxTx, Worked};
+//! # fn charged(tx: SqlxTx, reply: Reply) -> Worked {
+//! Worked { tx, reply, is_declined: false } // only a transaction makes it: `tx.completed(reply)`
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # async fn charge(tx: onlyonce::transaction::SqlxTx) -> Result<(), Box<dyn std::error::Error>> {
+//! tx.commit().await?; // it is a connection, not a `sqlx::Transaction`
+//! # Ok(())
+//! # }
+//! ```
 
 mod error;
+mod inbox;
 #[cfg(feature = "sqlx")]
 mod last_line;
 #[cfg(all(feature = "sqlx", feature = "tower"))]
 mod layer;
+mod message_id;
 #[cfg(feature = "sqlite")]
 pub(crate) mod over_rusqlite;
 #[cfg(feature = "sqlx")]
@@ -71,10 +109,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::TransactionError;
+pub use self::inbox::Consumed;
 #[cfg(feature = "sqlx")]
 pub use self::last_line::is_already_done;
 #[cfg(all(feature = "sqlx", feature = "tower"))]
 pub use self::layer::{Ending, Transacted, TransactionLayer, Tx};
+pub use self::message_id::MessageId;
 #[cfg(feature = "sqlite")]
 pub use self::over_rusqlite::SqliteTx;
 #[cfg(feature = "sqlx")]

@@ -272,7 +272,7 @@ impl From<Stop> for TransactionError {
     }
 }
 
-fn failed(error: rusqlite::Error) -> TransactionError {
+pub(super) fn failed(error: rusqlite::Error) -> TransactionError {
     // SQLite has no code for it.
     if error.to_string().contains("no such table: main.onlyonce_") {
         return TransactionError::NotInstalled(error.into());

@@ -190,7 +190,7 @@ fn read(row: &Row) -> Result<AnswerRow, TransactionError> {
     read().map_err(failed)
 }
 
-fn failed(error: tokio_postgres::Error) -> TransactionError {
+pub(super) fn failed(error: tokio_postgres::Error) -> TransactionError {
     let state = error.code().map(|state| state.code().to_owned());
     TransactionError::of_database(state.as_deref(), error.into())
 }

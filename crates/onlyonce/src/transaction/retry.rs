@@ -65,8 +65,13 @@ impl Transactions {
     {
         Ok(match begin_within(&self.statements, pool, parameters, wait).await? {
             Begun::Mine(tx) => {
+                let token = tx.operation_id().to_owned();
                 let worked =
                     work(tx).await.map_err(|error| TransactionError::NotDone(error.into()))?;
+                if worked.tx.operation_id() != token {
+                    let other = "the work has returned the transaction of another operation";
+                    return Err(TransactionError::EndedByWork(other.into()));
+                }
                 Begun::Mine(worked.end().await?)
             }
             Begun::Replay(reply) => Begun::Replay(reply),

@@ -14,6 +14,8 @@ pub(super) struct Statements {
     pub(super) resolve: Arc<str>,
     /// consumer, message id
     pub(super) seen: Arc<str>,
+    /// consumer, message id
+    pub(super) is_seen: Arc<str>,
 }
 
 impl Statements {
@@ -32,6 +34,9 @@ impl Statements {
                    FROM {schema}.resolve($1::text::uuid, $2)",
             ),
             seen: sql("SELECT {schema}.seen($1, $2) AS seen"),
+            is_seen: sql(
+                "SELECT EXISTS (SELECT FROM {schema}.inbox WHERE consumer = $1 AND message_id = $2) AS is_seen",
+            ),
         }
     }
 }

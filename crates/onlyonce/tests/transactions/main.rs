@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 mod functions;
+mod inbox;
 mod killed;
 mod lab;
 mod languages;
