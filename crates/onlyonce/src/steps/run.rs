@@ -62,6 +62,7 @@ impl<D: Database> Run<D> {
         let (value, open) = self.worked(work).await?;
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit(&change, Some(open)).await?;
+        self.asked.push(name.to_owned());
         Ok(value)
     }
 
@@ -90,6 +91,7 @@ impl<D: Database> Run<D> {
         };
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit_called(&change).await?;
+        self.asked.push(name.to_owned());
         Ok(value)
     }
 
@@ -113,6 +115,7 @@ impl<D: Database> Run<D> {
             Ok(value) => {
                 let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
                 self.commit_called(&change).await?;
+                self.asked.push(name.to_owned());
                 Ok(value)
             }
             Err(Failure::NotDone(error)) => {
