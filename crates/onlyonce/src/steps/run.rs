@@ -10,10 +10,11 @@ use tokio::time::sleep;
 
 use super::database::{Change, CommitError, Database};
 use super::decide;
-use super::error::{Reason, Stopped, StuckError};
+use super::error::StuckError;
 use super::lent::lend;
 use super::owned::Owned;
 use super::rules::{NAME_BYTES_MAX, POINTS_MAX, VALUE_BYTES_MAX};
+use super::stopped::{Reason, Stopped};
 use crate::Failure;
 use crate::clock::as_ms;
 use crate::scope::OperationId;

@@ -68,7 +68,8 @@ fn timed_out() -> Failure {
 
 async fn a_call_that_fails_is_made_again_after_a_pause<S: Shop>(lab: Lab) {
     let shop = S::connect(&lab.address).await;
-    let (steps, calls) = failing::<S>(true, |call| if call < 2 { Err(timed_out()) } else { Ok(()) });
+    let (steps, calls) =
+        failing::<S>(true, |call| if call < 2 { Err(timed_out()) } else { Ok(()) });
     let steps = steps.with_retry_pause(Duration::from_secs(60));
     for attempt in 1..=2 {
         let failed = steps.run(&shop, &operation("k"), &1).await.unwrap_err();
@@ -85,9 +86,7 @@ async fn a_call_that_fails_is_made_again_after_a_pause<S: Shop>(lab: Lab) {
 }
 
 // R133
-async fn a_call_that_must_not_be_repeated_is_made_again_only_if_it_was_not_done<S: Shop>(
-    lab: Lab,
-) {
+async fn a_call_that_must_not_be_repeated_is_made_again_only_if_it_was_not_done<S: Shop>(lab: Lab) {
     let shop = S::connect(&lab.address).await;
     let (steps, calls) = failing::<S>(false, |call| match call {
         0 => Err(Failure::not_done("the connection was refused")),
@@ -110,7 +109,8 @@ async fn a_call_that_must_not_be_repeated_is_made_again_only_if_it_was_not_done<
 
 async fn a_program_that_runs_too_long_is_stopped<S: Shop>(lab: Lab) {
     let shop = S::connect(&lab.address).await;
-    for (key, is_repeatable, state) in [("repeatable", true, "waiting"), ("once", false, "unknown")] {
+    for (key, is_repeatable, state) in [("repeatable", true, "waiting"), ("once", false, "unknown")]
+    {
         let steps = Steps::new("hanging", move |mut run: Run<S>, _: u32| async move {
             let hang = async |_| std::future::pending::<Result<(), Failure>>().await;
             match is_repeatable {

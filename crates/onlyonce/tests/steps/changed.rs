@@ -135,8 +135,7 @@ async fn a_name_that_no_step_can_have_is_refused<S: Shop>(lab: Lab) {
     let shop = S::connect(&lab.address).await;
     for (key, names) in [("twice", ["a", "a"]), ("empty", ["b", ""]), ("control", ["c", "x\n"])] {
         let refused = version::<S>(&names).run(&shop, &operation(key), &1).await.unwrap_err();
-        let is_name =
-            matches!(&refused, StepsError::Stuck { why: StuckError::Name { .. }, .. });
+        let is_name = matches!(&refused, StepsError::Stuck { why: StuckError::Name { .. }, .. });
         assert!(is_name, "{refused:?}");
     }
     assert_eq!(lab.effects(), "a|1\nb|1\nc|1");

@@ -85,7 +85,8 @@ async fn a_program_that_always_panics_uses_up_its_attempts_and_blocks_nothing_el
     let completer = Completer::new(shop).with(&steps).with_running_max(1);
     let both = "SELECT count(*) FROM {steps} WHERE state IN ('unknown', 'completed')";
     completer.with_poll_max(Duration::ZERO).run_until(lab.until(both, "2")).await;
-    let rows = lab.sql("SELECT key, state, attempts, coalesce(error, '') FROM {steps} ORDER BY key");
+    let rows =
+        lab.sql("SELECT key, state, attempts, coalesce(error, '') FROM {steps} ORDER BY key");
     let bad = "bad|unknown|3|the program panicked: the program has a bug";
     assert_eq!(rows, format!("{bad}\ngood|completed|1|it is meant to fail"));
     assert_eq!(lab.effects(), "done|1\nfirst|2");
@@ -155,7 +156,8 @@ async fn a_completer_never_touches_what_is_unknown_or_of_another_name<S: Shop>(l
 
 async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new<S: Shop>(lab: Lab) {
     let shop = S::connect(&lab.address).await;
-    let (arrived, open) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (arrived, open) =
+        (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let first = Arc::new(AtomicUsize::new(0));
     let gate = (arrived.clone(), open.clone());
     let steps = Steps::new("slow", move |run: Run<S>, _: u32| {

@@ -85,7 +85,10 @@ fn kill_at(lab: &Lab, provider: &Provider, key: &str, point: &str) {
     if lab.is_postgres() {
         // The server notices that the client is gone when its next read fails, and rolls back.
         let gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'killed'";
-        assert!((0..LOOKS_MAX).any(|_| lab.sql(gone) == "t"), "the session of a dead process stays");
+        assert!(
+            (0..LOOKS_MAX).any(|_| lab.sql(gone) == "t"),
+            "the session of a dead process stays"
+        );
     }
 }
 

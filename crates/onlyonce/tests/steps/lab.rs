@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use onlyonce::Operation;
 use onlyonce::scope::Principal;
-use onlyonce::steps::{Database, Outcome, PgDatabase, PgStep, SqliteDatabase, SqliteStep, Steps};
+use onlyonce::steps::{
+    Database, Operators, Outcome, PgDatabase, PgStep, SqliteDatabase, SqliteStep, Steps,
+};
 use onlyonce::store::BoxError;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::transaction::Reply;
@@ -16,10 +18,7 @@ use tempfile::TempDir;
 /// One of the two databases, with what tests do to it.
 pub(crate) trait Shop: Database {
     /// An effect of a step, in its transaction.
-    fn effect(
-        tx: &mut Self::Tx,
-        what: &str,
-    ) -> impl Future<Output = Result<(), BoxError>> + Send;
+    fn effect(tx: &mut Self::Tx, what: &str) -> impl Future<Output = Result<(), BoxError>> + Send;
 
     /// A message, in the transaction of the step.
     fn message(tx: &mut Self::Tx) -> impl Future<Output = Result<(), BoxError>> + Send;
@@ -142,6 +141,15 @@ impl Lab {
     /// The effects, each with its count.
     pub(crate) fn effects(&self) -> String {
         self.sql("SELECT what, count(*) FROM effect GROUP BY what ORDER BY what")
+    }
+
+    pub(crate) async fn operators(&self) -> Operators {
+        match &self.home {
+            Home::Postgres(_) => Operators::open(&self.address).await.unwrap(),
+            Home::Sqlite(directory) => {
+                Operators::in_file(open(&directory.path().join("shop.db"))).unwrap()
+            }
+        }
     }
 
     pub(crate) async fn until(&self, statement: &str, expected: &str) {

@@ -6,6 +6,7 @@ mod changed;
 mod completing;
 mod killed;
 mod lab;
+mod operators;
 mod provider;
 mod saga;
 mod shop;

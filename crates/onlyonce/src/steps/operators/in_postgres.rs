@@ -41,9 +41,8 @@ impl InPostgres {
         let after_ms = after.map(|last| last.since.as_ms());
         let after_id = after.and_then(|last| Uuid::try_parse(&last.id).ok());
         let with_completed = filter.with_completed();
-        let params: [&(dyn ToSql + Sync); 8] = [
-            &state, &name, &key, &id, &with_completed, &after_ms, &after_id, &PAGE_ROWS_MAX,
-        ];
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&state, &name, &key, &id, &with_completed, &after_ms, &after_id, &PAGE_ROWS_MAX];
         let rows = self.query(LIST, &params).await?;
         rows.iter().map(|row| stored(row).map_err(StepsError::Database)).collect()
     }
@@ -95,7 +94,8 @@ impl InPostgres {
 }
 
 fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
-    let state = State::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
+    let state =
+        State::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
     Ok(StoredSteps {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         name: row.try_get("name")?,
