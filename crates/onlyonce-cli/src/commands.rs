@@ -10,6 +10,7 @@ pub mod migrate;
 pub mod plan;
 pub mod send;
 pub mod serve;
+pub mod steps;
 pub mod sweep;
 pub mod tail;
 

@@ -12,6 +12,7 @@ use onlyonce_cli::commands::migrate::Migrate;
 use onlyonce_cli::commands::plan::Plan;
 use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
+use onlyonce_cli::commands::steps::StepsCommand;
 use onlyonce_cli::commands::sweep::Sweep;
 use onlyonce_cli::commands::tail::Tail;
 use onlyonce_cli::demo::Demo;
@@ -37,6 +38,7 @@ enum Command {
     Serve(Box<Serve>),
     Send(Box<Send>),
     Keys(Keys),
+    Steps(StepsCommand),
     Tail(Tail),
     Migrate(Migrate),
     Sweep(Sweep),
@@ -60,6 +62,7 @@ fn main() -> io::Result<ExitCode> {
         Command::Demo(demo) => Ok(demo.run()),
         Command::Serve(serve) => Ok(serve.run()),
         Command::Keys(keys) => Ok(keys.run()),
+        Command::Steps(steps) => Ok(steps.run()),
         Command::Tail(tail) => Ok(tail.run()),
         Command::Migrate(migrate) => Ok(migrate.run()),
         Command::Sweep(sweep) => Ok(sweep.run()),

@@ -127,7 +127,7 @@ pub mod outbox;
 pub mod policy;
 pub mod record;
 pub mod scope;
-#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
 pub mod steps;
 pub mod store;
 #[cfg(feature = "testing")]

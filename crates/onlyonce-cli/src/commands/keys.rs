@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 
+pub(super) use self::change::read;
 use self::change::{Change, Release, Settle};
 use self::list::List;
 use self::show::Show;

@@ -1,7 +1,8 @@
 //! What the steps need of a database: compare and swap, and a transaction of the caller's.
 
-use super::error::{Reason, StepsError};
+use super::error::StepsError;
 use super::held::{Draft, Guard, Held, Next};
+use super::stopped::Reason;
 use crate::record::Token;
 use crate::store::BoxError;
 use crate::transaction::Reply;

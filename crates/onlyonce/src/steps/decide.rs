@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Next, State};
+use super::State;
+use super::held::{Held, Next};
 use super::rules::Rules;
 use crate::clock::as_ms;
 use crate::record::Token;

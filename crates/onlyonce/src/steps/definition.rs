@@ -10,13 +10,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::database::Database;
-use super::error::{StepsError, Stopped};
+use super::error::StepsError;
 use super::held::Draft;
 use super::perform;
 use super::rules::{
     LEASE_MAX, LEASE_MIN, NAME_BYTES_MAX, REQUEST_BYTES_MAX, RETRY_PAUSE_MAX, Rules,
 };
 use super::run::{Finished, Run};
+use super::stopped::Stopped;
 use crate::Operation;
 use crate::clock::StoreTime;
 use crate::store::BoxError;

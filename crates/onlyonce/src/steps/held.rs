@@ -1,44 +1,9 @@
 //! What the database holds for an operation, and what is written to it.
 
+use super::State;
 use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::transaction::{Reply, ReplyError};
-
-/// What becomes of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// An owner does it, or its owner is gone and the lease not over yet.
-    Running,
-    /// The last attempt failed; the next one is due later.
-    Waiting,
-    /// The stored points or values do not fit this version of the program. It is tried again, at long intervals.
-    Stuck,
-    /// A call that must not be repeated may have been made, or the attempts are used up. A person decides.
-    Unknown,
-    /// It has its answer.
-    Completed,
-}
-
-impl State {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Running, Self::Waiting, Self::Stuck, Self::Unknown, Self::Completed];
-
-    /// Its name in the database.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Stuck => "stuck",
-            Self::Unknown => "unknown",
-            Self::Completed => "completed",
-        }
-    }
-
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-}
 
 /// A row, with the database's time.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Steps in the caller's own SQLite file, through rusqlite.
 
-mod tables;
+pub(super) mod tables;
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,9 +12,10 @@ use tokio::task::spawn_blocking;
 
 use self::tables::Fault;
 use super::database::{Change, Chosen, CommitError, Database, Journal};
-use super::error::{Reason, StepsError};
+use super::error::StepsError;
 use super::held::{Draft, Guard, Held, Next};
 use super::lent::Lent;
+use super::stopped::Reason;
 use crate::record::Token;
 use crate::store::BoxError;
 use crate::transaction::Transactions;

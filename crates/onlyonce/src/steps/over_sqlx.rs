@@ -11,10 +11,12 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row, Transaction};
 use tokio::time::timeout;
 
+use super::State;
 use super::database::{Change, Chosen, CommitError, Database, Journal};
-use super::error::{Reason, StepsError};
-use super::held::{Answer, Draft, Guard, Held, Next, State, points};
+use super::error::StepsError;
+use super::held::{Answer, Draft, Guard, Held, Next, points};
 use super::lent::Lent;
+use super::stopped::Reason;
 use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;

@@ -8,9 +8,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::database::{Change, CommitError, Database};
-use super::error::{Reason, StepsError};
+use super::error::StepsError;
 use super::held::{Guard, Next, Point};
 use super::rules::Rules;
+use super::stopped::Reason;
 use crate::clock::as_ms;
 use crate::record::Token;
 

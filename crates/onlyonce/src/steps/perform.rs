@@ -9,14 +9,16 @@ use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::State;
 use super::database::Database;
 use super::decide::{Asked, Decision, Ended, after, decide};
 use super::definition::{Outcome, Program};
-use super::error::{Reason, StepsError, Stopped, StuckError, told};
-use super::held::{Draft, Guard, Held};
+use super::error::{StepsError, StuckError};
+use super::held::{Draft, Guard, Held, Point};
 use super::owned::{Owned, WRITE_WAIT_MAX};
 use super::rules::{ERROR_CHARS_MAX, jitter};
 use super::run::{Finished, Run};
+use super::stopped::{Reason, Stopped, told};
 use crate::clock::as_ms;
 use crate::record::Token;
 
@@ -75,7 +77,7 @@ fn owned<D: Database>(
     database: &D,
     id: String,
     token: Token,
-    start: (i64, u32, Vec<super::held::Point>),
+    start: (i64, u32, Vec<Point>),
     asked_at: Instant,
 ) -> Owned<D> {
     Owned::new(database.clone(), id, token, program.rules, start, asked_at)
@@ -191,9 +193,9 @@ async fn write_down<D: Database>(
     let text = stored_text(&reason);
     let (calling, attempts) = (owned.calling(), owned.attempts());
     let next = after(ended, calling.as_deref(), attempts, text.clone(), &owned.rules, jitter());
-    tell(owned, name, ended, &next.state, &text);
+    tell(owned, name, ended, next.state, &text);
     match timeout(WRITE_WAIT_MAX, owned.swap(&next)).await {
-        Ok(Ok(true)) if next.state == super::State::Unknown => {
+        Ok(Ok(true)) if next.state == State::Unknown => {
             let operation = owned.id.clone();
             return Ok(Outcome::Unknown { operation, since: None, error: text });
         }
@@ -222,13 +224,7 @@ async fn found<D: Database>(owned: &Owned<D>, name: &str) -> Result<Outcome, Ste
     answer(decision, held, name)
 }
 
-fn tell<D: Database>(
-    owned: &Owned<D>,
-    name: &str,
-    ended: Ended,
-    state: &super::State,
-    error: &str,
-) {
+fn tell<D: Database>(owned: &Owned<D>, name: &str, ended: Ended, state: State, error: &str) {
     let (operation, state) = (&owned.id, state.name());
     match ended {
         Ended::Failed => tracing::warn!(operation, name, state, error, "an attempt failed"),

@@ -10,10 +10,11 @@ use tokio::time::sleep;
 
 use super::database::{Change, CommitError, Database};
 use super::decide;
-use super::error::{Reason, Stopped, StuckError};
+use super::error::StuckError;
 use super::lent::lend;
 use super::owned::Owned;
 use super::rules::{NAME_BYTES_MAX, POINTS_MAX, VALUE_BYTES_MAX};
+use super::stopped::{Reason, Stopped};
 use crate::Failure;
 use crate::clock::as_ms;
 use crate::scope::OperationId;
@@ -62,6 +63,7 @@ impl<D: Database> Run<D> {
         let (value, open) = self.worked(work).await?;
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit(&change, Some(open)).await?;
+        self.asked.push(name.to_owned());
         Ok(value)
     }
 
@@ -90,6 +92,7 @@ impl<D: Database> Run<D> {
         };
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit_called(&change).await?;
+        self.asked.push(name.to_owned());
         Ok(value)
     }
 
@@ -113,6 +116,7 @@ impl<D: Database> Run<D> {
             Ok(value) => {
                 let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
                 self.commit_called(&change).await?;
+                self.asked.push(name.to_owned());
                 Ok(value)
             }
             Err(Failure::NotDone(error)) => {

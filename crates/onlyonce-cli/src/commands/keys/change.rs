@@ -229,7 +229,8 @@ fn headers(given: &[String]) -> Result<Value, Failed> {
     Ok(headers.into())
 }
 
-fn read(file: &Path) -> Result<String, Failed> {
+/// The text of a file, or of standard input.
+pub(in crate::commands) fn read(file: &Path) -> Result<String, Failed> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failed::usage(&format!("--body: {}: {error}", file.display()))
     };

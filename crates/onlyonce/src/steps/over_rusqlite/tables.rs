@@ -6,14 +6,15 @@ use super::is_busy;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::hex::uuid_text;
 use crate::record::Token;
+use crate::steps::State;
 use crate::steps::database::{Change, Chosen};
 use crate::steps::error::StepsError;
-use crate::steps::held::{Answer, Draft, Guard, Held, Next, State, points};
+use crate::steps::held::{Answer, Draft, Guard, Held, Next, points};
 use crate::transaction::TransactionError;
 use crate::transaction::over_rusqlite::settings;
 
 /// Makes the tables if there are none.
-pub(super) fn prepare(db: &Connection) -> Result<(), StepsError> {
+pub(in crate::steps) fn prepare(db: &Connection) -> Result<(), StepsError> {
     written(db, |db| {
         let made = "SELECT count(*) FROM main.sqlite_master WHERE name = 'onlyonce_steps_schema'";
         if db.query_row(made, [], |row| row.get::<_, i64>(0))? == 0 {
@@ -21,6 +22,11 @@ pub(super) fn prepare(db: &Connection) -> Result<(), StepsError> {
         }
         Ok(())
     })?;
+    require_version(db)
+}
+
+/// Refuses tables that another version has made.
+pub(in crate::steps) fn require_version(db: &Connection) -> Result<(), StepsError> {
     let version = "SELECT version FROM main.onlyonce_steps_schema";
     let version: Option<i64> =
         db.query_row(version, [], |row| row.get(0)).optional().map_err(Fault::from)?;
@@ -28,7 +34,7 @@ pub(super) fn prepare(db: &Connection) -> Result<(), StepsError> {
 }
 
 /// Does the writes in a transaction, and commits it.
-pub(super) fn written<T>(
+pub(in crate::steps) fn written<T>(
     db: &Connection,
     write: impl FnOnce(&Connection) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
@@ -44,7 +50,7 @@ pub(super) fn written<T>(
 }
 
 /// Begins a transaction, with the write lock, on a connection that commits durably.
-pub(super) fn begin(db: &Connection) -> Result<(), Fault> {
+pub(in crate::steps) fn begin(db: &Connection) -> Result<(), Fault> {
     db.execute_batch("BEGIN IMMEDIATE")?;
     settings::check_writing(db).map_err(|stop| {
         let error = StepsError::Setting(TransactionError::from(stop).into());
@@ -55,13 +61,17 @@ pub(super) fn begin(db: &Connection) -> Result<(), Fault> {
     })
 }
 
-pub(super) fn load(db: &Connection, id: &str) -> Result<Option<Held>, Fault> {
+pub(in crate::steps) fn load(db: &Connection, id: &str) -> Result<Option<Held>, Fault> {
     let mut read = db.prepare_cached(&format!("{COLUMNS} WHERE s.id = ?1"))?;
     let held = read.query_row([id], |row| Ok(held(row))).optional()?;
     held.transpose()
 }
 
-pub(super) fn due(db: &Connection, names: &[String], rows_max: usize) -> Result<Vec<Held>, Fault> {
+pub(in crate::steps) fn due(
+    db: &Connection,
+    names: &[String],
+    rows_max: usize,
+) -> Result<Vec<Held>, Fault> {
     let sql = format!(
         "{COLUMNS} WHERE s.due_at <= ?1 AND s.name IN (SELECT value FROM json_each(?2))
           ORDER BY s.due_at LIMIT ?3"
@@ -73,7 +83,7 @@ pub(super) fn due(db: &Connection, names: &[String], rows_max: usize) -> Result<
     rows.map(|row| row?).collect()
 }
 
-pub(super) fn insert(
+pub(in crate::steps) fn insert(
     db: &Connection,
     draft: &Draft,
     token: Token,
@@ -111,7 +121,12 @@ pub(super) fn insert(
     Ok(count == 1)
 }
 
-pub(super) fn swap(db: &Connection, id: &str, guard: Guard, next: &Next) -> Result<bool, Fault> {
+pub(in crate::steps) fn swap(
+    db: &Connection,
+    id: &str,
+    guard: Guard,
+    next: &Next,
+) -> Result<bool, Fault> {
     let now = now();
     let mut update = db.prepare_cached(
         "UPDATE main.onlyonce_steps
@@ -134,7 +149,7 @@ pub(super) fn swap(db: &Connection, id: &str, guard: Guard, next: &Next) -> Resu
     Ok(count == 1)
 }
 
-pub(super) fn take(
+pub(in crate::steps) fn take(
     db: &Connection,
     chosen: Vec<(Held, Chosen)>,
 ) -> Result<Vec<(Held, Token)>, Fault> {
@@ -149,14 +164,19 @@ pub(super) fn take(
     Ok(taken)
 }
 
-pub(super) fn renew(db: &Connection, id: &str, owner: Token, lease_ms: i64) -> Result<bool, Fault> {
+pub(in crate::steps) fn renew(
+    db: &Connection,
+    id: &str,
+    owner: Token,
+    lease_ms: i64,
+) -> Result<bool, Fault> {
     let due_at = now().plus_ms(lease_ms).as_ms();
     let renew = "UPDATE main.onlyonce_steps SET due_at = ?3 WHERE id = ?1 AND token = ?2";
     Ok(db.prepare_cached(renew)?.execute(params![id, text(owner), due_at])? == 1)
 }
 
 /// Writes the change if the guard holds, in the open transaction.
-pub(super) fn change(
+pub(in crate::steps) fn change(
     db: &Connection,
     id: &str,
     guard: Guard,
@@ -202,7 +222,7 @@ pub(super) fn change(
     }
 }
 
-pub(super) fn add_message(
+pub(in crate::steps) fn add_message(
     db: &Connection,
     operation: &str,
     (topic, key, payload): (&str, Option<&str>, &[u8]),
@@ -217,7 +237,7 @@ pub(super) fn add_message(
 }
 
 /// Why something was not read or written.
-pub(super) enum Fault {
+pub(in crate::steps) enum Fault {
     /// Another connection has the lock.
     Busy(rusqlite::Error),
     Failed(StepsError),

@@ -1,0 +1,126 @@
+//! `onlyonce steps retry` and `settle`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use onlyonce::steps::{Operators, State};
+use onlyonce::transaction::Reply;
+
+use super::place::{PlaceFlags, named, trouble};
+use super::{Format, object};
+use crate::commands::access::{Failed, print};
+use crate::commands::keys::read;
+use crate::commands::operating_user;
+
+/// Let an operation go on now.
+#[derive(Debug, clap::Args)]
+pub(super) struct Retry {
+    /// The call in doubt was not made: make it again. Use it only if you are sure
+    #[arg(long)]
+    call_again: bool,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Give an operation its answer.
+#[derive(Debug, clap::Args)]
+pub(super) struct Settle {
+    /// The status of the answer that retries get
+    #[arg(long, value_name = "STATUS")]
+    status: u16,
+    /// A header of that answer; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// The file with the body of that answer, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    #[command(flatten)]
+    change: Change,
+}
+
+#[derive(Debug, clap::Args)]
+struct Change {
+    /// The key, or the id
+    #[arg(value_name = "KEY-OR-ID")]
+    name: String,
+    /// Why it is changed; kept with the operation, and logged
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Who changes it; the user of this machine unless said
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    place: PlaceFlags,
+}
+
+impl Retry {
+    pub(super) async fn run(self) -> Result<ExitCode, Failed> {
+        let operators = self.change.place.open().await?;
+        let (stored, _) = named(&operators, &self.change.name).await?;
+        if stored.calling.is_some() && stored.state == State::Unknown && !self.call_again {
+            return Err(Failed::bad_news(&IN_DOUBT));
+        }
+        let retried = operators.retry(&stored.id, self.call_again, &self.change.note()).await;
+        let is_done = retried.map_err(|error| trouble(&error))?;
+        self.change.tell(&operators, "retried", &stored.id, is_done).await
+    }
+}
+
+impl Settle {
+    pub(super) async fn run(self) -> Result<ExitCode, Failed> {
+        let reply = self.reply()?;
+        let operators = self.change.place.open().await?;
+        let (stored, _) = named(&operators, &self.change.name).await?;
+        let settled = operators.settle(&stored.id, &reply, &self.change.note()).await;
+        let is_done = settled.map_err(|error| trouble(&error))?;
+        self.change.tell(&operators, "settled", &stored.id, is_done).await
+    }
+
+    fn reply(&self) -> Result<Reply, Failed> {
+        let status = StatusCode::from_u16(self.status).ok().filter(|status| status.as_u16() < 600);
+        let status = status.ok_or_else(|| Failed::usage(&"--status: from 100 to 599"))?;
+        let body = self.body.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut reply = Reply::new(status, body);
+        for header in &self.header {
+            let wrong = || Failed::usage(&format!("--header: {header:?} is not NAME: VALUE"));
+            let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+            let name: HeaderName = name.trim().parse().map_err(|_| wrong())?;
+            let value: HeaderValue = value.trim().parse().map_err(|_| wrong())?;
+            reply = reply.with_header(name, value);
+        }
+        Ok(reply)
+    }
+}
+
+impl Change {
+    fn note(&self) -> String {
+        let who = self.who.clone().unwrap_or_else(operating_user);
+        format!("{who}: {}", self.reason)
+    }
+
+    async fn tell(
+        &self,
+        operators: &Operators,
+        done: &str,
+        id: &str,
+        is_done: bool,
+    ) -> Result<ExitCode, Failed> {
+        let (stored, _) = named(operators, id).await?;
+        if !is_done {
+            let state = stored.state.name();
+            return Err(Failed::bad_news(&format!("not {done}: the operation is {state}")));
+        }
+        print(&match self.format {
+            Format::Json => object(&stored).to_string() + "\n",
+            Format::Text => format!("{done}: {id}\n"),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const IN_DOUBT: &str = "a call that must not be repeated may have been made: find out; then settle the operation, or pass \
+                        --call-again if the call was not made";

@@ -1,0 +1,143 @@
+//! The statements of operators in a SQLite file.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row, params};
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use super::{PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
+use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::steps::over_rusqlite::tables::{self, Fault};
+use crate::steps::{State, StepsError};
+use crate::transaction::Reply;
+
+#[derive(Debug)]
+pub(super) struct InSqlite(Arc<Mutex<Connection>>);
+
+impl InSqlite {
+    pub(super) fn new(connection: Connection) -> Result<Self, StepsError> {
+        tables::require_version(&connection)?;
+        Ok(Self(Arc::new(Mutex::new(connection))))
+    }
+
+    pub(super) async fn list(
+        &self,
+        filter: StepsFilter<'_>,
+        after: Option<&StoredSteps>,
+    ) -> Result<Vec<StoredSteps>, StepsError> {
+        let with_completed = filter.with_completed();
+        let StepsFilter { state, name, key, id } = filter;
+        let [name, key, id] = [name, key, id].map(|part| part.map(str::to_owned));
+        let after = after.map(|last| (last.since.as_ms(), last.id.clone())).unzip();
+        self.on(move |db| {
+            let mut list = db.prepare_cached(LIST)?;
+            let state = state.map(State::name);
+            let rows = list.query_map(
+                params![state, name, key, id, with_completed, after.0, after.1, PAGE_ROWS_MAX],
+                stored,
+            )?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    pub(super) async fn points(&self, id: &str) -> Result<Vec<StoredPoint>, StepsError> {
+        let id = id.to_owned();
+        self.on(move |db| {
+            let mut points = db.prepare_cached(
+                "SELECT name, value, committed_at FROM main.onlyonce_point WHERE operation = ?1 ORDER BY number",
+            )?;
+            let rows = points.query_map([id], |row| {
+                let committed_at = StoreTime::from_ms(row.get(2)?);
+                Ok(StoredPoint { name: row.get(0)?, value: row.get(1)?, committed_at })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    pub(super) async fn retry(
+        &self,
+        id: &str,
+        call_again: bool,
+        note: &str,
+    ) -> Result<bool, StepsError> {
+        let (id, note, now) = (id.to_owned(), note.to_owned(), SystemClock.wall().as_ms());
+        self.on(move |db| {
+            tables::written(db, |db| {
+                let count = db.execute(RETRY, params![id, call_again, note, now])?;
+                Ok(count == 1)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn settle(
+        &self,
+        id: &str,
+        reply: &Reply,
+        note: &str,
+    ) -> Result<bool, StepsError> {
+        let (id, note, now) = (id.to_owned(), note.to_owned(), SystemClock.wall().as_ms());
+        let (status, headers, body) =
+            (reply.status.as_u16(), reply.headers_json(), reply.body.to_vec());
+        self.on(move |db| {
+            tables::written(db, |db| {
+                let count = db.execute(SETTLE, params![id, status, headers, body, note, now])?;
+                Ok(count == 1)
+            })
+        })
+        .await
+    }
+
+    async fn on<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StepsError> {
+        let connection = self.0.clone().lock_owned().await;
+        let worked = spawn_blocking(move || work(&connection)).await;
+        Ok(worked.map_err(|error| StepsError::Database(error.into()))??)
+    }
+}
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
+    let state: String = row.get("state")?;
+    Ok(StoredSteps {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        key: row.get("key")?,
+        state: State::of(&state).ok_or(rusqlite::Error::InvalidQuery)?,
+        since: StoreTime::from_ms(row.get("since")?),
+        begun_at: StoreTime::from_ms(row.get("begun_at")?),
+        due_at: row.get::<_, Option<i64>>("due_at")?.map(StoreTime::from_ms),
+        attempts: row.get("attempts")?,
+        point: row.get("point")?,
+        calling: row.get("calling")?,
+        error: row.get("error")?,
+        note: row.get("note")?,
+        status: row.get("status")?,
+        request: row.get("request")?,
+    })
+}
+
+/// As `sql/list.sql`.
+const LIST: &str = "
+    SELECT s.*,
+           (SELECT p.name FROM main.onlyonce_point p WHERE p.operation = s.id ORDER BY p.number DESC LIMIT 1) AS point
+      FROM main.onlyonce_steps s
+     WHERE (?1 IS NULL OR s.state = ?1) AND (?2 IS NULL OR s.name = ?2) AND (?3 IS NULL OR s.key = ?3)
+       AND (?4 IS NULL OR s.id = ?4) AND (?5 OR s.state <> 'completed')
+       AND (?6 IS NULL OR (s.since, s.id) > (?6, ?7))
+     ORDER BY s.since, s.id LIMIT ?8";
+/// As the functions `steps_retry` and `steps_settle` of Postgres.
+const RETRY: &str = "
+    UPDATE main.onlyonce_steps
+       SET state = 'waiting', since = iif(state = 'waiting', since, ?4), revision = revision + 1, due_at = ?4,
+           attempts = 0, calling = NULL, note = ?3
+     WHERE id = ?1 AND state IN ('waiting', 'stuck', 'unknown') AND (calling IS NULL OR ?2)";
+const SETTLE: &str = "
+    UPDATE main.onlyonce_steps
+       SET state = 'completed', since = ?6, revision = revision + 1, token = NULL, due_at = NULL, calling = NULL,
+           status = ?2, headers = ?3, body = ?4, expires_at = ?6 + ttl_ms, note = ?5
+     WHERE id = ?1 AND (state IN ('waiting', 'stuck', 'unknown') OR state = 'running' AND due_at <= ?6)";

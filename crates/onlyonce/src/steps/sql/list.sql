@@ -1,0 +1,13 @@
+-- Operations of state $1, name $2, key $3 and id $4, if they are given; completed ones too, if $5 says so. The page after
+-- the operation with id $7 that is as it is since $6.
+SELECT s.id, s.name, s.key, s.state, s.attempts, s.calling, s.error, s.note, s.status, s.request,
+       (extract(epoch FROM s.since) * 1000)::bigint AS since_ms,
+       (extract(epoch FROM s.begun_at) * 1000)::bigint AS begun_ms,
+       (extract(epoch FROM s.due_at) * 1000)::bigint AS due_ms,
+       (SELECT p.name FROM {schema}.point p WHERE p.operation = s.id ORDER BY p.number DESC LIMIT 1) AS point
+  FROM {schema}.steps s
+ WHERE ($1::text IS NULL OR s.state = $1) AND ($2::text IS NULL OR s.name = $2) AND ($3::text IS NULL OR s.key = $3)
+   AND ($4::uuid IS NULL OR s.id = $4) AND ($5::boolean OR s.state <> 'completed')
+   AND ($6::bigint IS NULL
+        OR (s.since, s.id) > (timestamptz 'epoch' + $6::bigint * interval '1 ms', $7::uuid))
+ ORDER BY s.since, s.id LIMIT $8::bigint

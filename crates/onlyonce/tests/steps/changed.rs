@@ -1,0 +1,142 @@
+//! Operations that another version of the program has begun.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use onlyonce::steps::{Completer, Outcome, Run, Steps, StepsError, Stopped, StuckError};
+use onlyonce::transaction::Reply;
+use serde::de::DeserializeOwned;
+
+use crate::lab::{Lab, Shop, on_both, operation};
+
+on_both! {
+    a_changed_list_of_steps_is_an_error_and_never_a_restart;
+    a_memory_that_cannot_be_read_is_an_error_and_blocks_nothing_else;
+    a_stored_request_that_cannot_be_read_is_stuck;
+    a_program_of_another_name_does_not_go_on;
+    a_name_that_no_step_can_have_is_refused;
+}
+
+/// Does the steps of these names, and fails at `fail`.
+fn version<S: Shop>(names: &[&'static str]) -> Steps<S, u32> {
+    let names: Arc<[&'static str]> = names.into();
+    Steps::new("versioned", move |mut run: Run<S>, _: u32| {
+        let names = names.clone();
+        async move {
+            for name in names.iter() {
+                if *name == "fail" {
+                    return Err(Stopped::failed("it is meant to fail"));
+                }
+                run.step(name, async |mut tx| S::effect(&mut tx, name).await).await?;
+            }
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    })
+    .with_retry_pause(Duration::ZERO)
+}
+
+// R132
+async fn a_changed_list_of_steps_is_an_error_and_never_a_restart<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let old = version::<S>(&["a", "b", "fail"]);
+    let failed = old.run(&shop, &operation("k"), &1).await;
+    assert!(matches!(failed, Err(StepsError::Failed { .. })), "{failed:?}");
+    let changes: [(&[&str], &str); 5] = [
+        (&["a", "renamed", "c"], r#"point 2 is stored as "b", and the program asks for "renamed""#),
+        (&["b", "a", "c"], r#"point 1 is stored as "a", and the program asks for "b""#),
+        (&["new", "a", "b"], r#"point 1 is stored as "a", and the program asks for "new""#),
+        (&["a"], r#"point 2 is stored as "b", and the program finishes without it"#),
+        (&["b", "c"], r#"point 1 is stored as "a", and the program asks for "b""#),
+    ];
+    for (names, expected) in changes {
+        lab.let_time_pass();
+        let steps = version::<S>(names).with_retry_pause(Duration::from_secs(600));
+        let stuck = steps.run(&shop, &operation("k"), &1).await.unwrap_err();
+        let StepsError::Stuck { why, .. } = stuck else { panic!("{stuck:?}") };
+        assert_eq!(why.to_string(), expected);
+        // Operators see it, and a duplicate is told the same.
+        assert_eq!(lab.sql("SELECT state, error FROM {steps}"), format!("stuck|{expected}"));
+        let again = steps.run(&shop, &operation("k"), &1).await.unwrap_err();
+        let StepsError::Stuck { why: StuckError::Found(why), .. } = again else {
+            panic!("{again:?}")
+        };
+        assert_eq!(why, expected);
+        assert_eq!(lab.effects(), "a|1\nb|1");
+    }
+    // A version that has the stored steps goes on after them.
+    lab.let_time_pass();
+    let right = version::<S>(&["a", "b", "c"]);
+    assert!(matches!(right.run(&shop, &operation("k"), &1).await.unwrap(), Outcome::Done(_)));
+    assert_eq!(lab.effects(), "a|1\nb|1\nc|1");
+}
+
+/// Remembers `value`, and fails if it is told so. `T` is what this version expects.
+fn remembering<S: Shop, T: DeserializeOwned + serde::Serialize + Send + 'static>(
+    value: fn() -> T,
+    fails: bool,
+) -> Steps<S, u32> {
+    Steps::new("remembering", move |mut run: Run<S>, _: u32| async move {
+        run.step("remembered", async |_tx| Ok(value())).await?;
+        if fails {
+            return Err(Stopped::failed("it is meant to fail"));
+        }
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    })
+    .with_retry_pause(Duration::ZERO)
+}
+
+async fn a_memory_that_cannot_be_read_is_an_error_and_blocks_nothing_else<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let old = remembering::<S, _>(|| "text".to_owned(), true);
+    old.run(&shop, &operation("old"), &1).await.unwrap_err();
+    lab.let_time_pass();
+    let new = remembering::<S, _>(|| 7_u32, false);
+    let stuck = new.run(&shop, &operation("old"), &1).await.unwrap_err();
+    let StepsError::Stuck { why: StuckError::Memory { step, .. }, .. } = stuck else {
+        panic!("{stuck:?}")
+    };
+    assert_eq!(step, "remembered");
+    // A completer tries it again, and completes others all the same.
+    remembering::<S, _>(|| 7_u32, true).run(&shop, &operation("new"), &1).await.unwrap_err();
+    let completer = Completer::new(shop.clone()).with(&new);
+    let completed = lab.until("SELECT state FROM {steps} WHERE key = 'new'", "completed");
+    completer.with_poll_max(Duration::ZERO).run_until(completed).await;
+    assert_eq!(lab.sql("SELECT state FROM {steps} WHERE key = 'old'"), "stuck");
+}
+
+async fn a_stored_request_that_cannot_be_read_is_stuck<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    version::<S>(&["a", "fail"]).run(&shop, &operation("k"), &1).await.unwrap_err();
+    let other = Steps::new("versioned", async |run: Run<S>, _: Vec<String>| {
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    });
+    let completer = Completer::new(shop).with(&other);
+    let stuck = lab.until("SELECT state FROM {steps}", "stuck");
+    completer.with_poll_max(Duration::ZERO).run_until(stuck).await;
+    let error = lab.sql("SELECT error FROM {steps}");
+    assert!(error.starts_with("the stored request cannot be read: invalid type"), "{error}");
+    assert_eq!(lab.effects(), "a|1");
+}
+
+async fn a_program_of_another_name_does_not_go_on<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    version::<S>(&["a", "fail"]).run(&shop, &operation("k"), &1).await.unwrap_err();
+    lab.let_time_pass();
+    let other = Steps::new("renamed", async |run: Run<S>, _: u32| {
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    });
+    let refused = other.run(&shop, &operation("k"), &1).await.unwrap_err();
+    assert!(matches!(refused, StepsError::OtherProgram { .. }), "{refused:?}");
+    assert_eq!(lab.sql("SELECT state, name FROM {steps}"), "waiting|versioned");
+}
+
+async fn a_name_that_no_step_can_have_is_refused<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    for (key, names) in [("twice", ["a", "a"]), ("empty", ["b", ""]), ("control", ["c", "x\n"])] {
+        let refused = version::<S>(&names).run(&shop, &operation(key), &1).await.unwrap_err();
+        let is_name = matches!(&refused, StepsError::Stuck { why: StuckError::Name { .. }, .. });
+        assert!(is_name, "{refused:?}");
+    }
+    assert_eq!(lab.effects(), "a|1\nb|1\nc|1");
+}

@@ -1,0 +1,13 @@
+//! Operations of several steps, in Postgres and in SQLite.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+mod calls;
+mod changed;
+mod completing;
+mod killed;
+mod lab;
+mod operators;
+mod provider;
+mod saga;
+mod shop;
+mod zombies;

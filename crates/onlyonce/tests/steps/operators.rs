@@ -1,0 +1,147 @@
+//! What operators find, retry and settle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+use onlyonce::Failure;
+use onlyonce::steps::{Completer, Outcome, Run, State, Steps, StepsFilter, Stopped};
+use onlyonce::transaction::Reply;
+
+use crate::lab::{Lab, Shop, on_both, operation};
+
+on_both! {
+    operators_find_operations_by_state_and_see_their_points;
+    a_call_in_doubt_is_made_again_only_if_the_operator_says_so;
+    a_settled_operation_answers_and_its_owner_commits_nothing_more;
+    pages_have_every_operation_once;
+}
+
+fn waiting<S: Shop>() -> Steps<S, u32> {
+    Steps::new("waiting", async |mut run: Run<S>, _: u32| {
+        run.step("first", async |_tx| Ok(("ch_1".to_owned(), 7))).await?;
+        Err(Stopped::failed("the provider is away"))
+    })
+    .with_retry_pause(Duration::from_secs(600))
+}
+
+async fn operators_find_operations_by_state_and_see_their_points<S: Shop>(lab: Lab) {
+    let (shop, operators) = (S::connect(&lab.address).await, lab.operators().await);
+    waiting::<S>().run(&shop, &operation("w"), &1).await.unwrap_err();
+    let doubtful = Steps::new("doubtful", async |_: Run<S>, _: u32| Err(Stopped::in_doubt("?")));
+    let _ = doubtful.run(&shop, &operation("u"), &1).await.unwrap();
+    let done = Steps::new("done", async |run: Run<S>, _: u32| {
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    });
+    let _ = done.run(&shop, &operation("d"), &1).await.unwrap();
+    let keys = async |filter| {
+        let found = operators.list(filter, None).await.unwrap();
+        found.into_iter().map(|stored| stored.key).collect::<Vec<_>>().join(" ")
+    };
+    let of_state = |state| StepsFilter { state: Some(state), ..StepsFilter::default() };
+    assert_eq!(keys(StepsFilter::default()).await, "w u");
+    assert_eq!(keys(of_state(State::Waiting)).await, "w");
+    assert_eq!(keys(of_state(State::Unknown)).await, "u");
+    assert_eq!(keys(of_state(State::Completed)).await, "d");
+    assert_eq!(keys(of_state(State::Stuck)).await, "");
+    assert_eq!(keys(StepsFilter { name: Some("waiting"), ..StepsFilter::default() }).await, "w");
+    let found = operators.list(of_state(State::Waiting), None).await.unwrap();
+    let (stored, points) = operators.show(&found[0].id).await.unwrap().unwrap();
+    assert_eq!(stored, found[0]);
+    assert_eq!(stored.error.as_deref(), Some("the provider is away"));
+    assert_eq!((stored.point.as_deref(), stored.request.as_str()), (Some("first"), "1"));
+    assert_eq!(points.len(), 1);
+    assert_eq!((points[0].name.as_str(), points[0].value.as_str()), ("first", r#"["ch_1",7]"#));
+    assert_eq!(operators.show("no id").await.unwrap(), None);
+    // Retried, it is due at once and has all of its attempts.
+    assert!(operators.retry(&stored.id, false, "ann: it is back").await.unwrap());
+    let (stored, _) = operators.show(&stored.id).await.unwrap().unwrap();
+    assert_eq!((stored.state, stored.attempts), (State::Waiting, 0));
+    assert_eq!(stored.note.as_deref(), Some("ann: it is back"));
+    waiting::<S>().run(&shop, &operation("w"), &1).await.unwrap_err();
+}
+
+// R133
+async fn a_call_in_doubt_is_made_again_only_if_the_operator_says_so<S: Shop>(lab: Lab) {
+    let (shop, operators) = (S::connect(&lab.address).await, lab.operators().await);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let steps = Steps::new("mail", move |mut run: Run<S>, _: u32| {
+        let calls = counted.clone();
+        async move {
+            run.call_once("sent", async |_| match calls.fetch_add(1, Ordering::SeqCst) {
+                0 => Err(Failure::Unknown("no answer".into())),
+                _ => Ok(()),
+            })
+            .await?;
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, "sent"))).await
+        }
+    });
+    let outcome = steps.run(&shop, &operation("k"), &1).await.unwrap();
+    let Outcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
+    let (stored, _) = operators.show(&id).await.unwrap().unwrap();
+    assert_eq!((stored.state, stored.calling.as_deref()), (State::Unknown, Some("sent")));
+    assert!(!operators.retry(&id, false, "ann: why not").await.unwrap());
+    assert_eq!(lab.sql("SELECT state FROM {steps}"), "unknown");
+    assert!(operators.retry(&id, true, "ann: it was not sent").await.unwrap());
+    let completer = Completer::new(shop.clone()).with(&steps).with_poll_max(Duration::ZERO);
+    completer.run_until(lab.until("SELECT state FROM {steps}", "completed")).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    assert!(!operators.retry(&id, true, "ann: once more").await.unwrap(), "it is completed");
+}
+
+async fn a_settled_operation_answers_and_its_owner_commits_nothing_more<S: Shop>(lab: Lab) {
+    let [shop, other] = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    let operators = lab.operators().await;
+    let (arrived, open) =
+        (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let gate = (arrived.clone(), open.clone());
+    let steps = Steps::new("slow", move |mut run: Run<S>, _: u32| {
+        let (arrived, open) = gate.clone();
+        async move {
+            run.call("slow", async |_| {
+                arrived.notify_one();
+                open.notified().await;
+                Ok(())
+            })
+            .await?;
+            run.finish(async |mut tx| {
+                S::effect(&mut tx, "finished").await?;
+                Ok(Reply::new(StatusCode::OK, "by its owner"))
+            })
+            .await
+        }
+    })
+    .with_lease(Duration::from_secs(60));
+    let owner = steps.clone();
+    let owner = tokio::spawn(async move { owner.run(&shop, &operation("k"), &1).await });
+    arrived.notified().await;
+    let id = lab.sql("SELECT id FROM {steps}");
+    let reply = Reply::new(StatusCode::CREATED, "by hand")
+        .with_header(header::LOCATION, HeaderValue::from_static("/1"));
+    assert!(!operators.settle(&id, &reply, "ann").await.unwrap(), "its owner is at it");
+    lab.let_time_pass();
+    assert!(operators.settle(&id, &reply, "ann: done by phone").await.unwrap());
+    open.notify_one();
+    for outcome in
+        [owner.await.unwrap().unwrap(), steps.run(&other, &operation("k"), &1).await.unwrap()]
+    {
+        assert_eq!(outcome, Outcome::Replay(reply.clone()));
+    }
+    assert_eq!(lab.effects(), "");
+    assert_eq!(lab.sql("SELECT note FROM {steps}"), "ann: done by phone");
+}
+
+async fn pages_have_every_operation_once<S: Shop>(lab: Lab) {
+    let (shop, operators) = (S::connect(&lab.address).await, lab.operators().await);
+    for number in 0..103 {
+        let key = format!("k{number}");
+        waiting::<S>().run(&shop, &operation(&key), &1).await.unwrap_err();
+    }
+    let first = operators.list(StepsFilter::default(), None).await.unwrap();
+    let second = operators.list(StepsFilter::default(), first.last()).await.unwrap();
+    assert_eq!((first.len(), second.len()), (100, 3));
+    let ids = first.iter().chain(&second).map(|stored| &stored.id);
+    assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), 103);
+}

@@ -1,0 +1,199 @@
+//! Owners that wake up after another has taken over, duplicates, and leases.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use onlyonce::steps::{Outcome, PgDatabase, Run, Steps};
+use onlyonce::transaction::Reply;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::lab::{Lab, Shop, on_both, operation, tiered};
+
+on_both! {
+    an_owner_that_wakes_up_after_a_takeover_commits_nothing;
+    a_lease_is_renewed_while_a_call_takes_longer;
+    duplicates_have_one_effect_and_get_one_answer;
+    the_same_key_with_another_request_is_refused;
+}
+
+/// The first run waits at the gate, the others pass.
+#[derive(Clone)]
+struct Gate {
+    runs: Arc<AtomicUsize>,
+    arrived: Arc<Semaphore>,
+    open: Arc<Semaphore>,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let closed = || Arc::new(Semaphore::new(0));
+        Self { runs: Arc::default(), arrived: closed(), open: closed() }
+    }
+
+    async fn pass(&self) {
+        if self.runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.arrived.add_permits(1);
+            self.open.acquire().await.unwrap().forget();
+        }
+    }
+}
+
+// R131
+async fn an_owner_that_wakes_up_after_a_takeover_commits_nothing<S: Shop>(lab: Lab) {
+    let gate = Gate::new();
+    let steps = gated::<S>(gate.clone());
+    let [first, second] = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    let zombie = steps.clone();
+    let zombie = tokio::spawn(async move { zombie.run(&first, &operation("k"), &1).await });
+    gate.arrived.acquire().await.unwrap().forget();
+    assert_eq!(in_progress(&steps.run(&second, &operation("k"), &1).await.unwrap()), 60);
+    lab.let_time_pass();
+    let done = steps.run(&second, &operation("k"), &1).await.unwrap();
+    assert!(matches!(&done, Outcome::Done(reply) if reply.body == "run 2"), "{done:?}");
+    gate.open.add_permits(1);
+    // It answers from the row, never with its own result.
+    let woken = zombie.await.unwrap().unwrap();
+    assert!(matches!(&woken, Outcome::Replay(reply) if reply.body == "run 2"), "{woken:?}");
+    assert_eq!(lab.effects(), "after|1\nbefore|1");
+    assert_eq!(lab.sql("SELECT value FROM {point} WHERE name = 'called'"), "2");
+}
+
+fn in_progress(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::InProgress { retry_after } => retry_after.as_secs_f64().ceil() as u64,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two effects, and a call between them that returns which run made it.
+fn gated<S: Shop>(gate: Gate) -> Steps<S, u32> {
+    let numbers = Arc::new(AtomicUsize::new(0));
+    Steps::new("gated", move |mut run: Run<S>, _: u32| {
+        let (gate, number) = (gate.clone(), numbers.fetch_add(1, Ordering::SeqCst) + 1);
+        async move {
+            run.step("before", async |mut tx| S::effect(&mut tx, "before").await).await?;
+            let called = run
+                .call("called", async |_| {
+                    gate.pass().await;
+                    Ok(number)
+                })
+                .await?;
+            run.finish(async |mut tx| {
+                S::effect(&mut tx, "after").await?;
+                Ok(Reply::new(StatusCode::OK, format!("run {called}")))
+            })
+            .await
+        }
+    })
+    .with_lease(Duration::from_secs(60))
+}
+
+// R131: the guard is in the transaction of the effect. In SQLite an open transaction keeps every other writer out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_wakes_up_in_a_step_rolls_its_effect_back() {
+    let lab = Lab::postgres().await;
+    let gate = Gate::new();
+    let in_step = gate.clone();
+    let steps = Steps::new("gated", move |mut run: Run<PgDatabase>, _: u32| {
+        let gate = in_step.clone();
+        async move {
+            run.step("step", async |mut tx| {
+                PgDatabase::effect(&mut tx, "step").await?;
+                gate.pass().await;
+                Ok(())
+            })
+            .await?;
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    })
+    .with_lease(Duration::from_secs(60));
+    let shop = PgDatabase::connect(&lab.address).await;
+    let (zombie, database) = (steps.clone(), shop.clone());
+    let zombie = tokio::spawn(async move { zombie.run(&database, &operation("k"), &1).await });
+    gate.arrived.acquire().await.unwrap().forget();
+    lab.let_time_pass();
+    let done = steps.run(&shop, &operation("k"), &1).await.unwrap();
+    assert!(matches!(done, Outcome::Done(_)), "{done:?}");
+    gate.open.add_permits(1);
+    let woken = zombie.await.unwrap().unwrap();
+    assert!(matches!(woken, Outcome::Replay(_)), "{woken:?}");
+    assert_eq!(lab.effects(), "step|1");
+}
+
+async fn a_lease_is_renewed_while_a_call_takes_longer<S: Shop>(lab: Lab) {
+    let gate = Gate::new();
+    let steps = gated::<S>(gate.clone()).with_lease(Duration::from_secs(1));
+    let shop = S::connect(&lab.address).await;
+    let (owner, database) = (steps.clone(), shop.clone());
+    let owner = tokio::spawn(async move { owner.run(&database, &operation("k"), &1).await });
+    gate.arrived.acquire().await.unwrap().forget();
+    let due_at = "SELECT due_at FROM {steps}";
+    // Three renewals at least, each seen as a new end of the lease: longer than one lease.
+    for _ in 0..4 {
+        let before = lab.sql(due_at);
+        let renewed = async {
+            while lab.sql(due_at) == before {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(crate::lab::WAIT_MAX, renewed).await.unwrap();
+        let duplicate = steps.run(&shop, &operation("k"), &1).await.unwrap();
+        assert!(matches!(duplicate, Outcome::InProgress { .. }), "{duplicate:?}");
+    }
+    gate.open.add_permits(1);
+    let done = owner.await.unwrap().unwrap();
+    assert!(matches!(&done, Outcome::Done(reply) if reply.body == "run 1"), "{done:?}");
+}
+
+async fn duplicates_have_one_effect_and_get_one_answer<S: Shop>(lab: Lab) {
+    let gate = Gate::new();
+    gate.runs.store(1, Ordering::SeqCst);
+    let steps = gated::<S>(gate);
+    let shops = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    for round in 0..tiered(20) {
+        let mut callers = JoinSet::new();
+        for caller in 0..32 {
+            let (steps, shop, key) =
+                (steps.clone(), shops[caller % 2].clone(), format!("k{round}"));
+            callers.spawn(async move {
+                loop {
+                    match steps.run(&shop, &operation(&key), &1).await.unwrap() {
+                        Outcome::Done(reply) => return (true, reply),
+                        Outcome::Replay(reply) => return (false, reply),
+                        Outcome::InProgress { .. } => {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+        let answers = callers.join_all().await;
+        assert_eq!(answers.iter().filter(|(is_done, _)| *is_done).count(), 1);
+        assert!(answers.iter().all(|(_, reply)| *reply == answers[0].1));
+        let count = round + 1;
+        assert_eq!(lab.effects(), format!("after|{count}\nbefore|{count}"));
+    }
+}
+
+async fn the_same_key_with_another_request_is_refused<S: Shop>(lab: Lab) {
+    let gate = Gate::new();
+    let steps = gated::<S>(gate.clone());
+    let [shop, other] = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    let owner = steps.clone();
+    let owner = tokio::spawn(async move { owner.run(&shop, &operation("k"), &1).await });
+    gate.arrived.acquire().await.unwrap().forget();
+    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), Outcome::Reused);
+    gate.open.add_permits(1);
+    assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
+    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), Outcome::Reused);
+    // The answer is kept for its time, and the key is free after it.
+    let past = if lab.is_postgres() { "clock_timestamp()" } else { "1" };
+    lab.sql(&format!("UPDATE {{steps}} SET expires_at = {past}"));
+    let anew = steps.run(&other, &operation("k"), &2).await.unwrap();
+    assert!(matches!(anew, Outcome::Done(_)), "{anew:?}");
+    assert_eq!(lab.effects(), "after|2\nbefore|2");
+}
