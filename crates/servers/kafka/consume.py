@@ -1,4 +1,4 @@
-"""Prints COUNT records of a topic, one in a line. Usage: consume.py ADDRESS TOPIC COUNT"""
+"""Prints the records of a topic, one in a line, until there are COUNT different ones. Usage: consume.py ADDRESS TOPIC COUNT"""
 
 import sys
 import time
@@ -9,14 +9,14 @@ address, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "enable.auto.commit": False})
 partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
 consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-seen, until = 0, time.monotonic() + 30
-while seen < count and time.monotonic() < until:
+seen, until = set(), time.monotonic() + 30
+while len(seen) < count and time.monotonic() < until:
     record = consumer.poll(0.2)
     if record is None or record.error():
         continue
     key = "" if record.key() is None else "=" + record.key().decode()
     headers = " ".join(f"{name}={value.decode()}" for name, value in sorted(record.headers() or []))
     print(record.partition(), key, (record.value() or b"").decode(), headers, sep="\t")
-    seen += 1
-if seen < count:
-    sys.exit(f"{seen} records of {count}")
+    seen.add((key, record.value()))
+if len(seen) < count:
+    sys.exit(f"{len(seen)} records of {count}")

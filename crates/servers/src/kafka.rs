@@ -73,7 +73,7 @@ impl Kafka {
         &self.address
     }
 
-    /// The records of a topic, in the order of each partition, as soon as there are `count` of them.
+    /// The records of a topic, in the order of each partition, as soon as there are `count` with another key or value.
     ///
     /// # Panics
     /// If there are not so many in time.
