@@ -63,6 +63,7 @@ mod sqlite_file;
 mod sqlite_parked;
 #[cfg(feature = "sqlite")]
 mod sqlite_queue;
+mod unlucky;
 #[cfg(feature = "outbox-webhook")]
 mod webhook;
 

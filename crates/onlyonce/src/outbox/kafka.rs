@@ -150,7 +150,11 @@ impl Connected {
         Ok(counts.get(topic).map_or(0, |(count, _)| *count))
     }
 
-    async fn partition(&self, topic: String, partition: i32) -> Result<Arc<PartitionClient>, Error> {
+    async fn partition(
+        &self,
+        topic: String,
+        partition: i32,
+    ) -> Result<Arc<PartitionClient>, Error> {
         let mut partitions = self.partitions.lock().await;
         let name = (topic, partition);
         if let Some(known) = partitions.get(&name) {

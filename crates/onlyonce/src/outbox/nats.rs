@@ -30,7 +30,9 @@ pub struct Nats {
 /// The address of the NATS server is not one: it must be `nats://host:4222` or `tls://host:4222`, or several of them with
 /// commas in between.
 #[derive(Debug, thiserror::Error)]
-#[error("the address must be nats://host:4222 or tls://host:4222, or several with commas in between")]
+#[error(
+    "the address must be nats://host:4222 or tls://host:4222, or several with commas in between"
+)]
 pub struct NatsAddressError(#[source] std::io::Error);
 
 impl Nats {
@@ -222,7 +224,8 @@ mod tests {
     #[test]
     fn an_answer_of_jetstream_is_a_refusal_or_an_outage() {
         let judged = |code: usize, error_code: u64| {
-            let text = format!(r#"{{"code": {code}, "err_code": {error_code}, "description": "why"}}"#);
+            let text =
+                format!(r#"{{"code": {code}, "err_code": {error_code}, "description": "why"}}"#);
             let answer: jetstream::Error = serde_json::from_str(&text).unwrap();
             judge(PublishError::with_source(PublishErrorKind::Other, answer))
         };

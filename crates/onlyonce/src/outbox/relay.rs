@@ -18,6 +18,7 @@ use super::sending::{Outcome, Sending, Sent};
 use super::sqlite_file::OutboxFileError;
 #[cfg(feature = "sqlite")]
 use super::sqlite_queue::SqliteQueue;
+use super::unlucky::Unlucky;
 use super::{Message, Sink, SinkError};
 use crate::store::BoxError;
 use crate::store::postgres::PostgresOpenError;
@@ -39,6 +40,7 @@ pub struct Relay<S> {
     /// The database is.
     offline: Backoff,
     counts: RelayCounts,
+    unlucky: Unlucky,
 }
 
 impl<S: Sink> Relay<S> {
@@ -98,6 +100,7 @@ impl<S: Sink> Relay<S> {
             outage: Backoff::new(OUTAGE_FIRST, OUTAGE_MAX),
             offline: Backoff::new(OFFLINE_FIRST, OFFLINE_MAX),
             counts: RelayCounts::default(),
+            unlucky: Unlucky::default(),
             options,
         }
     }
@@ -184,6 +187,7 @@ impl<S: Sink> Relay<S> {
     /// Takes what came of a message. One that was shipped proves that the sink is there, and may have uncovered the next of
     /// its key.
     fn take(&mut self, outcome: Outcome) {
+        let outcome = self.blamed(outcome);
         match &outcome.sent {
             Sent::Shipped => {
                 self.counts.add_shipped();
@@ -206,6 +210,28 @@ impl<S: Sink> Relay<S> {
             }
         }
         self.outcomes.push(outcome);
+    }
+
+    /// A message that finds the sink unavailable again and again, although the sink takes others, may be to blame itself.
+    fn blamed(&mut self, outcome: Outcome) -> Outcome {
+        let (id, Some(times_max)) = (outcome.leased.id, self.options.unavailable_max) else {
+            return outcome;
+        };
+        match outcome.sent {
+            Sent::Failed(SinkError::Unavailable(why)) => {
+                let is_to_blame = self.unlucky.note(id, self.counts.shipped()) >= times_max;
+                let error = match is_to_blame {
+                    true => SinkError::Refused(why),
+                    false => SinkError::Unavailable(why),
+                };
+                Outcome { sent: Sent::Failed(error), ..outcome }
+            }
+            Sent::Shipped => {
+                self.unlucky.forget(id);
+                outcome
+            }
+            Sent::Failed(_) => outcome,
+        }
     }
 
     /// Writes down what came of messages. After the lease it is left to the relay that takes over.

@@ -179,10 +179,8 @@ struct Failure {
 
 impl Ended {
     fn of(outcome: &Outcome) -> Self {
-        let failure = |error: &SinkError| Failure {
-            error: error.text(),
-            is_refusal: error.is_refusal(),
-        };
+        let failure =
+            |error: &SinkError| Failure { error: error.text(), is_refusal: error.is_refusal() };
         Self {
             id: outcome.leased.message.id.clone(),
             lease: outcome.leased.lease,
@@ -214,7 +212,9 @@ fn settle_all(
             }
             Some(Failure { error, is_refusal: false }) => {
                 let due_at = now.plus_ms(pauses.outage_ms).as_ms();
-                transaction.prepare_cached(GIVEN_BACK)?.execute(params![id, lease, error, due_at])?;
+                transaction
+                    .prepare_cached(GIVEN_BACK)?
+                    .execute(params![id, lease, error, due_at])?;
             }
             Some(Failure { error, is_refusal: true }) => {
                 let Pauses { attempts_max, first_ms, longest_ms, .. } = pauses;

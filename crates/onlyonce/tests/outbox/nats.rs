@@ -159,7 +159,10 @@ async fn what_the_server_will_not_take_is_parked_with_the_reason() {
     relay.shut_down().await;
     let errors = lab.sql("SELECT string_agg(error, E'\\n' ORDER BY position) FROM onlyonce.outbox");
     let errors: Vec<_> = errors.lines().collect();
-    assert!(errors[0].contains("Permissions Violation for Publish to \"shop.secret\""), "{errors:?}");
+    assert!(
+        errors[0].contains("Permissions Violation for Publish to \"shop.secret\""),
+        "{errors:?}"
+    );
     assert!(errors[1].contains("limit of 4096 exceeded"), "{errors:?}");
     assert_eq!(errors[2], "no stream takes the subject elsewhere.charges");
 }
