@@ -9,6 +9,7 @@ use onlyonce_cli::commands::config::ConfigCommand;
 use onlyonce_cli::commands::doctor::Doctor;
 use onlyonce_cli::commands::keys::Keys;
 use onlyonce_cli::commands::migrate::Migrate;
+use onlyonce_cli::commands::outbox::Outbox;
 use onlyonce_cli::commands::plan::Plan;
 use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
@@ -43,6 +44,7 @@ enum Command {
     Migrate(Migrate),
     Sweep(Sweep),
     Audit(Audit),
+    Outbox(Outbox),
     Doctor(Doctor),
     Plan(Plan),
     /// Print a script that completes this command in a shell
@@ -67,6 +69,7 @@ fn main() -> io::Result<ExitCode> {
         Command::Migrate(migrate) => Ok(migrate.run()),
         Command::Sweep(sweep) => Ok(sweep.run()),
         Command::Audit(audit) => Ok(audit.run()),
+        Command::Outbox(outbox) => Ok(outbox.run()),
         Command::Doctor(doctor) => Ok(doctor.run()),
         Command::Plan(plan) => Ok(plan.run()),
         Command::Completions { shell } => {

@@ -1,8 +1,9 @@
 //! Ships the messages of transactions to a broker or a webhook, at least once and in order.
 //!
 //! A message is added in the transaction of its effect, by
-//! [`PgTx::outbox`](crate::transaction::PgTx::outbox) or by the SQL function `outbox`: it is there if the effect is, and is
-//! seen by nobody before COMMIT. A [`Relay`] ships what was committed.
+//! [`PgTx::outbox`](crate::transaction::PgTx::outbox), by the SQL function `outbox`, or in a SQLite file by
+//! `SqliteTx::outbox`: it is there if the effect is, and is seen by nobody before COMMIT. A [`Relay`] ships what was
+//! committed.
 //!
 //! 1. **At least once.** A message is deleted after the [`Sink`] has taken it. A relay that dies in between leaves it, and
 //!    another relay ships it again, with the same [`id`](Message::id): consumers must ignore an id that they have seen.
@@ -39,22 +40,47 @@
 //! ```
 
 mod backoff;
-mod database;
+mod counts;
+#[cfg(feature = "outbox-kafka")]
+mod kafka;
+#[cfg(any(feature = "outbox-kafka", feature = "outbox-nats"))]
+mod link;
 mod message;
+#[cfg(feature = "outbox-nats")]
+mod nats;
 mod options;
 mod parked;
+mod postgres_parked;
+mod postgres_queue;
+mod queue;
 #[cfg(feature = "redis")]
 mod redis_stream;
 mod relay;
 mod sending;
+#[cfg(feature = "sqlite")]
+mod sqlite_file;
+#[cfg(feature = "sqlite")]
+mod sqlite_parked;
+#[cfg(feature = "sqlite")]
+mod sqlite_queue;
+mod unlucky;
 #[cfg(feature = "outbox-webhook")]
 mod webhook;
 
+pub use self::counts::RelayCounts;
+#[cfg(feature = "outbox-kafka")]
+pub use self::kafka::{Kafka, NoTrustedCertificates};
 pub use self::message::{Message, Sink, SinkError};
+#[cfg(feature = "outbox-nats")]
+pub use self::nats::{Nats, NatsAddressError};
 pub use self::options::RelayOptions;
-pub use self::parked::{OutboxError, Parked, ParkedFilter, ParkedMessage};
+pub use self::parked::{
+    OutboxError, OutboxStatus, Parked, ParkedFilter, ParkedMessage, TopicStatus,
+};
 #[cfg(feature = "redis")]
 pub use self::redis_stream::RedisStreams;
 pub use self::relay::Relay;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite_file::OutboxFileError;
 #[cfg(feature = "outbox-webhook")]
 pub use self::webhook::{Webhook, WebhookError};

@@ -12,6 +12,8 @@
 //! ```
 
 mod folder;
+mod kafka;
+mod nats;
 mod pgbouncer;
 mod postgres;
 mod process;
@@ -19,8 +21,11 @@ mod redis;
 mod shim;
 
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::kafka::{Kafka, KafkaRecord};
+pub use self::nats::Nats;
 pub use self::pgbouncer::Pgbouncer;
 pub use self::postgres::{Disk, Postgres};
 pub use self::redis::Redis;
@@ -32,4 +37,9 @@ pub const START_WAIT_MAX: Duration = Duration::from_secs(60);
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
     listener.local_addr().expect("a listener has an address").port()
+}
+
+/// Where scripts/test puts the brokers that come from PyPI.
+fn brokers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/brokers/python/bin")
 }

@@ -33,6 +33,13 @@ pub(crate) fn unprivileged(program: impl AsRef<Path>) -> Command {
     command
 }
 
+/// `program` as the user that we are, that ends when this process does. For servers in a folder that may be ours alone.
+pub(crate) fn alongside(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=KILL").arg("--").arg(program.as_ref());
+    command
+}
+
 /// Runs a tool to its end, unprivileged; panics with what it said.
 pub(crate) fn run(program: impl AsRef<Path>, args: &[&str]) -> String {
     let program = program.as_ref();

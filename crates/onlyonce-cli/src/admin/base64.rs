@@ -1,7 +1,7 @@
 //! Bytes that are no text, for JSON.
 
 /// As RFC 4648 says, with padding.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.chunks(3).flat_map(group).collect()
 }
 

@@ -10,6 +10,7 @@ pub struct RelayOptions {
     pub(super) in_flight_max: usize,
     pub(super) lease: Duration,
     pub(super) attempts_max: i32,
+    pub(super) unavailable_max: Option<u32>,
     pub(super) retry_pause: Duration,
     pub(super) poll_max: Duration,
 }
@@ -23,6 +24,7 @@ impl RelayOptions {
             in_flight_max: 64,
             lease: Duration::from_secs(30),
             attempts_max: 8,
+            unavailable_max: None,
             retry_pause: Duration::from_secs(1),
             poll_max: Duration::from_secs(1),
         }
@@ -63,6 +65,16 @@ impl RelayOptions {
     #[must_use]
     pub fn with_attempts_max(mut self, attempts_max: u32) -> Self {
         self.attempts_max = i32::try_from(attempts_max.max(1)).unwrap_or(i32::MAX);
+        self
+    }
+
+    /// How often a message may find the sink unavailable, each time after the sink took another one: without an end by
+    /// default. From then on each such time counts as a refusal, so that a receiver that answers 500 to one message parks
+    /// it. Each relay counts for itself, and an outage counts nothing. With a sink that is often busy, a small number parks
+    /// messages that only had bad luck.
+    #[must_use]
+    pub fn with_unavailable_max(mut self, times: u32) -> Self {
+        self.unavailable_max = Some(times.max(1));
         self
     }
 

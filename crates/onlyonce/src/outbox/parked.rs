@@ -1,20 +1,27 @@
 //! Messages that were refused too often, for operators.
 
-use tokio::sync::Mutex;
-use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+#[cfg(feature = "sqlite")]
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
 use super::RelayOptions;
+use super::postgres_parked::PostgresParked;
+#[cfg(feature = "sqlite")]
+use super::sqlite_file::OutboxFileError;
+#[cfg(feature = "sqlite")]
+use super::sqlite_parked::SqliteParked;
 use crate::clock::StoreTime;
 use crate::store::BoxError;
-use crate::store::postgres::{PostgresOpenError, PreparedConnection};
+use crate::store::postgres::PostgresOpenError;
 
-/// The parked messages of a schema. Each of them keeps the later messages of its topic and key waiting, until it is retried
-/// and shipped, or discarded.
+/// The parked messages of a database. Each of them keeps the later messages of its topic and key waiting, until it is
+/// retried and shipped, or discarded.
 #[derive(Debug)]
 pub struct Parked {
-    connection: Mutex<PreparedConnection>,
+    rows: Box<dyn ParkedRows>,
 }
 
 /// A message that was refused too often.
@@ -59,6 +66,57 @@ pub struct ParkedFilter<'a> {
     pub key: Option<&'a str>,
 }
 
+/// What waits in an outbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutboxStatus {
+    /// Of each topic that has messages, in the order of their names: at most 1,000.
+    pub topics: Vec<TopicStatus>,
+}
+
+/// What waits of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicStatus {
+    /// The topic.
+    pub topic: String,
+    /// Messages that are not shipped and not parked: those that wait behind a parked one are among them.
+    pub waiting: u64,
+    /// Messages that are parked.
+    pub parked: u64,
+    /// How long ago the oldest message that waits was added, by the database's clock. `None` if none waits.
+    pub oldest_age: Option<Duration>,
+}
+
+impl TopicStatus {
+    pub(super) fn new(topic: String, waiting: i64, parked: i64, oldest_ms: Option<i64>) -> Self {
+        let number = |count: i64| u64::try_from(count).unwrap_or(0);
+        let oldest_age = oldest_ms.map(|ms| Duration::from_millis(number(ms)));
+        Self { topic, waiting: number(waiting), parked: number(parked), oldest_age }
+    }
+}
+
+/// The statements behind [`Parked`]. Each is harmless to repeat.
+pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
+    /// Up to [`PAGE_ROWS_MAX`] after a position.
+    fn list<'a>(
+        &'a self,
+        filter: ParkedFilter<'a>,
+        after: i64,
+    ) -> BoxFuture<'a, Result<Vec<ParkedMessage>, BoxError>>;
+
+    /// The one with this id, or up to [`RETRY_ROWS_MAX`] that match; how many there were.
+    fn retry<'a>(
+        &'a self,
+        id: Option<Uuid>,
+        filter: ParkedFilter<'a>,
+    ) -> BoxFuture<'a, Result<usize, BoxError>>;
+
+    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<ParkedMessage>, BoxError>>;
+
+    fn status(&self) -> BoxFuture<'_, Result<OutboxStatus, BoxError>>;
+}
+
 /// The database did not answer. Call again: what was asked may have been done, and is not done twice.
 #[derive(Debug, thiserror::Error)]
 #[error("the outbox's database did not answer")]
@@ -78,14 +136,16 @@ impl Parked {
     /// # Errors
     /// As [`Parked::open`].
     pub async fn open_with(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
-        let texts = [
-            include_str!("sql/parked.sql"),
-            include_str!("sql/retry.sql"),
-            include_str!("sql/discard.sql"),
-        ];
-        let texts = texts.map(str::to_owned).into();
-        let connection = PreparedConnection::open(url, options.schema.as_deref(), texts).await?;
-        Ok(Self { connection: Mutex::new(connection) })
+        Ok(Self { rows: Box::new(PostgresParked::open(url, options).await?) })
+    }
+
+    /// The parked messages of a SQLite file. Relays of the file may run meanwhile.
+    ///
+    /// # Errors
+    /// As [`Relay::open_sqlite`](super::Relay::open_sqlite).
+    #[cfg(feature = "sqlite")]
+    pub async fn open_sqlite(file: impl AsRef<Path>) -> Result<Self, OutboxFileError> {
+        Ok(Self { rows: Box::new(SqliteParked::open(file.as_ref()).await?) })
     }
 
     /// The parked messages after a position, the oldest first: at most 100. The first page is after position 0.
@@ -97,9 +157,7 @@ impl Parked {
         filter: ParkedFilter<'_>,
         after: i64,
     ) -> Result<Vec<ParkedMessage>, OutboxError> {
-        let ParkedFilter { topic, key } = filter;
-        let rows = self.query(LIST, &[&after, &topic, &key, &PAGE_ROWS_MAX]).await?;
-        rows.iter().map(ParkedMessage::read).collect()
+        self.rows.list(filter, after).await.map_err(OutboxError)
     }
 
     /// Makes a message due again, with all of its attempts. `false` if there is no parked message with this id.
@@ -108,9 +166,8 @@ impl Parked {
     /// If the database does not answer.
     pub async fn retry(&self, id: &str) -> Result<bool, OutboxError> {
         let Ok(id) = Uuid::try_parse(id) else { return Ok(false) };
-        let (topic, key) = (None::<&str>, None::<&str>);
-        let rows = self.query(RETRY, &[&Some(id), &topic, &key, &1_i64]).await?;
-        Ok(!rows.is_empty())
+        let retried = self.rows.retry(Some(id), ParkedFilter::default()).await;
+        Ok(retried.map_err(OutboxError)? > 0)
     }
 
     /// Makes the messages that match due again, at most 1,000 of them. Returns how many: call it again until there are none.
@@ -118,9 +175,7 @@ impl Parked {
     /// # Errors
     /// If the database does not answer.
     pub async fn retry_all(&self, filter: ParkedFilter<'_>) -> Result<usize, OutboxError> {
-        let ParkedFilter { topic, key } = filter;
-        let rows = self.query(RETRY, &[&None::<Uuid>, &topic, &key, &RETRY_ROWS_MAX]).await?;
-        Ok(rows.len())
+        self.rows.retry(None, filter).await.map_err(OutboxError)
     }
 
     /// Deletes a parked message, which is then never shipped, and returns it: keep it. The later messages of its key are
@@ -130,45 +185,22 @@ impl Parked {
     /// If the database does not answer.
     pub async fn discard(&self, id: &str) -> Result<Option<ParkedMessage>, OutboxError> {
         let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
-        let rows = self.query(DISCARD, &[&id]).await?;
-        let discarded = rows.first().map(ParkedMessage::read).transpose()?;
+        let discarded = self.rows.discard(id).await.map_err(OutboxError)?;
         if let Some(ParkedMessage { id, topic, .. }) = &discarded {
             tracing::warn!(id, topic, "an operator discarded a message");
         }
         Ok(discarded)
     }
 
-    async fn query(
-        &self,
-        statement: usize,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, OutboxError> {
-        self.connection.lock().await.query(statement, params).await.map_err(OutboxError)
+    /// What waits in the outbox, for metrics and alerts. It reads all messages, so ask every minute, not every second.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn status(&self) -> Result<OutboxStatus, OutboxError> {
+        self.rows.status().await.map_err(OutboxError)
     }
 }
 
-impl ParkedMessage {
-    fn read(row: &Row) -> Result<Self, OutboxError> {
-        let read = || {
-            Ok(Self {
-                id: row.try_get::<_, Uuid>("id")?.to_string(),
-                topic: row.try_get("topic")?,
-                key: row.try_get("key")?,
-                payload: row.try_get("payload")?,
-                created_at: StoreTime::from_ms(row.try_get("created_ms")?),
-                parked_at: StoreTime::from_ms(row.try_get("parked_ms")?),
-                attempts: u32::try_from(row.try_get::<_, i32>("attempts")?)?,
-                error: row.try_get::<_, Option<String>>("error")?.unwrap_or_default(),
-                position: row.try_get("position")?,
-            })
-        };
-        read().map_err(OutboxError)
-    }
-}
-
-/// The numbers of the statements.
-const LIST: usize = 0;
-const RETRY: usize = 1;
-const DISCARD: usize = 2;
-const PAGE_ROWS_MAX: i64 = 100;
-const RETRY_ROWS_MAX: i64 = 1_000;
+pub(super) const PAGE_ROWS_MAX: i64 = 100;
+pub(super) const RETRY_ROWS_MAX: i64 = 1_000;
+pub(super) const TOPICS_MAX: i64 = 1_000;

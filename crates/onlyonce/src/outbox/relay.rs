@@ -1,26 +1,35 @@
 //! The relay: leases messages, sends them, and writes down what came of it.
 
 use std::future::pending;
+#[cfg(feature = "sqlite")]
+use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::backoff::Backoff;
-use super::database::Database;
+use super::counts::RelayCounts;
 use super::options::{POLL_FIRST, RelayOptions};
+use super::postgres_queue::PostgresQueue;
+use super::queue::{NewlyParked, Queue};
 use super::sending::{Outcome, Sending, Sent};
+#[cfg(feature = "sqlite")]
+use super::sqlite_file::OutboxFileError;
+#[cfg(feature = "sqlite")]
+use super::sqlite_queue::SqliteQueue;
+use super::unlucky::Unlucky;
 use super::{Message, Sink, SinkError};
 use crate::store::BoxError;
 use crate::store::postgres::PostgresOpenError;
 
-/// Ships the messages of a schema to a sink. Run as many as you like, in any process: they share the work.
+/// Ships the messages of a database to a sink. Run as many as you like, in any process: they share the work.
 ///
 /// Dropped while it runs, it stops at once; what it was sending is sent again when the leases are over.
 #[derive(Debug)]
 pub struct Relay<S> {
     options: RelayOptions,
-    database: Database,
+    queue: Box<dyn Queue>,
     sending: Sending<S>,
     /// What came of messages and is not written down yet. They count as being sent.
     outcomes: Vec<Outcome>,
@@ -30,6 +39,8 @@ pub struct Relay<S> {
     outage: Backoff,
     /// The database is.
     offline: Backoff,
+    counts: RelayCounts,
+    unlucky: Unlucky,
 }
 
 impl<S: Sink> Relay<S> {
@@ -51,15 +62,52 @@ impl<S: Sink> Relay<S> {
         sink: S,
         options: RelayOptions,
     ) -> Result<Self, PostgresOpenError> {
-        Ok(Self {
-            database: Database::open(url, &options).await?,
+        let queue = PostgresQueue::open(url, &options).await?;
+        Ok(Self::over(Box::new(queue), sink, options))
+    }
+
+    /// A relay for the messages of a SQLite file, that [`SqliteTx::outbox`](crate::transaction::SqliteTx::outbox) adds, with
+    /// the options of [`RelayOptions::new`]. It has a connection and a thread of its own. It may run in the process that
+    /// writes the messages or in another one, on the same machine.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or has not the tables: see [`OutboxFileError`].
+    #[cfg(feature = "sqlite")]
+    pub async fn open_sqlite(file: impl AsRef<Path>, sink: S) -> Result<Self, OutboxFileError> {
+        Self::open_sqlite_with(file, sink, RelayOptions::new()).await
+    }
+
+    /// The same with `options`. A file has no schema.
+    ///
+    /// # Errors
+    /// As [`Relay::open_sqlite`].
+    #[cfg(feature = "sqlite")]
+    pub async fn open_sqlite_with(
+        file: impl AsRef<Path>,
+        sink: S,
+        options: RelayOptions,
+    ) -> Result<Self, OutboxFileError> {
+        let queue = SqliteQueue::open(file.as_ref()).await?;
+        Ok(Self::over(Box::new(queue), sink, options))
+    }
+
+    fn over(queue: Box<dyn Queue>, sink: S, options: RelayOptions) -> Self {
+        Self {
+            queue,
             sending: Sending::new(sink),
             outcomes: Vec::new(),
             idle: Backoff::new(POLL_FIRST, options.poll_max),
             outage: Backoff::new(OUTAGE_FIRST, OUTAGE_MAX),
             offline: Backoff::new(OFFLINE_FIRST, OFFLINE_MAX),
+            counts: RelayCounts::default(),
+            unlucky: Unlucky::default(),
             options,
-        })
+        }
+    }
+
+    /// What the relay does from now on, for metrics. Keep it before the relay runs.
+    pub fn counts(&self) -> RelayCounts {
+        self.counts.clone()
     }
 
     /// Ships messages for ever: also after an outage of the sink or the database.
@@ -120,8 +168,9 @@ impl<S: Sink> Relay<S> {
         if room == 0 || Instant::now() < self.lease_at() {
             return;
         }
-        let found = self.database.lease(&self.options, room).await;
+        let found = self.queue.lease(&self.options, room).await;
         let Some(found) = self.noted(found) else { return };
+        self.counts.note_age(&found);
         if found.is_idle {
             self.idle.pause();
         }
@@ -138,23 +187,51 @@ impl<S: Sink> Relay<S> {
     /// Takes what came of a message. One that was shipped proves that the sink is there, and may have uncovered the next of
     /// its key.
     fn take(&mut self, outcome: Outcome) {
+        let outcome = self.blamed(outcome);
         match &outcome.sent {
             Sent::Shipped => {
+                self.counts.add_shipped();
                 self.outage.reset();
                 self.idle.reset();
             }
             Sent::Failed(SinkError::Unavailable(error)) => {
                 tracing::warn!(error = &**error, "the sink is unavailable");
+                if !self.outage.is_active() {
+                    self.counts.add_outage();
+                }
                 self.outage.pause();
             }
             // The sink has answered.
             Sent::Failed(SinkError::Refused(error)) => {
                 let Message { id, topic, .. } = &*outcome.leased.message;
                 tracing::warn!(error = &**error, %id, topic, "the sink refused a message");
+                self.counts.add_refused();
                 self.outage.reset();
             }
         }
         self.outcomes.push(outcome);
+    }
+
+    /// A message that finds the sink unavailable again and again, although the sink takes others, may be to blame itself.
+    fn blamed(&mut self, outcome: Outcome) -> Outcome {
+        let (id, Some(times_max)) = (outcome.leased.id, self.options.unavailable_max) else {
+            return outcome;
+        };
+        match outcome.sent {
+            Sent::Failed(SinkError::Unavailable(why)) => {
+                let is_to_blame = self.unlucky.note(id, self.counts.shipped()) >= times_max;
+                let error = match is_to_blame {
+                    true => SinkError::Refused(why),
+                    false => SinkError::Unavailable(why),
+                };
+                Outcome { sent: Sent::Failed(error), ..outcome }
+            }
+            Sent::Shipped => {
+                self.unlucky.forget(id);
+                outcome
+            }
+            Sent::Failed(_) => outcome,
+        }
     }
 
     /// Writes down what came of messages. After the lease it is left to the relay that takes over.
@@ -162,8 +239,11 @@ impl<S: Sink> Relay<S> {
         let lease = self.options.lease;
         self.outcomes.retain(|outcome| outcome.leased.asked_at.elapsed() < lease);
         if !self.outcomes.is_empty() && Instant::now() >= self.offline.until() {
-            let settled = self.database.settle(&mut self.outcomes, &self.options).await;
-            self.noted(settled);
+            let settled = self.queue.settle(&mut self.outcomes, &self.options).await;
+            for NewlyParked { id, topic } in self.noted(settled).into_iter().flatten() {
+                tracing::error!(%id, topic, "a message was refused too often and is parked");
+                self.counts.add_parked();
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout_at;
 
-use super::database::Leased;
+use super::queue::Leased;
 use super::{Sink, SinkError};
 
 /// Dropped, it stops sending.

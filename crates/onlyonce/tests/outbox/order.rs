@@ -1,55 +1,18 @@
 //! Order per key, and what a transaction hides.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onlyonce::outbox::{Message, Sink, SinkError};
-
-use crate::lab::{Book, Lab, begin_with, quick};
-
-/// Takes its time, refuses every eleventh message, and sees when two of one key are sent at the same time.
-#[derive(Clone)]
-struct Slow {
-    book: Book,
-    sent: Arc<AtomicUsize>,
-    sending: Arc<Mutex<HashSet<String>>>,
-    overlaps: Arc<AtomicUsize>,
-}
-
-impl Sink for Slow {
-    async fn send(&self, message: &Message) -> Result<(), SinkError> {
-        let number = self.sent.fetch_add(1, Ordering::Relaxed);
-        if let Some(key) = &message.key
-            && !self.sending.lock().unwrap().insert(key.clone())
-        {
-            self.overlaps.fetch_add(1, Ordering::Relaxed);
-        }
-        tokio::time::sleep(Duration::from_millis(number as u64 % 7)).await;
-        let sent = match number % 11 {
-            10 => Err(SinkError::refused("not now")),
-            _ => self.book.send(message).await,
-        };
-        if let Some(key) = &message.key {
-            self.sending.lock().unwrap().remove(key);
-        }
-        sent
-    }
-}
+use crate::lab::{Book, Lab, Slow, begin_with, quick};
 
 // R136, R137: 500 messages of 20 keys, and 50 without a key, while they are being written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_relays_ship_each_key_in_order() {
     let lab = Arc::new(Lab::start().await);
     let book = Book::taking();
-    let overlaps = Arc::<AtomicUsize>::default();
-    let sink = Slow {
-        book: book.clone(),
-        sent: Arc::default(),
-        sending: Arc::default(),
-        overlaps: overlaps.clone(),
-    };
+    let sink = Slow::new(&book);
+    let overlaps = sink.overlaps.clone();
     let options = quick().with_attempts_max(1_000).with_in_flight_max(10);
     let options = options.with_lease(Duration::from_secs(30));
     let first = lab.relay(sink.clone(), options.clone()).await;
@@ -63,10 +26,7 @@ async fn two_relays_ship_each_key_in_order() {
     second.shut_down().await;
     assert_eq!(lab.waiting(), "0");
     assert_eq!(overlaps.load(Ordering::Relaxed), 0);
-    let mut of_key: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for taken in &*book.taken.lock().unwrap() {
-        of_key.entry(taken.key.clone()).or_default().push(taken.payload.parse().unwrap());
-    }
+    let mut of_key = book.numbers_by_key();
     assert_eq!(of_key.remove(&None).unwrap().len(), 50);
     assert_eq!(of_key.len(), 20);
     for (key, numbers) in of_key {

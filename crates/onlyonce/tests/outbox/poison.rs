@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use onlyonce::outbox::{Parked, ParkedFilter, ParkedMessage, Relay};
 
-use crate::lab::{Book, Does, Lab, Running, quick};
+use crate::lab::{Book, Does, Lab, Running, WAIT_MAX, quick};
 
 struct Poisoned {
     lab: Lab,
@@ -83,6 +84,33 @@ async fn a_message_that_makes_the_sink_panic_is_parked_and_the_relay_goes_on() {
     let those = ParkedFilter { topic: Some("t"), key: Some("a") };
     assert_eq!(poisoned.parked.retry_all(those).await.unwrap(), 1);
     poisoned.ends_with(&["b1", "poison", "a2"]).await;
+}
+
+// threat J10: a receiver that answers 500 to one message is not away.
+#[tokio::test]
+async fn a_message_for_which_the_sink_is_always_away_while_it_takes_others_is_parked() {
+    let lab = Lab::start().await;
+    let book = Book::new(|message| match &message.payload[..] {
+        b"poison" => Does::BeAway,
+        _ => Does::Take,
+    });
+    let id = lab.add("t", Some("a"), "poison").await;
+    let options = quick().with_attempts_max(2).with_unavailable_max(3);
+    let relay = lab.relay(book.clone(), options).await;
+    lab.until("SELECT count(error), max(attempts) FROM onlyonce.outbox", "1|0").await;
+    for number in 1..WAIT_MAX.as_secs() {
+        lab.add("t", Some("b"), &number.to_string()).await;
+        book.until_taken(number as usize).await;
+        // The poison is due again after half a second.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        if lab.sql("SELECT count(parked_at) FROM onlyonce.outbox") == "1" {
+            break;
+        }
+    }
+    relay.shut_down().await;
+    assert!(book.payloads().len() >= 4, "three times were for nothing: {:?}", book.payloads());
+    let row = "SELECT id, attempts, error FROM onlyonce.outbox";
+    assert_eq!(lab.sql(row), format!("{id}|2|nobody is there"));
 }
 
 // A message that is not parked is a relay's, and no operator's.

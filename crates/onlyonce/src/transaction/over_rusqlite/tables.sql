@@ -29,17 +29,33 @@ CREATE TABLE main.onlyonce_transactional (
 ) STRICT;
 CREATE INDEX main.onlyonce_transactional_expiry ON onlyonce_transactional (expires_at);
 
--- The messages that operations cause. A relay ships each of them in the order of `position`, and deletes it. SQLite has
--- one writer at a time, so this is the order of the commits. AUTOINCREMENT: a position is never used again.
+-- The messages that operations cause. A relay leases each of them, ships it and deletes it: docs/outbox.md. SQLite has one
+-- writer at a time, so `position` is the order of the commits. AUTOINCREMENT: a position is never used again.
 CREATE TABLE main.onlyonce_outbox (
   position   INTEGER PRIMARY KEY AUTOINCREMENT,
-  id         TEXT NOT NULL CHECK (length(id) = 36),
+  id         TEXT NOT NULL UNIQUE CHECK (length(id) = 36),
   operation  TEXT NOT NULL,
-  topic      TEXT NOT NULL,
-  key        TEXT,
-  payload    BLOB NOT NULL,
-  created_at INTEGER NOT NULL
+  topic      TEXT NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
+  -- Messages of one topic and key are shipped in order. NULL: in any order.
+  key        TEXT CHECK (octet_length(key) <= 1024),
+  -- The messages of one topic and lane are shipped one after the other. A message without a key has a lane of its own.
+  lane       TEXT NOT NULL GENERATED ALWAYS AS (coalesce('=' || key, id)) VIRTUAL,
+  payload    BLOB NOT NULL CHECK (octet_length(payload) <= 1048576),
+  created_at INTEGER NOT NULL,
+  -- From when on a relay may lease it: after the lease of another relay, or the pause before a retry. Parked: never.
+  due_at     INTEGER NOT NULL DEFAULT 0,
+  -- Which lease it has, or had until due_at.
+  lease      BLOB,
+  -- How often the sink has refused it.
+  attempts   INTEGER NOT NULL DEFAULT 0,
+  parked_at  INTEGER,
+  -- Why it was not shipped at the last attempt.
+  error      TEXT,
+  CONSTRAINT parked_is_never_due CHECK ((parked_at IS NULL) = (due_at < 9223372036854775807)),
+  CONSTRAINT parked_has_no_lease CHECK (parked_at IS NULL OR lease IS NULL)
 ) STRICT;
+CREATE INDEX main.onlyonce_outbox_lane ON onlyonce_outbox (topic, lane, position, due_at);
+CREATE INDEX main.onlyonce_outbox_parked ON onlyonce_outbox (position) WHERE parked_at IS NOT NULL;
 
 -- The messages that consumers have taken, so that a second delivery has no effect.
 CREATE TABLE main.onlyonce_inbox (

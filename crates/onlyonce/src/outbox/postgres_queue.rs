@@ -1,14 +1,15 @@
-//! The relay's statements, and their rows.
+//! The messages of a Postgres schema, as a relay sees them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
+use super::queue::{Found, LANES_MAX, LEASE_ROWS_MAX, Leased, NewlyParked, OUTAGE_PAUSE, Queue};
 use super::sending::{Outcome, Sent};
 use super::{Message, SinkError};
 use crate::clock::{StoreTime, as_ms};
@@ -16,33 +17,15 @@ use crate::record::Token;
 use crate::store::BoxError;
 use crate::store::postgres::{PostgresOpenError, PreparedConnection};
 
-/// The messages, as a relay sees them.
+/// The relay's statements, on a connection.
 #[derive(Debug)]
-pub(super) struct Database {
+pub(super) struct PostgresQueue {
     connection: PreparedConnection,
     /// Topic and lane that were visited last; the empty ones are before all others.
     visited: (String, String),
 }
 
-/// A message that is ours until its lease is over.
-#[derive(Clone, Debug)]
-pub(super) struct Leased {
-    pub(super) message: Arc<Message>,
-    pub(super) id: Uuid,
-    pub(super) lease: Uuid,
-    /// Counted from before the database was asked, so that it is over here before it is over there.
-    pub(super) asked_at: Instant,
-}
-
-/// What came of asking for messages.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) leased: Vec<Leased>,
-    /// All lanes were visited, and none had a message for us.
-    pub(super) is_idle: bool,
-}
-
-impl Database {
+impl PostgresQueue {
     pub(super) async fn open(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
         let after = if options.topic.is_some() { AFTER_IN_TOPIC } else { AFTER };
         let lease = include_str!("sql/lease.sql").replace("{after}", after);
@@ -52,18 +35,18 @@ impl Database {
         Ok(Self { connection: connection.await?, visited: Default::default() })
     }
 
-    /// Leases up to `rows_max` messages.
-    pub(super) async fn lease(
+    async fn lease_due(
         &mut self,
         options: &RelayOptions,
         rows_max: usize,
     ) -> Result<Found, BoxError> {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
         let rows_max = i64::try_from(rows_max.min(LEASE_ROWS_MAX))?;
+        let lanes_max = i64::try_from(LANES_MAX)?;
         let (topic, lane) = std::mem::take(&mut self.visited);
         let lease_ms = as_ms(options.lease) as f64;
         let params: [&(dyn ToSql + Sync); 7] =
-            [&topic, &lane, &LANES_MAX, &rows_max, &lease, &lease_ms, &options.topic];
+            [&topic, &lane, &lanes_max, &rows_max, &lease, &lease_ms, &options.topic];
         let rows = self.connection.query(LEASE, &params).await?;
         let mut leased = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -78,22 +61,22 @@ impl Database {
         Ok(Found { leased, is_idle })
     }
 
-    /// Writes down what came of messages, and takes out what was written. Harmless to repeat.
-    pub(super) async fn settle(
+    async fn write_down(
         &mut self,
         outcomes: &mut Vec<Outcome>,
         options: &RelayOptions,
-    ) -> Result<(), BoxError> {
+    ) -> Result<Vec<NewlyParked>, BoxError> {
         let is_shipped = |outcome: &Outcome| matches!(outcome.sent, Sent::Shipped);
         if outcomes.iter().any(is_shipped) {
             self.delete_shipped(outcomes.iter().filter(|outcome| is_shipped(outcome))).await?;
             outcomes.retain(|outcome| !is_shipped(outcome));
         }
-        if !outcomes.is_empty() {
-            self.give_back(outcomes, options).await?;
-            outcomes.clear();
+        if outcomes.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let parked = self.give_back(outcomes, options).await?;
+        outcomes.clear();
+        Ok(parked)
     }
 
     async fn delete_shipped(
@@ -116,7 +99,7 @@ impl Database {
         &mut self,
         failed: &[Outcome],
         options: &RelayOptions,
-    ) -> Result<(), BoxError> {
+    ) -> Result<Vec<NewlyParked>, BoxError> {
         let (ids, leases) = ids(failed.iter());
         let error = |outcome: &Outcome| outcome.sent.error().map(SinkError::text);
         let errors: Vec<_> = failed.iter().map(error).collect();
@@ -126,13 +109,32 @@ impl Database {
         let [first, longest, outage] = pauses.map(|pause| as_ms(pause) as f64);
         let params: [&(dyn ToSql + Sync); 8] =
             [&ids, &leases, &errors, &refusals, &options.attempts_max, &first, &longest, &outage];
+        let mut parked = Vec::new();
         for row in self.connection.query(FAILED, &params).await? {
             if row.try_get("is_parked")? {
-                let (id, topic): (Uuid, &str) = (row.try_get("id")?, row.try_get("topic")?);
-                tracing::error!(%id, topic, "a message was refused too often and is parked");
+                let id = row.try_get::<_, Uuid>("id")?.to_string();
+                parked.push(NewlyParked { id, topic: row.try_get("topic")? });
             }
         }
-        Ok(())
+        Ok(parked)
+    }
+}
+
+impl Queue for PostgresQueue {
+    fn lease<'a>(
+        &'a mut self,
+        options: &'a RelayOptions,
+        rows_max: usize,
+    ) -> BoxFuture<'a, Result<Found, BoxError>> {
+        Box::pin(self.lease_due(options, rows_max))
+    }
+
+    fn settle<'a>(
+        &'a mut self,
+        outcomes: &'a mut Vec<Outcome>,
+        options: &'a RelayOptions,
+    ) -> BoxFuture<'a, Result<Vec<NewlyParked>, BoxError>> {
+        Box::pin(self.write_down(outcomes, options))
     }
 }
 
@@ -165,9 +167,3 @@ const AFTER_IN_TOPIC: &str = "o.topic = $7::text AND o.lane > h.lane";
 const LEASE: usize = 0;
 const SHIPPED: usize = 1;
 const FAILED: usize = 2;
-/// Lanes that one call visits.
-const LANES_MAX: i64 = 1_000;
-/// Messages that one call leases: their payloads must arrive within the time of one answer.
-const LEASE_ROWS_MAX: usize = 16;
-/// When a message is due again that was given back because the sink was unavailable.
-const OUTAGE_PAUSE: Duration = Duration::from_millis(500);

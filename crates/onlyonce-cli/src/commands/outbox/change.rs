@@ -1,0 +1,213 @@
+//! `onlyonce outbox retry` and `discard`: one parked message, or all that match.
+
+use std::process::ExitCode;
+
+use onlyonce::outbox::{Parked, ParkedMessage};
+use serde_json::json;
+
+use super::Format;
+use super::list::page;
+use super::message::{as_json, as_table};
+use super::place::{PlaceFlags, silent};
+use crate::commands::access::{Failed, print};
+
+/// Make parked messages due again.
+#[derive(Debug, clap::Args)]
+pub(super) struct Retry {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Delete parked messages.
+#[derive(Debug, clap::Args)]
+pub(super) struct Discard {
+    /// Why they are discarded; printed with each
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Who discards them; the user of this machine unless said
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Which messages, and how the result is printed.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// The message with this id
+    #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    id: Option<String>,
+    /// Every parked message, of --topic if it is given
+    #[arg(long)]
+    all: bool,
+    /// Only of this topic
+    #[arg(long, value_name = "TOPIC", requires = "all")]
+    topic: Option<String>,
+    /// Tell which messages it would be, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Change more than 20 without asking back
+    #[arg(long, requires = "all")]
+    yes: bool,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    place: PlaceFlags,
+}
+
+impl Retry {
+    pub(super) async fn run(self) -> Result<ExitCode, Failed> {
+        let (which, parked) = (&self.which, self.which.place.open().await?);
+        if which.dry_run {
+            return which.tell(&parked).await;
+        }
+        let mut retried = 0_u64;
+        let mut matching = Matching::start(which, &parked).await?;
+        while let Some(ids) = matching.next_ids().await? {
+            for id in ids {
+                retried += u64::from(parked.retry(&id).await.map_err(silent)?);
+            }
+        }
+        which.demand(retried)?;
+        match which.format {
+            Format::Json => print(&format!("{}\n", json!({ "retried": retried })))?,
+            Format::Text => print(&format!("due again: {retried}\n"))?,
+        };
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Discard {
+    pub(super) async fn run(self) -> Result<ExitCode, Failed> {
+        let (which, parked) = (&self.which, self.which.place.open().await?);
+        if self.reason.trim().is_empty() {
+            return Err(Failed::usage(&"--reason: say why"));
+        }
+        if which.dry_run {
+            return which.tell(&parked).await;
+        }
+        let mut discarded = 0_u64;
+        let mut matching = Matching::start(which, &parked).await?;
+        while let Some(ids) = matching.next_ids().await? {
+            for id in ids {
+                let Some(message) = parked.discard(&id).await.map_err(silent)? else {
+                    continue;
+                };
+                discarded += 1;
+                // At once, and whole: this is the last copy.
+                if !self.show(&message)? {
+                    return Err(Failed::trouble(&NOBODY_READS));
+                }
+            }
+        }
+        which.demand(discarded)?;
+        eprintln!("onlyonce: discarded {discarded}");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, message: &ParkedMessage) -> Result<bool, Failed> {
+        let mut object = as_json(message);
+        let who = self.who.clone().unwrap_or_else(crate::commands::operating_user);
+        object["discarded_by"] = who.into();
+        object["reason"] = self.reason.as_str().into();
+        match self.which.format {
+            Format::Json => print(&format!("{object}\n")),
+            Format::Text => {
+                let payload = object.get("payload").or(object.get("payload_base64"));
+                let payload = payload.map(ToString::to_string).unwrap_or_default();
+                let payload = crate::words::plain(&payload);
+                print(&format!("discarded: {}\n  payload: {payload}\n", message.id))
+            }
+        }
+    }
+}
+
+impl Which {
+    /// What would be changed.
+    async fn tell(&self, parked: &Parked) -> Result<ExitCode, Failed> {
+        let (mut would, mut matching) = (0_u64, Matching::of(self, parked));
+        while let Some(messages) = matching.next().await? {
+            would += messages.len() as u64;
+            match self.format {
+                Format::Json => {
+                    let lines = messages.iter().map(|message| format!("{}\n", as_json(message)));
+                    print(&lines.collect::<String>())?;
+                }
+                Format::Text => {
+                    print(&as_table(&messages))?;
+                }
+            }
+        }
+        self.demand(would)?;
+        eprintln!("onlyonce: would change {would}; nothing was changed");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// An id that leads to nothing is bad news; a filter may match nothing.
+    fn demand(&self, found: u64) -> Result<(), Failed> {
+        match &self.id {
+            Some(id) if found == 0 => {
+                let id = crate::words::plain(id);
+                Err(Failed::bad_news(&format!("there is no parked message {id}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The messages that are meant, page by page. Those that are parked meanwhile come last; none comes twice.
+struct Matching<'a> {
+    which: &'a Which,
+    parked: &'a Parked,
+    after: i64,
+    /// The id that was given, until it is told.
+    id: Option<String>,
+}
+
+impl<'a> Matching<'a> {
+    fn of(which: &'a Which, parked: &'a Parked) -> Self {
+        Self { which, parked, after: 0, id: which.id.clone() }
+    }
+
+    /// Asks back before many are changed.
+    async fn start(which: &'a Which, parked: &'a Parked) -> Result<Self, Failed> {
+        if which.all && !which.yes {
+            let topics = parked.status().await.map_err(silent)?.topics;
+            let is_meant = |topic: &str| which.topic.as_ref().is_none_or(|meant| meant == topic);
+            let of_meant = topics.iter().filter(|status| is_meant(&status.topic));
+            let would = of_meant.map(|status| status.parked).sum::<u64>();
+            if would > ASKED_ABOVE {
+                return Err(Failed::usage(&format!(
+                    "{would} messages would be changed; pass --yes if that is meant"
+                )));
+            }
+        }
+        Ok(Self::of(which, parked))
+    }
+
+    /// Their ids. One that was given is not looked for.
+    async fn next_ids(&mut self) -> Result<Option<Vec<String>>, Failed> {
+        if self.which.id.is_some() {
+            return Ok(self.id.take().map(|id| vec![id]));
+        }
+        let messages = self.next().await?;
+        Ok(messages.map(|messages| messages.into_iter().map(|message| message.id).collect()))
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<ParkedMessage>>, Failed> {
+        let Some(mut messages) =
+            page(self.parked, self.which.topic.as_deref(), &mut self.after).await?
+        else {
+            return Ok(None);
+        };
+        if let Some(id) = &self.which.id {
+            messages.retain(|message| message.id.eq_ignore_ascii_case(id));
+        }
+        Ok(Some(messages))
+    }
+}
+
+/// More than this are changed only with --yes.
+const ASKED_ABOVE: u64 = 20;
+const NOBODY_READS: &str = "nobody reads what is discarded, so it ends here; the last one is gone";

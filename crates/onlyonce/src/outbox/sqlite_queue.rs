@@ -1,0 +1,274 @@
+//! The messages of a SQLite file, as a relay sees them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::options::{RETRY_PAUSE_MAX, RelayOptions};
+use super::queue::{Found, LANES_MAX, LEASE_ROWS_MAX, Leased, NewlyParked, OUTAGE_PAUSE, Queue};
+use super::sending::Outcome;
+use super::sqlite_file::{OutboxFile, OutboxFileError};
+use super::{Message, SinkError};
+use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
+use crate::record::Token;
+use crate::store::BoxError;
+
+/// The relay's statements, on a thread. Time is that of this machine.
+#[derive(Debug)]
+pub(super) struct SqliteQueue {
+    file: OutboxFile,
+    /// The lane that was visited last; the empty one is before all others.
+    visited: Lane,
+}
+
+/// A topic and a lane of it.
+type Lane = (String, String);
+
+impl SqliteQueue {
+    pub(super) async fn open(path: &Path) -> Result<Self, OutboxFileError> {
+        Ok(Self { file: OutboxFile::open(path).await?, visited: Lane::default() })
+    }
+
+    async fn lease_due(
+        &mut self,
+        options: &RelayOptions,
+        rows_max: usize,
+    ) -> Result<Found, BoxError> {
+        let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
+        let after = std::mem::take(&mut self.visited);
+        let is_from_start = after.1.is_empty();
+        let (topic, lease_ms) = (options.topic.clone(), as_ms(options.lease));
+        let rows_max = rows_max.min(LEASE_ROWS_MAX);
+        let call = move |db: &mut Connection| {
+            let now = SystemClock.wall();
+            let (due, next) = due_heads(db, after, topic.as_deref(), rows_max, now)?;
+            Ok((lease_all(db, &due, lease, lease_ms, now)?, next))
+        };
+        let (messages, next) = self.file.run(call).await?;
+        let is_idle = messages.is_empty() && is_from_start && next.is_none();
+        self.visited = next.unwrap_or_default();
+        let leased = |(id, message)| Leased { message: Arc::new(message), id, lease, asked_at };
+        Ok(Found { leased: messages.into_iter().map(leased).collect(), is_idle })
+    }
+
+    async fn write_down(
+        &mut self,
+        outcomes: &mut Vec<Outcome>,
+        options: &RelayOptions,
+    ) -> Result<Vec<NewlyParked>, BoxError> {
+        let ended: Vec<_> = outcomes.iter().map(Ended::of).collect();
+        let pauses = Pauses {
+            attempts_max: options.attempts_max,
+            first_ms: as_ms(options.retry_pause),
+            longest_ms: as_ms(RETRY_PAUSE_MAX),
+            outage_ms: as_ms(OUTAGE_PAUSE),
+        };
+        let parked = self.file.run(move |db| settle_all(db, &ended, &pauses)).await?;
+        outcomes.clear();
+        Ok(parked)
+    }
+}
+
+impl Queue for SqliteQueue {
+    fn lease<'a>(
+        &'a mut self,
+        options: &'a RelayOptions,
+        rows_max: usize,
+    ) -> BoxFuture<'a, Result<Found, BoxError>> {
+        Box::pin(self.lease_due(options, rows_max))
+    }
+
+    fn settle<'a>(
+        &'a mut self,
+        outcomes: &'a mut Vec<Outcome>,
+        options: &'a RelayOptions,
+    ) -> BoxFuture<'a, Result<Vec<NewlyParked>, BoxError>> {
+        Box::pin(self.write_down(outcomes, options))
+    }
+}
+
+/// The positions of up to `rows_max` messages that are the first of their lanes and due, in the lanes after one; and where
+/// to go on, `None` after the last lane. It only reads: a relay that finds nothing is in no writer's way.
+fn due_heads(
+    db: &Connection,
+    after: Lane,
+    topic: Option<&str>,
+    rows_max: usize,
+    now: StoreTime,
+) -> rusqlite::Result<(Vec<i64>, Option<Lane>)> {
+    let sql = if topic.is_some() { NEXT_IN_TOPIC } else { NEXT };
+    let mut next = db.prepare_cached(sql)?;
+    let (mut due, mut lane) = (Vec::new(), after);
+    for _ in 0..LANES_MAX {
+        let within = topic.unwrap_or(&lane.0);
+        let head = next.query_row([within, &lane.1], head).optional()?;
+        let Some((head_lane, position, due_at)) = head else { return Ok((due, None)) };
+        lane = head_lane;
+        if due_at <= now.as_ms() {
+            due.push(position);
+        }
+        if due.len() >= rows_max {
+            break;
+        }
+    }
+    Ok((due, Some(lane)))
+}
+
+fn head(row: &Row<'_>) -> rusqlite::Result<(Lane, i64, i64)> {
+    Ok(((row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?))
+}
+
+/// Leases those of the messages that are still there and due. One that was the first of its lane still is: messages come to
+/// a lane at its end alone.
+fn lease_all(
+    db: &mut Connection,
+    positions: &[i64],
+    lease: Uuid,
+    lease_ms: i64,
+    now: StoreTime,
+) -> rusqlite::Result<Vec<(Uuid, Message)>> {
+    if positions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let (mut messages, until) = (Vec::with_capacity(positions.len()), now.plus_ms(lease_ms));
+    {
+        let mut update = transaction.prepare_cached(LEASE)?;
+        for position in positions {
+            let values = params![position, lease.as_bytes(), until.as_ms(), now.as_ms()];
+            messages.extend(update.query_row(values, |row| message(row, now)).optional()?);
+        }
+    }
+    transaction.commit()?;
+    Ok(messages)
+}
+
+fn message(row: &Row<'_>, leased_at: StoreTime) -> rusqlite::Result<(Uuid, Message)> {
+    let id: String = row.get(0)?;
+    let uuid = Uuid::try_parse(&id)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
+    let message = Message {
+        id,
+        topic: row.get(1)?,
+        key: row.get(2)?,
+        payload: row.get::<_, Vec<u8>>(3)?.into(),
+        created_at: StoreTime::from_ms(row.get(4)?),
+        leased_at,
+        refusals: row.get(5)?,
+    };
+    Ok((uuid, message))
+}
+
+/// What came of a message, for the thread.
+struct Ended {
+    id: String,
+    lease: Uuid,
+    /// `None`: it was shipped.
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    error: String,
+    is_refusal: bool,
+}
+
+impl Ended {
+    fn of(outcome: &Outcome) -> Self {
+        let failure =
+            |error: &SinkError| Failure { error: error.text(), is_refusal: error.is_refusal() };
+        Self {
+            id: outcome.leased.message.id.clone(),
+            lease: outcome.leased.lease,
+            failure: outcome.sent.error().map(failure),
+        }
+    }
+}
+
+/// When a message that was given back is due again.
+struct Pauses {
+    attempts_max: i32,
+    first_ms: i64,
+    longest_ms: i64,
+    outage_ms: i64,
+}
+
+fn settle_all(
+    db: &mut Connection,
+    ended: &[Ended],
+    pauses: &Pauses,
+) -> rusqlite::Result<Vec<NewlyParked>> {
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let (mut parked, now) = (Vec::new(), SystemClock.wall());
+    for Ended { id, lease, failure } in ended {
+        let lease = lease.as_bytes();
+        match failure {
+            None => {
+                transaction.prepare_cached(SHIPPED)?.execute(params![id, lease])?;
+            }
+            Some(Failure { error, is_refusal: false }) => {
+                let due_at = now.plus_ms(pauses.outage_ms).as_ms();
+                transaction
+                    .prepare_cached(GIVEN_BACK)?
+                    .execute(params![id, lease, error, due_at])?;
+            }
+            Some(Failure { error, is_refusal: true }) => {
+                let Pauses { attempts_max, first_ms, longest_ms, .. } = pauses;
+                let values =
+                    params![id, lease, error, now.as_ms(), attempts_max, first_ms, longest_ms];
+                let mut refused = transaction.prepare_cached(REFUSED)?;
+                let topic = refused.query_row(values, |row| row.get(0)).optional()?.flatten();
+                parked.extend(topic.map(|topic| NewlyParked { id: id.clone(), topic }));
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(parked)
+}
+
+/// The first message of the next lane: one probe of the index, however long the lanes are.
+const NEXT: &str = "\
+    SELECT topic, lane, position, due_at FROM main.onlyonce_outbox
+     WHERE (topic, lane) > (?1, ?2) ORDER BY topic, lane, position LIMIT 1";
+const NEXT_IN_TOPIC: &str = "\
+    SELECT topic, lane, position, due_at FROM main.onlyonce_outbox
+     WHERE topic = ?1 AND lane > ?2 ORDER BY lane, position LIMIT 1";
+/// Whether it is still due is judged again under the write lock.
+const LEASE: &str = "\
+    UPDATE main.onlyonce_outbox SET lease = ?2, due_at = ?3 WHERE position = ?1 AND due_at <= ?4
+    RETURNING id, topic, key, payload, created_at, attempts";
+/// If the lease is not ours any more, another relay ships the message again and deletes it.
+const SHIPPED: &str = "DELETE FROM main.onlyonce_outbox WHERE id = ?1 AND lease = ?2";
+const GIVEN_BACK: &str = "\
+    UPDATE main.onlyonce_outbox SET lease = NULL, error = ?3, due_at = ?4 WHERE id = ?1 AND lease = ?2";
+/// The pause begins with ?6 ms and doubles up to ?7 ms; the refusal that makes ?5 parks the message, and returns its topic.
+const REFUSED: &str = "\
+    UPDATE main.onlyonce_outbox
+       SET lease = NULL, error = ?3, attempts = attempts + 1,
+           parked_at = CASE WHEN attempts + 1 >= ?5 THEN ?4 END,
+           due_at = CASE WHEN attempts + 1 >= ?5 THEN 9223372036854775807
+                         ELSE ?4 + min(?6 << min(attempts, 40), ?7) END
+     WHERE id = ?1 AND lease = ?2
+    RETURNING CASE WHEN parked_at IS NOT NULL THEN topic END";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_lane_is_found_by_a_probe_of_the_index() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(include_str!("../transaction/over_rusqlite/tables.sql")).unwrap();
+        for sql in [NEXT, NEXT_IN_TOPIC] {
+            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan = explain.query_map(["t", "=k"], |row| row.get::<_, String>(3)).unwrap();
+            let plan: Vec<_> = plan.map(Result::unwrap).collect();
+            assert_eq!(plan.len(), 1, "{plan:?}");
+            assert!(plan[0].starts_with("SEARCH onlyonce_outbox USING COVERING INDEX"), "{plan:?}");
+        }
+    }
+}

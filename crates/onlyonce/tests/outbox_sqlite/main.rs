@@ -1,0 +1,10 @@
+//! The outbox relay over a SQLite file.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+#[path = "../outbox/book.rs"]
+mod book;
+mod crashes;
+mod file;
+mod lab;
+mod order;
+mod poison;
