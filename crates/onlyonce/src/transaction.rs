@@ -21,7 +21,7 @@
 //! duplicate waits for the connection's `busy_timeout` before it is [`Begun::InProgress`].
 //!
 //! It holds for what the transaction writes. A call to another service from inside the work is not part of the
-//! transaction: give that call a key of its own.
+//! transaction: [`steps`](crate::steps) are for that.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sqlx")]

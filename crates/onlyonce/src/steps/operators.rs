@@ -26,7 +26,7 @@ pub struct Operators(Place);
 #[derive(Debug)]
 enum Place {
     #[cfg(feature = "postgres")]
-    Postgres(InPostgres),
+    Postgres(Box<InPostgres>),
     #[cfg(feature = "sqlite")]
     Sqlite(InSqlite),
 }
@@ -51,7 +51,7 @@ impl Operators {
     /// When the server cannot be reached, or is not one that keeps what it commits: see [`PostgresOpenError`].
     #[cfg(feature = "postgres")]
     pub async fn open(url: &str) -> Result<Self, PostgresOpenError> {
-        Ok(Self(Place::Postgres(InPostgres::open(url).await?)))
+        Ok(Self(Place::Postgres(Box::new(InPostgres::open(url).await?))))
     }
 
     /// Looks at the SQLite file of `connection`. Give it a `busy_timeout`.

@@ -50,6 +50,14 @@ impl PgDatabase {
         query.fetch_one(executor).await?.try_get("is_written")
     }
 
+    /// The same in a transaction of its own, within the time that a call may take.
+    async fn is_swapped(
+        &self,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<bool, StepsError> {
+        in_time(self.is_written(&self.pool, query)).await
+    }
+
     fn swap_query(
         &self,
         id: &str,
@@ -106,8 +114,8 @@ impl Journal for PgDatabase {
     type Work = PgWork;
 
     async fn load(&self, id: &str) -> Result<Option<Held>, StepsError> {
-        let row = query(&self.statements.load).bind(id.to_owned()).fetch_optional(&self.pool).await;
-        row.map_err(failed)?.as_ref().map(read).transpose()
+        let load = query(&self.statements.load).bind(id.to_owned());
+        in_time(load.fetch_optional(&self.pool)).await?.as_ref().map(read).transpose()
     }
 
     async fn insert(
@@ -130,12 +138,11 @@ impl Journal for PgDatabase {
             .bind(text(token))
             .bind(lease_ms as f64)
             .bind(expired);
-        self.is_written(&self.pool, insert).await.map_err(failed)
+        self.is_swapped(insert).await
     }
 
     async fn swap(&self, id: &str, guard: Guard, next: &Next) -> Result<bool, StepsError> {
-        let swap = self.swap_query(id, guard, next);
-        self.is_written(&self.pool, swap).await.map_err(failed)
+        self.is_swapped(self.swap_query(id, guard, next)).await
     }
 
     async fn renew(&self, id: &str, owner: Token, lease_ms: i64) -> Result<bool, StepsError> {
@@ -143,7 +150,7 @@ impl Journal for PgDatabase {
             .bind(id.to_owned())
             .bind(text(owner))
             .bind(lease_ms as f64);
-        self.is_written(&self.pool, renew).await.map_err(failed)
+        self.is_swapped(renew).await
     }
 
     async fn take_due(
@@ -152,23 +159,24 @@ impl Journal for PgDatabase {
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> Result<Vec<(Held, Token)>, StepsError> {
-        let mut transaction = self.pool.begin().await.map_err(failed)?;
+        let mut transaction = in_time(self.pool.begin()).await?;
         let due = query(&self.statements.due)
             .bind(names.to_vec())
             .bind(i64::try_from(rows_max).unwrap_or(i64::MAX));
-        let rows = due.fetch_all(&mut *transaction).await.map_err(failed)?;
+        let rows = in_time(due.fetch_all(&mut *transaction)).await?;
         let mut taken = Vec::new();
         for row in &rows {
-            let held = read(row)?;
+            // One that cannot be read keeps no others waiting.
+            let Some(held) = read(row).inspect_err(tell_unreadable).ok() else { continue };
             let Some(chosen) = choose(&held) else { continue };
             let guard = Guard { revision: held.revision, owner: None };
             let swap = self.swap_query(&held.id, guard, &chosen.next);
-            let is_written = self.is_written(&mut *transaction, swap).await.map_err(failed)?;
+            let is_written = in_time(self.is_written(&mut *transaction, swap)).await?;
             if let (true, Some(token)) = (is_written, chosen.taken) {
                 taken.push((held, token));
             }
         }
-        transaction.commit().await.map_err(failed)?;
+        in_time(transaction.commit()).await?;
         Ok(taken)
     }
 
@@ -176,7 +184,7 @@ impl Journal for PgDatabase {
         let working = format!("{id} {number}");
         // In one round trip. The id is a UUID.
         let begin = format!("BEGIN; SET LOCAL onlyonce.step = '{working}'");
-        let begun = self.pool.begin_with(AssertSqlSafe(begin)).await;
+        let begun = in_time(self.pool.begin_with(AssertSqlSafe(begin))).await;
         let transaction = begun.map_err(|error| Reason::Failed(error.into()))?;
         Ok(PgWork { transaction, working, outbox: self.statements.outbox.clone() })
     }
@@ -396,6 +404,17 @@ fn failed(error: sqlx::Error) -> StepsError {
     }
 }
 
+async fn in_time<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StepsError> {
+    match timeout(CALL_WAIT_MAX, call).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(elapsed) => Err(StepsError::Database(elapsed.into())),
+    }
+}
+
+fn tell_unreadable(error: &StepsError) {
+    tracing::error!(error = error as &dyn Error, "an operation cannot be read");
+}
+
 fn text(token: Token) -> String {
     uuid_text(*token.as_bytes())
 }
@@ -404,5 +423,7 @@ fn query(sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
 }
 
+/// How long the database may take for a statement, with the wait for a connection of the pool.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(35);
 /// How long a commit may take before it counts as unsure.
 const COMMIT_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use super::State;
 use super::database::{Change, CommitError, Database};
 use super::error::StepsError;
 use super::held::{Guard, Next, Point};
@@ -23,6 +24,7 @@ pub(super) struct Owned<D: Database> {
     progress: Mutex<Progress>,
     is_lost: AtomicBool,
     lost: Notify,
+    is_in_doubt: AtomicBool,
 }
 
 /// What changes while it runs.
@@ -54,6 +56,7 @@ impl<D: Database> Owned<D> {
             progress: Mutex::new(progress),
             is_lost: AtomicBool::new(false),
             lost: Notify::new(),
+            is_in_doubt: AtomicBool::new(false),
         }
     }
 
@@ -68,6 +71,15 @@ impl<D: Database> Owned<D> {
 
     pub(super) fn calling(&self) -> Option<String> {
         self.progress().calling.clone()
+    }
+
+    /// Something may have been done without its point: whatever the program makes of it, it must not be tried again.
+    pub(super) fn mark_in_doubt(&self) {
+        self.is_in_doubt.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Acquire)
     }
 
     /// Compares and swaps under the token.
@@ -112,6 +124,19 @@ impl<D: Database> Owned<D> {
             progress.revision += 1;
             (progress.attempts, progress.calling) = (0, None);
             progress.points = held.points;
+        }
+        is_ours
+    }
+
+    /// The same for the start of a call that must not be repeated.
+    pub(super) async fn is_marked(&self, step: &str) -> bool {
+        let Ok(Some(held)) = self.database.load(&self.id).await else { return false };
+        let mut progress = self.progress();
+        let is_ours = held.revision == progress.revision + 1
+            && held.state == State::Running
+            && held.calling.as_deref() == Some(step);
+        if is_ours {
+            (progress.revision, progress.calling) = (held.revision, held.calling);
         }
         is_ours
     }

@@ -185,10 +185,11 @@ async fn write_down<D: Database>(
     name: &str,
 ) -> Result<Outcome, StepsError> {
     let ended = match &reason {
+        Reason::Lost => return found(owned, name).await,
+        Reason::InDoubt(_) => Ended::InDoubt,
+        _ if owned.is_in_doubt() => Ended::InDoubt,
         Reason::Failed(_) | Reason::Conflict(_) => Ended::Failed,
         Reason::Stuck(_) => Ended::Stuck,
-        Reason::InDoubt(_) => Ended::InDoubt,
-        Reason::Lost => return found(owned, name).await,
     };
     let text = stored_text(&reason);
     let (calling, attempts) = (owned.calling(), owned.attempts());

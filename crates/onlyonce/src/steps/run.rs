@@ -33,6 +33,9 @@ pub struct Run<D: Database> {
     owned: Arc<Owned<D>>,
     /// The steps that the program has asked for.
     asked: Vec<String>,
+    /// A step was begun and did not end well, or was dropped. Nothing follows it: a program that ignores an error, or puts a
+    /// timeout around a step, must not go on as if the step was done.
+    is_stopped: bool,
 }
 
 /// The proof that a run has finished: its answer is committed.
@@ -42,7 +45,7 @@ pub struct Finished(pub(super) Reply);
 
 impl<D: Database> Run<D> {
     pub(super) fn new(owned: Arc<Owned<D>>) -> Self {
-        Self { owned, asked: Vec::new() }
+        Self { owned, asked: Vec::new(), is_stopped: false }
     }
 
     /// A step that works in the database. What `work` writes in its transaction commits together with the point `name` and the
@@ -63,7 +66,7 @@ impl<D: Database> Run<D> {
         let (value, open) = self.worked(work).await?;
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit(&change, Some(open)).await?;
-        self.asked.push(name.to_owned());
+        self.passed(name);
         Ok(value)
     }
 
@@ -92,7 +95,7 @@ impl<D: Database> Run<D> {
         };
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit_called(&change).await?;
-        self.asked.push(name.to_owned());
+        self.passed(name);
         Ok(value)
     }
 
@@ -111,16 +114,16 @@ impl<D: Database> Run<D> {
         if let Some(value) = self.remembered(name)? {
             return Ok(value);
         }
-        self.mark_calling(Some(name)).await?;
+        self.mark_start(name).await?;
         match call(self.key(name)).await {
             Ok(value) => {
                 let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
                 self.commit_called(&change).await?;
-                self.asked.push(name.to_owned());
+                self.passed(name);
                 Ok(value)
             }
             Err(Failure::NotDone(error)) => {
-                self.mark_calling(None).await?;
+                self.withdraw_start().await?;
                 Err(Stopped::failed(error))
             }
             Err(Failure::Unknown(error)) => Err(Stopped::in_doubt(error)),
@@ -133,6 +136,9 @@ impl<D: Database> Run<D> {
         work: impl AsyncFnOnce(D::Tx) -> Result<Reply, BoxError>,
     ) -> Result<Finished, Stopped> {
         let number = self.asked.len();
+        if self.is_stopped {
+            return Err(Stopped::failed(STOPPED));
+        }
         if let Some(stored) = self.owned.point(number) {
             let removed = StuckError::Removed { number: number + 1, stored: stored.name };
             return Err(Stopped(removed.into()));
@@ -156,6 +162,9 @@ impl<D: Database> Run<D> {
     /// What the step remembered, if its point is committed.
     fn remembered<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, Stopped> {
         let number = self.asked.len();
+        if std::mem::replace(&mut self.is_stopped, true) {
+            return Err(Stopped::failed(STOPPED));
+        }
         check_name(name, &self.asked).map_err(|error| Stopped(error.into()))?;
         let Some(point) = self.owned.point(number) else { return Ok(None) };
         if point.name != name {
@@ -167,8 +176,14 @@ impl<D: Database> Run<D> {
             let (step, error) = (name.to_owned(), error.into());
             Stopped(StuckError::Memory { step, error }.into())
         })?;
-        self.asked.push(point.name);
+        self.passed(name);
         Ok(Some(value))
+    }
+
+    /// The step is committed: the next one may follow.
+    fn passed(&mut self, name: &str) {
+        self.asked.push(name.to_owned());
+        self.is_stopped = false;
     }
 
     /// Does the work in a new transaction, and returns the transaction.
@@ -208,7 +223,10 @@ impl<D: Database> Run<D> {
         self.owned.commit(change, open).await.map_err(|error| match error {
             CommitError::Stale => Stopped(Reason::Lost),
             CommitError::Conflict(error) => Stopped(Reason::Conflict(error)),
-            CommitError::EndedByWork(error) => Stopped::in_doubt(error),
+            CommitError::EndedByWork(error) => {
+                self.owned.mark_in_doubt();
+                Stopped::in_doubt(error)
+            }
             CommitError::Unsure(error) => Stopped::failed(error),
         })
     }
@@ -241,14 +259,34 @@ impl<D: Database> Run<D> {
         }
     }
 
-    /// Commits that a call begins that must not be repeated, or that it was not made.
-    async fn mark_calling(&self, step: Option<&str>) -> Result<(), Stopped> {
+    /// Commits that a call begins that must not be repeated. It is tried several times, as the result of a call is: a start
+    /// whose reply was lost would leave the operation unknown, although the call was never made.
+    async fn mark_start(&self, step: &str) -> Result<(), Stopped> {
         let owned = &self.owned;
-        let next = decide::calling(step, owned.token, owned.attempts(), &owned.rules);
+        let next = decide::calling(Some(step), owned.token, owned.attempts(), &owned.rules);
+        let mut tries = 1;
+        loop {
+            let error = match owned.swap(&next).await {
+                Ok(true) => return Ok(()),
+                Ok(false) if tries > 1 && owned.is_marked(step).await => return Ok(()),
+                Ok(false) => return Err(Stopped(Reason::Lost)),
+                Err(error) => error,
+            };
+            if tries == COMMIT_TRIES_MAX {
+                return Err(Stopped::failed(error));
+            }
+            sleep(COMMIT_PAUSE * 2_u32.pow(tries)).await;
+            tries += 1;
+        }
+    }
+
+    /// Commits that the call was not made. If that fails, the operation becomes unknown: safe, and rare.
+    async fn withdraw_start(&self) -> Result<(), Stopped> {
+        let owned = &self.owned;
+        let next = decide::calling(None, owned.token, owned.attempts(), &owned.rules);
         match owned.swap(&next).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Stopped(Reason::Lost)),
-            // If it was committed all the same, the operation becomes unknown: safe, and rare.
             Err(error) => Err(Stopped::failed(error)),
         }
     }
@@ -275,6 +313,7 @@ impl<D: Database> fmt::Debug for Run<D> {
     }
 }
 
+const STOPPED: &str = "an earlier step of this run did not end well, and nothing follows it";
 /// How often the result of a call is tried to be committed: for about six seconds.
 const COMMIT_TRIES_MAX: u32 = 6;
 const COMMIT_PAUSE: Duration = Duration::from_millis(50);

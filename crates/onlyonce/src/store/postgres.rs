@@ -44,7 +44,6 @@ mod maintenance;
 mod member;
 mod noted;
 mod notify;
-#[cfg(feature = "outbox")]
 mod prepared;
 mod renew;
 mod schema;
@@ -67,7 +66,6 @@ use self::call::{BODY_BYTES_MAX, Call, ClaimCall, SwapCall, ask, demand_fit};
 pub use self::error::PostgresOpenError;
 pub use self::import::Import;
 pub use self::inspect::{PostgresFacts, SchemaFound, inspect};
-#[cfg(feature = "outbox")]
 pub(crate) use self::prepared::PreparedConnection;
 use self::sql_error::{SqlError, unclear};
 use self::workers::Workers;

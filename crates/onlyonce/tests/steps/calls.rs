@@ -21,6 +21,7 @@ on_both! {
     a_call_that_must_not_be_repeated_is_made_again_only_if_it_was_not_done;
     a_program_that_runs_too_long_is_stopped;
     too_much_memory_is_refused;
+    a_program_that_ignores_an_error_does_not_go_on;
 }
 
 // R134, R135
@@ -147,6 +148,42 @@ async fn too_much_memory_is_refused<S: Shop>(lab: Lab) {
     assert_eq!(lab.sql("SELECT count(*) FROM {steps} WHERE key = 'request'"), "0");
 }
 
+/// It tries the same call again, then another, with a timeout around the first.
+// R133
+async fn a_program_that_ignores_an_error_does_not_go_on<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let steps = Steps::new("careless", move |mut run: Run<S>, hangs: bool| {
+        let calls = counted.clone();
+        async move {
+            for _ in 0..2 {
+                let call = run.call_once("called", async |_| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    Err::<(), _>(timed_out())
+                });
+                let _ = tokio::time::timeout(Duration::from_millis(50), call).await;
+            }
+            let _ = run.call("other", async |_| Ok(calls.fetch_add(1, Ordering::SeqCst))).await;
+            run.finish(async |mut tx| {
+                S::effect(&mut tx, "finished").await?;
+                Ok(Reply::new(StatusCode::OK, ""))
+            })
+            .await
+        }
+    });
+    for (key, hangs) in [("fails", false), ("hangs", true)] {
+        calls.store(0, Ordering::SeqCst);
+        let outcome = steps.run(&shop, &operation(key), &hangs).await.unwrap();
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "{key}");
+    }
+    assert_eq!(lab.effects(), "");
+}
+
 /// Two programs of Postgres alone.
 type PgProgram = fn(Run<PgDatabase>, u32) -> BoxedRun;
 type BoxedRun = std::pin::Pin<Box<dyn Future<Output = Result<Finished, Stopped>> + Send>>;
@@ -157,12 +194,13 @@ async fn work_that_commits_by_itself_leaves_the_operation_unknown() {
     let shop = PgDatabase::connect(&lab.address).await;
     let program: PgProgram = |mut run, _| {
         Box::pin(async move {
-            run.step("commits", async |mut tx| {
+            let committed = run.step("commits", async |mut tx| {
                 PgDatabase::effect(&mut tx, "committed").await?;
                 sqlx::query("COMMIT").execute(&mut *tx).await?;
                 Ok(())
-            })
-            .await?;
+            });
+            // Ignored: it is in doubt all the same.
+            let _ = committed.await;
             run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
         })
     };

@@ -4,6 +4,7 @@
 mod calls;
 mod changed;
 mod completing;
+mod cut;
 mod killed;
 mod lab;
 mod operators;

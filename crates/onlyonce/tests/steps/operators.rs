@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
 use onlyonce::Failure;
-use onlyonce::steps::{Completer, Outcome, Run, State, Steps, StepsFilter, Stopped};
+use onlyonce::steps::{
+    Completer, Outcome, PgDatabase, Run, SqliteDatabase, State, Steps, StepsFilter, Stopped,
+};
 use onlyonce::transaction::Reply;
 
 use crate::lab::{Lab, Shop, on_both, operation};
@@ -144,4 +146,46 @@ async fn pages_have_every_operation_once<S: Shop>(lab: Lab) {
     assert_eq!((first.len(), second.len()), (100, 3));
     let ids = first.iter().chain(&second).map(|stored| &stored.id);
     assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), 103);
+}
+
+/// The rights and the statements that docs/recovery-points.md names.
+#[tokio::test]
+async fn a_role_with_few_rights_does_the_steps_and_sweeps() {
+    let lab = Lab::postgres().await;
+    let page = include_str!("../../../../docs/recovery-points.md");
+    let block = |start: &str| {
+        let block = page.split("```sql\n").find(|block| block.starts_with(start)).unwrap();
+        block.split("```").next().unwrap().to_owned()
+    };
+    lab.sql("CREATE ROLE app LOGIN; GRANT ALL ON effect TO app");
+    lab.sql(&block("GRANT"));
+    let shop =
+        PgDatabase::connect(&lab.address.replace("postgres://postgres@", "postgres://app@")).await;
+    let steps = crate::shop::order::<PgDatabase>(crate::shop::World::new(
+        crate::provider::Provider::start().address,
+    ));
+    crate::lab::answered(&steps, &shop, "k", &crate::shop::ORDER).await;
+    assert_eq!(lab.sql("SET ROLE app; SELECT onlyonce.sweep_steps()"), "0");
+    assert_eq!(lab.sql(&block("SELECT state")), "");
+    lab.sql("UPDATE {steps} SET expires_at = now()");
+    assert_eq!(lab.sql("SET ROLE app; SELECT onlyonce.sweep_steps()"), "1");
+    assert_eq!(lab.sql("SELECT count(*) FROM {point}"), "0");
+}
+
+#[tokio::test]
+async fn what_has_expired_in_a_file_is_deleted_by_the_statement_of_the_docs() {
+    let lab = Lab::sqlite();
+    let shop = SqliteDatabase::connect(&lab.address).await;
+    let steps = Steps::new("done", async |mut run: Run<SqliteDatabase>, _: u32| {
+        run.step("first", async |_tx| Ok(())).await?;
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    });
+    crate::lab::answered(&steps, &shop, "old", &1).await;
+    lab.sql("UPDATE {steps} SET expires_at = 1");
+    crate::lab::answered(&steps, &shop, "new", &1).await;
+    let page = include_str!("../../../../docs/recovery-points.md");
+    let delete = page.split("```sql\n").find(|block| block.starts_with("DELETE")).unwrap();
+    lab.sql(delete.split("```").next().unwrap());
+    assert_eq!(lab.sql("SELECT key FROM {steps}"), "new");
+    assert_eq!(lab.sql("SELECT count(*) FROM {point}"), "1");
 }

@@ -14,6 +14,7 @@ use crate::lab::{Lab, Shop, on_both, operation, tiered};
 
 on_both! {
     an_owner_that_wakes_up_after_a_takeover_commits_nothing;
+    an_owner_that_wakes_up_before_the_new_owner_commits_nothing;
     a_lease_is_renewed_while_a_call_takes_longer;
     duplicates_have_one_effect_and_get_one_answer;
     the_same_key_with_another_request_is_refused;
@@ -61,6 +62,58 @@ async fn an_owner_that_wakes_up_after_a_takeover_commits_nothing<S: Shop>(lab: L
     assert_eq!(lab.sql("SELECT value FROM {point} WHERE name = 'called'"), "2");
 }
 
+/// The new owner has not committed yet: nothing but the guard keeps the old one from committing first.
+// R131
+async fn an_owner_that_wakes_up_before_the_new_owner_commits_nothing<S: Shop>(lab: Lab) {
+    for is_at_finish in [false, true] {
+        let (first, second) = (Gate::new(), Gate::new());
+        let steps = paused::<S>([first.clone(), second.clone()], is_at_finish);
+        let key = format!("k{is_at_finish}");
+        let run = async |gate: &Gate| {
+            let (steps, key) = (steps.clone(), key.clone());
+            let shop = S::connect(&lab.address).await;
+            let run = tokio::spawn(async move { steps.run(&shop, &operation(&key), &1).await });
+            gate.arrived.acquire().await.unwrap().forget();
+            run
+        };
+        let zombie = run(&first).await;
+        lab.let_time_pass();
+        let owner = run(&second).await;
+        first.open.add_permits(1);
+        in_progress(&zombie.await.unwrap().unwrap());
+        let before = if is_at_finish { "before|1\nmiddle|1" } else { "before|1" };
+        assert_eq!(lab.effects(), before);
+        second.open.add_permits(1);
+        assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
+        assert_eq!(lab.effects(), "after|1\nbefore|1\nmiddle|1");
+        lab.sql("DELETE FROM effect");
+    }
+}
+
+/// Each run waits at its own gate, before the second step or before the finish.
+fn paused<S: Shop>(gates: [Gate; 2], is_at_finish: bool) -> Steps<S, u32> {
+    let runs = Arc::new(AtomicUsize::new(0));
+    Steps::new("paused", move |mut run: Run<S>, _: u32| {
+        let gate = gates[runs.fetch_add(1, Ordering::SeqCst)].clone();
+        async move {
+            run.step("before", async |mut tx| S::effect(&mut tx, "before").await).await?;
+            if !is_at_finish {
+                gate.pass().await;
+            }
+            run.step("middle", async |mut tx| S::effect(&mut tx, "middle").await).await?;
+            if is_at_finish {
+                gate.pass().await;
+            }
+            run.finish(async |mut tx| {
+                S::effect(&mut tx, "after").await?;
+                Ok(Reply::new(StatusCode::OK, ""))
+            })
+            .await
+        }
+    })
+    .with_lease(Duration::from_secs(60))
+}
+
 fn in_progress(outcome: &Outcome) -> u64 {
     match outcome {
         Outcome::InProgress { retry_after } => retry_after.as_secs_f64().ceil() as u64,
@@ -95,10 +148,11 @@ fn gated<S: Shop>(gate: Gate) -> Steps<S, u32> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_owner_that_wakes_up_in_a_step_rolls_its_effect_back() {
     let lab = Lab::postgres().await;
-    let gate = Gate::new();
-    let in_step = gate.clone();
+    let (gate, second) = (Gate::new(), Gate::new());
+    let gates = [gate.clone(), second.clone()];
+    let runs = Arc::new(AtomicUsize::new(0));
     let steps = Steps::new("gated", move |mut run: Run<PgDatabase>, _: u32| {
-        let gate = in_step.clone();
+        let gate = gates[runs.fetch_add(1, Ordering::SeqCst)].clone();
         async move {
             run.step("step", async |mut tx| {
                 PgDatabase::effect(&mut tx, "step").await?;
@@ -115,11 +169,13 @@ async fn an_owner_that_wakes_up_in_a_step_rolls_its_effect_back() {
     let zombie = tokio::spawn(async move { zombie.run(&database, &operation("k"), &1).await });
     gate.arrived.acquire().await.unwrap().forget();
     lab.let_time_pass();
-    let done = steps.run(&shop, &operation("k"), &1).await.unwrap();
-    assert!(matches!(done, Outcome::Done(_)), "{done:?}");
+    let owner = tokio::spawn(async move { steps.run(&shop, &operation("k"), &1).await });
+    second.arrived.acquire().await.unwrap().forget();
     gate.open.add_permits(1);
-    let woken = zombie.await.unwrap().unwrap();
-    assert!(matches!(woken, Outcome::Replay(_)), "{woken:?}");
+    in_progress(&zombie.await.unwrap().unwrap());
+    assert_eq!(lab.effects(), "");
+    second.open.add_permits(1);
+    assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
     assert_eq!(lab.effects(), "step|1");
 }
 

@@ -34,10 +34,7 @@ impl InPostgres {
     ) -> Result<Vec<StoredSteps>, StepsError> {
         let StepsFilter { state, name, key, id } = filter;
         let state = state.map(State::name);
-        let id = match id.map(Uuid::try_parse).transpose() {
-            Ok(id) => id,
-            Err(_) => return Ok(Vec::new()),
-        };
+        let Ok(id) = id.map(Uuid::try_parse).transpose() else { return Ok(Vec::new()) };
         let after_ms = after.map(|last| last.since.as_ms());
         let after_id = after.and_then(|last| Uuid::try_parse(&last.id).ok());
         let with_completed = filter.with_completed();

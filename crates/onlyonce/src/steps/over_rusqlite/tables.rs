@@ -80,7 +80,9 @@ pub(in crate::steps) fn due(
     let names = serde_json::to_string(names).map_err(|_| StepsError::OtherVersion)?;
     let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
     let rows = read.query_map(params![now().as_ms(), names, rows_max], |row| Ok(held(row)))?;
-    rows.map(|row| row?).collect()
+    let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+    // One that cannot be read keeps no others waiting.
+    Ok(rows.into_iter().filter_map(Result::ok).collect())
 }
 
 pub(in crate::steps) fn insert(
