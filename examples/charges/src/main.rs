@@ -28,7 +28,7 @@ use crate::others::Others;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = std::env::var("DATABASE_URL")?;
+    let url = std::env::var("SHOP_DATABASE")?;
     PostgresStore::open(&url).await?.close().await; // makes the tables and functions of onlyonce
     let pool = PgPoolOptions::new().max_connections(8).connect(&url).await?;
     sqlx::raw_sql(include_str!("../tables.sql")).execute(&pool).await?;

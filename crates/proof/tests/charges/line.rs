@@ -41,12 +41,14 @@ async fn answers(
     mut to: OwnedWriteHalf,
     trigger: Option<Arc<Trigger>>,
 ) -> Option<()> {
+    let mut is_executed = false;
     loop {
         let kind = from.read_u8().await.ok()?;
         let length = from.read_u32().await.ok()?;
         let mut rest = vec![0; length as usize - 4];
         from.read_exact(&mut rest).await.ok()?;
-        let is_over = kind == b'Z' && rest == b"I";
+        is_executed |= kind == COMMAND_COMPLETE;
+        let is_over = kind == READY_FOR_QUERY && std::mem::take(&mut is_executed) && rest == IDLE;
         if is_over && trigger.as_ref().is_some_and(|trigger| trigger.reach_reply()) {
             return None;
         }
@@ -55,5 +57,9 @@ async fn answers(
     }
 }
 
+const COMMAND_COMPLETE: u8 = b'C';
+const READY_FOR_QUERY: u8 = b'Z';
+/// No transaction is open.
+const IDLE: &[u8] = b"I";
 /// In the first message of the library's own connections.
 const RELAY: &[u8] = b"application_name\0onlyonce";

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// A moment of a charge, as the services around it see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The database has answered so often.
+    /// The database has ended so many transactions, and its answer is on the way.
     Reply(u32),
     /// The card network has the call, and has not charged.
     CardCalled,
@@ -47,7 +47,7 @@ impl Trigger {
         true
     }
 
-    /// The database has answered once more; true if the victim was killed for it.
+    /// The database has ended one more transaction; true if the victim was killed for it.
     pub(crate) fn reach_reply(&self) -> bool {
         let mut armed = self.armed.lock().unwrap();
         match &mut *armed {

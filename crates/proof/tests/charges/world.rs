@@ -34,7 +34,7 @@ impl World {
         let (before, after) = url.rsplit_once(':').unwrap();
         let (_, database) = after.split_once('/').unwrap();
         let settings = vec![
-            ("DATABASE_URL", format!("{before}:{port}/{database}?sslmode=disable")),
+            ("SHOP_DATABASE", format!("{before}:{port}/{database}?sslmode=disable")),
             ("CARD_URL", format!("http://{address}/call/card")),
             ("MAIL_URL", format!("http://{address}/call/mail")),
             ("EVENTS_URL", format!("http://{address}/events")),
@@ -57,9 +57,10 @@ impl World {
         let mut service = self.serve();
         let trigger = &self.others.trigger;
         trigger.arm(moment, service.give_up());
+        let order = body(key);
         let (killed, _) = tokio::join!(
             timeout(KILL_WAIT_MAX, trigger.killed()),
-            service.post("/charges", key, &body(key))
+            service.post("/charges", key, &order)
         );
         assert!(killed.is_ok(), "{moment:?} was not reached");
         match moment {
