@@ -64,13 +64,14 @@ async fn a_refund_is_one_transaction_and_is_replayed() {
 }
 
 /// When the service is killed: when the database has ended one of its transactions, or while another service has its call.
-const MOMENTS: [Moment; 10] = [
+const MOMENTS: [Moment; 11] = [
     Moment::Reply(1),
     Moment::Reply(2),
     Moment::Reply(3),
     Moment::Reply(4),
     Moment::Reply(5),
     Moment::Reply(6),
+    Moment::Reply(7),
     Moment::CardCalled,
     Moment::CardCharged,
     Moment::Mailed,
