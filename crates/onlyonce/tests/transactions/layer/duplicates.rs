@@ -1,7 +1,7 @@
 //! Duplicates at the same time, and clients that hang up.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +11,7 @@ use axum::routing::post;
 use http::StatusCode;
 use onlyonce::Policy;
 use onlyonce::policy::InFlight;
+use onlyonce::testing::twice_with_failure;
 use onlyonce::transaction::{Begun, Transactions, Tx};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -122,6 +123,32 @@ async fn a_client_that_hangs_up_changes_nothing() {
     let answer = shop.post("k", BODY).await;
     assert_eq!((answer.is_replay(), &answer.body[..]), (true, &b"charge 1"[..]));
     assert_eq!(shop.runs(), 1);
+}
+
+/// Duplicates in sequence and at once, clients that hang up at every poll, and a handler that fails half-way.
+// R125 to R128
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_of_the_layer_passes_our_own_test_of_services() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let handler = async move |mut tx: Tx, State(runs): Runs| {
+        let run = insert(&mut tx, &runs).await;
+        match failing.swap(false, Ordering::SeqCst) {
+            true => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            false => (StatusCode::CREATED, format!("charge {run}")).into_response(),
+        }
+    };
+    let shop = Shop::open(Policy::default(), handler).await;
+    let effects = async || {
+        let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM charge");
+        count.fetch_one(&shop.pool).await.unwrap() as u64
+    };
+    let request = |key: &str| charge(key, BODY).map(|_| BODY);
+    let fail = async || fails.store(true, Ordering::SeqCst);
+    let report = twice_with_failure(shop.app.clone(), request, effects, fail).await;
+    println!("{report}");
+    report.assert_once();
+    assert!(report.operations > 7, "{report}");
 }
 
 // R127
