@@ -202,6 +202,10 @@ async fn who_waits_does_the_work_if_the_first_was_rolled_back() {
         let wait = Duration::from_secs(60);
         tokio::spawn(async move { transactions.begin_within(&pool, &lab::charge("k"), wait).await })
     };
+    // It has asked, and has given its connection back.
+    let asked =
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'idle' AND query = 'ROLLBACK'";
+    until(|| lab.sql(asked) == "t").await;
     drop(tx);
     let Begun::Mine(tx) = waiting.await.unwrap().unwrap() else { panic!() };
     tx.complete(created()).await.unwrap();
