@@ -92,7 +92,7 @@
 //! | `sqlite` | the embedded store: one file, one process; operations, and operations of several steps, in the caller's own SQLite file |
 //! | `postgres` | the store for many nodes |
 //! | `redis` | Redis as a store, and as a filter in front of another |
-//! | `sqlx` | operations inside the caller's own sqlx transaction (`postgres` has the same for tokio-postgres), and operations of several steps |
+//! | `sqlx` | operations inside the caller's own sqlx transaction (`postgres` has the same for tokio-postgres), and operations of several steps; with `tower`, a layer and an extractor for axum |
 //! | `outbox` | the relay that ships the messages of transactions; with `redis`, to Redis Streams |
 //! | `outbox-webhook` | the relay's messages as signed webhooks |
 //! | `memory` | the store for tests |

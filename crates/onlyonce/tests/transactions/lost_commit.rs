@@ -72,17 +72,17 @@ async fn over_tokio_postgres_the_caller_asks_on_a_new_connection() {
 }
 
 /// A line to the server that is cut once, at the next COMMIT.
-struct Line {
+pub(crate) struct Line {
     address: SocketAddr,
-    cut: Arc<AtomicU8>,
+    pub(crate) cut: Arc<AtomicU8>,
 }
 
-const CUT_NOTHING: u8 = 0;
-const CUT_REQUEST: u8 = 1;
-const CUT_REPLY: u8 = 2;
+pub(crate) const CUT_NOTHING: u8 = 0;
+pub(crate) const CUT_REQUEST: u8 = 1;
+pub(crate) const CUT_REPLY: u8 = 2;
 
 impl Line {
-    async fn lay(server: u16) -> Self {
+    pub(crate) async fn lay(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, cut) = (listener.local_addr().unwrap(), Arc::<AtomicU8>::default());
         let at = cut.clone();
@@ -94,7 +94,7 @@ impl Line {
         Self { address, cut }
     }
 
-    fn url(&self, url: &str) -> String {
+    pub(crate) fn url(&self, url: &str) -> String {
         let (before, after) = url.rsplit_once(':').unwrap();
         let (_, database) = after.split_once('/').unwrap();
         format!("{before}:{}/{database}", self.address.port())

@@ -150,6 +150,23 @@ async fn a_refusal_of_the_work_is_kept_by_run() {
     assert_eq!(lab.charges(), "0");
 }
 
+// threat C10
+#[tokio::test]
+async fn work_that_returns_the_transaction_of_another_operation_is_refused() {
+    let lab = Lab::start().await;
+    let (pool, transactions) = (lab.pool(2).await, Transactions::new());
+    let work = async |_: SqlxTx| -> Result<Worked, TransactionError> {
+        let Begun::Mine(mut other) = transactions.begin(&pool, &charge("other")).await? else {
+            panic!()
+        };
+        sqlx::query(CHARGE).execute(&mut *other).await.unwrap();
+        Ok(other.completed(created()))
+    };
+    let ended = transactions.run(&pool, &charge("k"), work).await;
+    assert!(matches!(ended, Err(TransactionError::EndedByWork(_))), "{ended:?}");
+    assert_eq!(lab.charges(), "0");
+}
+
 // R140
 #[tokio::test]
 async fn a_second_delivery_of_a_message_has_no_effect() {

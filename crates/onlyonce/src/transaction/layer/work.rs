@@ -101,7 +101,7 @@ impl Work {
         let begun = begin_within(statements, pool, &self.asked.parameters, wait).await;
         let tx = match self.begun(begun) {
             Ok(tx) => tx,
-            Err(attempted) => return attempted,
+            Err(attempted) => return *attempted,
         };
         let token = tx.operation_id().to_owned();
         let (began, slot) = (Instant::now(), Slot::new(self.asked.id, tx));
@@ -121,14 +121,17 @@ impl Work {
     }
 
     /// The transaction, if the operation is the caller's.
-    fn begun(&self, begun: Result<Begun<SqlxTx>, TransactionError>) -> Result<SqlxTx, Attempted> {
-        Err(Attempted::Ended(match begun {
+    fn begun(
+        &self,
+        begun: Result<Begun<SqlxTx>, TransactionError>,
+    ) -> Result<SqlxTx, Box<Attempted>> {
+        Err(Box::new(Attempted::Ended(match begun {
             Ok(Begun::Mine(tx)) => return Ok(tx),
             Ok(Begun::Replay(reply)) => self.refused(&Refusal::Replay(stored(reply))),
             Ok(Begun::InProgress { .. }) => self.refused(&Refusal::InProgress),
             Ok(Begun::Reused) => self.refused(&Refusal::Reused),
             Err(error) if is_conflict(&error) => {
-                return Err(Attempted::Conflict(self.told(Problem::conflict())));
+                return Err(Box::new(Attempted::Conflict(self.told(Problem::conflict()))));
             }
             Err(error) => {
                 tracing::error!(
@@ -137,7 +140,7 @@ impl Work {
                 );
                 self.told(Problem::store_unavailable())
             }
-        }))
+        })))
     }
 
     /// Calls the handler, within the route's time, and reads its whole answer.
@@ -202,9 +205,7 @@ impl Work {
             Err(response) => return Attempted::Ended(response),
         };
         let token = tx.operation_id().to_owned();
-        if let Err(response) = self.roll_back(tx).await {
-            return Attempted::Ended(response);
-        }
+        roll_back(tx).await;
         let (ending, response) = (answer.ending, answer.into_response());
         let response = match is_aborted {
             true => match self.after_abort(&token, response, took).await {
@@ -236,9 +237,7 @@ impl Work {
                 Err(response) => return Attempted::Ended(response),
             },
         };
-        if let Err(response) = self.roll_back(tx).await {
-            return Attempted::Ended(response);
-        }
+        roll_back(tx).await;
         match is_aborted {
             true => self.after_abort(&token, told, took).await.unwrap_or_else(Attempted::Ended),
             false => Attempted::Ended(told),
@@ -278,20 +277,6 @@ impl Work {
         }
     }
 
-    async fn roll_back(&self, tx: SqlxTx) -> Result<(), Response<Body>> {
-        match timeout(END_WAIT_MAX, tx.roll_back()).await {
-            // Without an answer the transaction is rolled back all the same, only later.
-            Ok(Ok(())) | Err(_) => Ok(()),
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "a rollback was not answered"
-                );
-                Ok(())
-            }
-        }
-    }
-
     /// Keeps the answer of an operation whose writes are undone.
     async fn decline(&self, reply: &Reply, fresh: Response<Body>) -> Attempted {
         let (statements, pool) = (&self.rules.transactions.statements, &self.rules.pool);
@@ -299,7 +284,7 @@ impl Work {
         let begun = begin(statements, pool, self.asked.parameters.clone()).await;
         match self.begun(begun) {
             Ok(empty) => self.completed(empty.complete(reply.clone()).await, reply, fresh),
-            Err(attempted) => attempted,
+            Err(attempted) => *attempted,
         }
     }
 
@@ -323,7 +308,7 @@ impl Work {
             let begun = begin(statements, pool, self.asked.parameters.clone()).await;
             return Ok(match self.begun(begun) {
                 Ok(_dropped) => Attempted::Ended(self.told(Problem::already_done())),
-                Err(attempted) => attempted,
+                Err(attempted) => *attempted,
             });
         }
         match may_be_conflict(pool, took).await {
@@ -348,6 +333,14 @@ impl Work {
 
     fn told(&self, problem: Problem) -> Response<Body> {
         problem.about_key(self.asked.key.as_str()).response(&self.rules.policy)
+    }
+}
+
+/// Rolls back now, so that the key is free when the client has its answer. A rollback that is not answered is made all the
+/// same, only later: by sqlx, or by the server when the connection ends.
+async fn roll_back(tx: SqlxTx) {
+    if let Ok(Err(error)) = timeout(END_WAIT_MAX, tx.roll_back()).await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "a rollback was not answered");
     }
 }
 

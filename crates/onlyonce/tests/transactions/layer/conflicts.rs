@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::post;
 use http::StatusCode;
 use onlyonce::Policy;
 use onlyonce::transaction::{Reply, TransactionError, Transactions, Tx, is_already_done};
 use tokio::task::JoinSet;
 
-use super::{BODY, Shop, insert};
-use crate::lab::{Lab, tiered};
+use super::{BODY, Shop, caller, charge, insert, send};
+use crate::lab::{self, Lab, tiered};
+use crate::lost_commit::{CUT_NOTHING, CUT_REPLY, CUT_REQUEST, Line};
 
 type Runs = State<Arc<AtomicUsize>>;
 
@@ -174,12 +177,46 @@ async fn a_violation_of_the_operations_constraint_is_told_from_every_other() {
     assert!(matches!(TransactionError::of_work(amount, "operation"), TransactionError::NotDone(_)));
 }
 
+/// The reply to COMMIT is cut off: the first caller gets the answer of the commit that was made. COMMIT itself is cut off: it
+/// was not made, the handler is not run again by itself, and the retry of the client does it.
+// R126
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_commit_is_resolved_and_never_run_again() {
+    let lab = Lab::start().await;
+    let line = Line::lay(lab.postgres.port()).await;
+    let (runs, pool) = (Arc::new(AtomicUsize::new(0)), lab::pool(&line.url(&lab.url), 2).await);
+    let layer = Transactions::new().layer(pool, caller, Policy::default());
+    let app = Router::new().route("/charges", post(charge_once)).layer(layer);
+    let app = app.with_state(runs.clone());
+    for number in 0..tiered(60) {
+        let key = format!("k{number}");
+        let cut = if number % 2 == 0 { CUT_REPLY } else { CUT_REQUEST };
+        line.cut.store(cut, Ordering::SeqCst);
+        let (before, charges) = (runs.load(Ordering::SeqCst), lab.charges());
+        let answer = send(app.clone(), charge(&key, BODY)).await;
+        assert_eq!(line.cut.load(Ordering::SeqCst), CUT_NOTHING, "the line was cut");
+        assert_eq!(runs.load(Ordering::SeqCst), before + 1);
+        match cut {
+            CUT_REPLY => {
+                assert_eq!((answer.status, answer.is_replay()), (StatusCode::CREATED, false))
+            }
+            _ => {
+                assert_eq!(answer.code(), "idempotency_rolled_back", "{answer:?}");
+                assert_eq!(lab.charges(), charges);
+            }
+        }
+        let again = send(app.clone(), charge(&key, BODY)).await;
+        assert_eq!((again.status, again.is_replay()), (StatusCode::CREATED, cut == CUT_REPLY));
+        assert_eq!(lab.charges(), (number + 1).to_string());
+    }
+}
+
 /// The layer and the library call share the functions, so that they never share a key by accident.
 #[tokio::test]
 async fn a_key_of_a_request_is_not_the_key_of_an_operation_of_the_library() {
     let shop = Shop::open(Policy::default(), charge_once).await;
     assert_eq!(shop.post("k", BODY).await.status, StatusCode::CREATED);
-    let begun = Transactions::new().begin(&shop.pool, &crate::lab::charge("k")).await.unwrap();
+    let begun = Transactions::new().begin(&shop.pool, &lab::charge("k")).await.unwrap();
     let onlyonce::transaction::Begun::Mine(tx) = begun else { panic!() };
     tx.complete(Reply::new(StatusCode::OK, "")).await.unwrap();
 }

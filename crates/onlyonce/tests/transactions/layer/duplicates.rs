@@ -1,7 +1,7 @@
 //! Duplicates at the same time, and clients that hang up.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +11,7 @@ use axum::routing::post;
 use http::StatusCode;
 use onlyonce::Policy;
 use onlyonce::policy::InFlight;
+use onlyonce::testing::twice_with_failure;
 use onlyonce::transaction::{Begun, Transactions, Tx};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -124,6 +125,32 @@ async fn a_client_that_hangs_up_changes_nothing() {
     assert_eq!(shop.runs(), 1);
 }
 
+/// Duplicates in sequence and at once, clients that hang up at every poll, and a handler that fails half-way.
+// R125 to R128
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_of_the_layer_passes_our_own_test_of_services() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let handler = async move |mut tx: Tx, State(runs): Runs| {
+        let run = insert(&mut tx, &runs).await;
+        match failing.swap(false, Ordering::SeqCst) {
+            true => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            false => (StatusCode::CREATED, format!("charge {run}")).into_response(),
+        }
+    };
+    let shop = Shop::open(Policy::default(), handler).await;
+    let effects = async || {
+        let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM charge");
+        count.fetch_one(&shop.pool).await.unwrap() as u64
+    };
+    let request = |key: &str| charge(key, BODY).map(|_| BODY);
+    let fail = async || fails.store(true, Ordering::SeqCst);
+    let report = twice_with_failure(shop.app.clone(), request, effects, fail).await;
+    println!("{report}");
+    report.assert_once();
+    assert!(report.operations > 7, "{report}");
+}
+
 // R127
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_of_the_library_waits_without_a_connection() {
@@ -175,6 +202,10 @@ async fn who_waits_does_the_work_if_the_first_was_rolled_back() {
         let wait = Duration::from_secs(60);
         tokio::spawn(async move { transactions.begin_within(&pool, &lab::charge("k"), wait).await })
     };
+    // It has asked, and has given its connection back.
+    let asked =
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'idle' AND query = 'ROLLBACK'";
+    until(|| lab.sql(asked) == "t").await;
     drop(tx);
     let Begun::Mine(tx) = waiting.await.unwrap().unwrap() else { panic!() };
     tx.complete(created()).await.unwrap();
