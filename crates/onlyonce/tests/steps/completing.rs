@@ -97,10 +97,15 @@ async fn completers_share_the_work<S: Shop>(lab: Lab) {
     let fails = Arc::new(AtomicUsize::new(count));
     let runs = [const { Mutex::new(Vec::new()) }; 2];
     let runs: Arc<[Mutex<Vec<u32>>; 2]> = Arc::new(runs);
+    // Nobody goes on before both have taken something: each has room for two at a time.
+    let (started, all_started) = tokio::sync::watch::channel([false; 2]);
+    let started = Arc::new(started);
     let program = |completer: usize| {
         let (fails, runs) = (fails.clone(), runs.clone());
+        let (started, all_started) = (started.clone(), all_started.clone());
         Steps::new("shared", move |mut run: Run<S>, number: u32| {
             let (fails, runs) = (fails.clone(), runs.clone());
+            let (started, mut all_started) = (started.clone(), all_started.clone());
             async move {
                 let is_client =
                     fails.try_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
@@ -108,6 +113,8 @@ async fn completers_share_the_work<S: Shop>(lab: Lab) {
                     return Err(Stopped::failed("it is left to a completer"));
                 }
                 runs[completer].lock().unwrap().push(number);
+                started.send_modify(|started| started[completer] = true);
+                all_started.wait_for(|started| *started == [true; 2]).await.unwrap();
                 run.step("work", async |mut tx| S::effect(&mut tx, "work").await).await?;
                 run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Outcome, PgDatabase, Run, Steps};
+use onlyonce::steps::{Outcome, PgDatabase, Run, Steps, Stopped};
 use onlyonce::transaction::Reply;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -17,6 +17,7 @@ on_both! {
     an_owner_that_wakes_up_before_the_new_owner_commits_nothing;
     a_lease_is_renewed_while_a_call_takes_longer;
     duplicates_have_one_effect_and_get_one_answer;
+    of_many_who_find_a_lease_over_one_takes_it;
     the_same_key_with_another_request_is_refused;
 }
 
@@ -232,6 +233,37 @@ async fn duplicates_have_one_effect_and_get_one_answer<S: Shop>(lab: Lab) {
         assert!(answers.iter().all(|(_, reply)| *reply == answers[0].1));
         let count = round + 1;
         assert_eq!(lab.effects(), format!("after|{count}\nbefore|{count}"));
+    }
+}
+
+async fn of_many_who_find_a_lease_over_one_takes_it<S: Shop>(lab: Lab) {
+    let shops = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let steps = Steps::new("taken", move |run: Run<S>, _: u32| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if number == 0 {
+                return Err(Stopped::failed("it is left to the others"));
+            }
+            // Long enough for all of them to have found it.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    });
+    for round in 0..tiered(50) {
+        runs.store(0, Ordering::SeqCst);
+        let key = format!("k{round}");
+        steps.run(&shops[0], &operation(&key), &1).await.unwrap_err();
+        lab.let_time_pass();
+        let mut callers = JoinSet::new();
+        for caller in 0..16 {
+            let (steps, shop, key) = (steps.clone(), shops[caller % 2].clone(), key.clone());
+            callers.spawn(async move { steps.run(&shop, &operation(&key), &1).await.unwrap() });
+        }
+        let outcomes = callers.join_all().await;
+        let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done(_)));
+        assert_eq!((done.count(), runs.load(Ordering::SeqCst)), (1, 2), "{outcomes:?}");
     }
 }
 
