@@ -24,7 +24,7 @@ use super::{Message, Sink, SinkError, tls};
 /// 2. The partition is murmur2 of the key, as the Java client chooses it, so that other producers agree. A message without a
 ///    key goes to the partition of its id. If partitions are added to a topic, its keys move, as with every other producer.
 /// 3. The producer is not idempotent: a record whose answer was lost is produced again. Consumers must recognise it by
-///    `onlyonce-message-id`.
+///    `onlyonce-message-id`. One that the broker has throttled is, too: give the client `onlyonce-relay` no produce quota.
 /// 4. Refused: a topic that is not there or not ours to write to, a message that is larger than the broker or the topic
 ///    allows, one that the topic's rules forbid. Everything else is an outage.
 pub struct Kafka {
