@@ -63,6 +63,8 @@ mod sqlite_file;
 mod sqlite_parked;
 #[cfg(feature = "sqlite")]
 mod sqlite_queue;
+#[cfg(any(feature = "outbox-kafka", feature = "outbox-nats"))]
+mod tls;
 mod unlucky;
 #[cfg(feature = "outbox-webhook")]
 mod webhook;

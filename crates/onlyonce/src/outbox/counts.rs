@@ -78,7 +78,7 @@ impl RelayCounts {
         let messages = found.leased.iter().map(|leased| &leased.message);
         let ages = messages.map(|message| message.leased_at.since_ms(message.created_at));
         let oldest = ages.max().map(|age_ms| u64::try_from(age_ms).unwrap_or(0));
-        if let Some(oldest) = oldest.or(found.is_idle.then_some(0)) {
+        if let Some(oldest) = oldest.or_else(|| found.is_idle.then_some(0)) {
             self.0.oldest_ms.store(oldest, Ordering::Relaxed);
         }
     }

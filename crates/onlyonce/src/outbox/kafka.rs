@@ -10,12 +10,12 @@ use rskafka::client::error::{Error, ProtocolError};
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder, Credentials, SaslConfig};
 use rskafka::record::Record;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::link::Link;
-use super::{Message, Sink, SinkError};
+use super::{Message, Sink, SinkError, tls};
 
 /// Produces each message to the topic of its name, and waits until all in-sync replicas have it (`acks=all`).
 ///
@@ -24,7 +24,7 @@ use super::{Message, Sink, SinkError};
 /// 2. The partition is murmur2 of the key, as the Java client chooses it, so that other producers agree. A message without a
 ///    key goes to the partition of its id. If partitions are added to a topic, its keys move, as with every other producer.
 /// 3. The producer is not idempotent: a record whose answer was lost is produced again. Consumers must recognise it by
-///    `onlyonce-message-id`.
+///    `onlyonce-message-id`. One that the broker has throttled is, too: give the client `onlyonce-relay` no produce quota.
 /// 4. Refused: a topic that is not there or not ours to write to, a message that is larger than the broker or the topic
 ///    allows, one that the topic's rules forbid. Everything else is an outage.
 pub struct Kafka {
@@ -60,15 +60,7 @@ impl Kafka {
     /// # Errors
     /// If this machine trusts none.
     pub fn with_tls(mut self) -> Result<Self, NoTrustedCertificates> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            return Err(NoTrustedCertificates);
-        }
-        let provider = rustls::crypto::ring::default_provider();
-        let config = ClientConfig::builder_with_provider(provider.into());
-        let config = config.with_safe_default_protocol_versions().expect("ring has all of them");
-        self.tls = Some(Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
+        self.tls = Some(Arc::new(tls::by_machine().ok_or(NoTrustedCertificates)?));
         Ok(self)
     }
 
@@ -165,7 +157,7 @@ impl Connected {
         if partitions.len() >= PARTITIONS_MAX {
             partitions.clear();
         }
-        Ok(partitions.entry(name).or_insert(Arc::new(made)).clone())
+        Ok(partitions.entry(name).or_insert_with(|| Arc::new(made)).clone())
     }
 }
 

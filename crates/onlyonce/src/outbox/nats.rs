@@ -7,10 +7,11 @@ use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, Pub
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{ConnectError, ConnectOptions, Event, ServerAddr, ServerError};
+use rustls::ClientConfig;
 use tokio::sync::broadcast;
 
 use super::link::Link;
-use super::{Message, Sink, SinkError};
+use super::{Message, Sink, SinkError, tls};
 
 /// Publishes each message on the subject that is named as its topic, and waits until a stream has stored it.
 ///
@@ -24,6 +25,7 @@ pub struct Nats {
     servers: Vec<ServerAddr>,
     prefix: String,
     credentials: Option<(String, String)>,
+    tls: Option<ClientConfig>,
     link: Link<Connected>,
 }
 
@@ -43,8 +45,9 @@ impl Nats {
     /// If one of them is no address.
     pub fn new(url: &str) -> Result<Self, NatsAddressError> {
         let servers = url.split(',').map(|server| server.trim().parse()).collect::<Result<_, _>>();
-        let servers = servers.map_err(NatsAddressError)?;
-        Ok(Self { servers, prefix: String::new(), credentials: None, link: Link::new() })
+        let servers: Vec<ServerAddr> = servers.map_err(NatsAddressError)?;
+        let tls = servers.iter().any(ServerAddr::tls_required).then(tls::by_machine).flatten();
+        Ok(Self { servers, prefix: String::new(), credentials: None, tls, link: Link::new() })
     }
 
     /// Puts `prefix` in front of each topic: `shop.` makes `shop.charges` of `charges`. None by default.
@@ -78,6 +81,9 @@ impl Nats {
             });
         if let Some((name, password)) = &self.credentials {
             options = options.user_and_password(name.clone(), password.clone());
+        }
+        if let Some(tls) = &self.tls {
+            options = options.tls_client_config(tls.clone());
         }
         let client = options.connect(&self.servers[..]).await?;
         let mut jetstream = jetstream::new(client);

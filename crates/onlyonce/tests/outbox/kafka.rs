@@ -45,7 +45,7 @@ async fn records_have_the_key_the_id_and_the_partition_of_the_java_client() {
     }
 }
 
-// R137: no answer counts nothing, and the connection that hangs is not used for ever.
+// R137: no answer counts nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_hangs_or_is_gone_is_an_outage() {
     let Some(mut kafka) = broker(&["charges"]) else { return };

@@ -84,7 +84,7 @@ async fn messages_are_stored_in_order_also_after_nats_was_killed() {
     assert_eq!(shop.stored().await, expected);
 }
 
-// R137: no answer is no success, and the connection that hangs is not used for ever.
+// R137: no answer is no success.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_an_outage() {
     let Some(shop) = Shop::start("").await else { return };
