@@ -20,9 +20,9 @@ impl Transactions {
     ///
     /// ```no_run
     /// # use onlyonce::transaction::{Consumed, MessageId, TransactionError, Transactions};
-    /// # async fn consume(pool: &sqlx::PgPool) -> Result<(), TransactionError> {
+    /// # async fn consume(transactions: Transactions, pool: &sqlx::PgPool) -> Result<(), TransactionError> {
     /// let id = MessageId::of_cloud_event("/orders", "4711");
-    /// let consumed = Transactions::new().consume(pool, "mailer", &id, async |connection| {
+    /// let consumed = transactions.consume(pool, "mailer", &id, async |connection| {
     ///     sqlx::query("INSERT INTO mail (customer) VALUES (1)").execute(connection).await
     /// });
     /// match consumed.await? {

@@ -22,7 +22,8 @@ async fn a_message_delivered_many_times_at_once_has_one_effect() {
             let pool = pool.clone();
             let id = MessageId::of_kafka_record("orders", 0, round as i64);
             deliveries.spawn(async move {
-                Transactions::new().consume(&pool, "mailer", &id, charge).await.unwrap()
+                let work = async |connection: &mut PgConnection| charge(connection).await;
+                Transactions::new().consume(&pool, "mailer", &id, work).await.unwrap()
             });
         }
         let consumed = deliveries.join_all().await;
