@@ -29,6 +29,7 @@ mod resets;
 mod scope;
 mod stores;
 mod syntax;
+mod webhooks;
 mod well_known;
 mod words;
 
