@@ -44,8 +44,8 @@ impl Nats {
     /// # Errors
     /// If one of them is no address.
     pub fn new(url: &str) -> Result<Self, NatsAddressError> {
-        let servers = url.split(',').map(|server| server.trim().parse()).collect::<Result<_, _>>();
-        let servers: Vec<ServerAddr> = servers.map_err(NatsAddressError)?;
+        let servers = url.split(',').map(|server| address(server.trim()));
+        let servers = servers.collect::<Result<Vec<_>, _>>().map_err(NatsAddressError)?;
         let tls = servers.iter().any(ServerAddr::tls_required).then(tls::by_machine).flatten();
         Ok(Self { servers, prefix: String::new(), credentials: None, tls, link: Link::new() })
     }
@@ -105,6 +105,14 @@ impl Sink for Nats {
         }
         sent
     }
+}
+
+/// The client would take an empty address for the one of this machine.
+fn address(text: &str) -> std::io::Result<ServerAddr> {
+    if text.is_empty() {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    text.parse()
 }
 
 struct Connected {

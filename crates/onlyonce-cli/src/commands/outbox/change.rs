@@ -114,7 +114,7 @@ impl Discard {
         match self.which.format {
             Format::Json => print(&format!("{object}\n")),
             Format::Text => {
-                let payload = object.get("payload").or(object.get("payload_base64"));
+                let payload = object.get("payload").or_else(|| object.get("payload_base64"));
                 let payload = payload.map(ToString::to_string).unwrap_or_default();
                 let payload = crate::words::plain(&payload);
                 print(&format!("discarded: {}\n  payload: {payload}\n", message.id))
