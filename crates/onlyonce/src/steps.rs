@@ -16,7 +16,7 @@
 //!    the transaction of its effect: an owner that was taken for dead commits nothing when it wakes up.
 //! 6. **The request is stored.** A [`Completer`] goes on with operations whose client never came back, and tries those again
 //!    that failed: after a pause that doubles, with jitter, until the attempts are used up. Then the operation is *unknown*.
-//! 7. **A duplicate** gets the kept answer, or [`Outcome::InProgress`], [`Outcome::Reused`] or [`Outcome::Unknown`]; it never
+//! 7. **A duplicate** gets the kept answer, or [`StepsOutcome::InProgress`], [`StepsOutcome::Reused`] or [`StepsOutcome::Unknown`]; it never
 //!    runs a step.
 //!
 //! It does not make the services one: a card stays charged while a later step fails, until a step of yours cancels it. Such a
@@ -27,7 +27,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use http::StatusCode;
-//! use onlyonce::steps::{Finished, Outcome, Run, SqliteDatabase, Steps, Stopped};
+//! use onlyonce::steps::{Finished, StepsOutcome, Run, SqliteDatabase, Steps, Stopped};
 //! use onlyonce::transaction::Reply;
 //! use onlyonce::{Operation, scope::Principal};
 //!
@@ -64,9 +64,9 @@
 //! let booking = Steps::new("book a trip", book);
 //! let trip = Operation::new("POST /trips", Principal::of("account", b"acct_1"), "trip-4711")?;
 //! let outcome = booking.run(&shop, &trip, &7998).await?;
-//! assert_eq!(outcome, Outcome::Done(Reply::new(StatusCode::PAYMENT_REQUIRED, "declined")));
+//! assert_eq!(outcome, StepsOutcome::Done(Reply::new(StatusCode::PAYMENT_REQUIRED, "declined")));
 //! let again = booking.run(&shop, &trip, &7998).await?;
-//! assert_eq!(again, Outcome::Replay(Reply::new(StatusCode::PAYMENT_REQUIRED, "declined")));
+//! assert_eq!(again, StepsOutcome::Replay(Reply::new(StatusCode::PAYMENT_REQUIRED, "declined")));
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "sqlite"))]
@@ -113,7 +113,7 @@ pub use self::completer::Completer;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 pub use self::database::Database;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
-pub use self::definition::{Outcome, Steps};
+pub use self::definition::{Steps, StepsOutcome};
 pub use self::error::{StepsError, StuckError};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::operators::{Operators, StepsFilter, StoredPoint, StoredSteps};
@@ -125,6 +125,6 @@ pub use self::over_rusqlite::{SqliteDatabase, SqliteStep};
 pub use self::over_sqlx::{PgDatabase, PgStep};
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 pub use self::run::{Finished, Run};
-pub use self::state::State;
+pub use self::state::StepsState;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 pub use self::stopped::Stopped;

@@ -8,7 +8,7 @@ mod show;
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
-use onlyonce::steps::{State, StoredSteps};
+use onlyonce::steps::{StepsState, StoredSteps};
 use serde_json::{Value, json};
 
 use self::change::{Retry, Settle};
@@ -89,8 +89,8 @@ fn object(stored: &StoredSteps) -> Value {
 }
 
 /// A state by its name.
-fn state(name: &str) -> Result<State, String> {
-    let names = State::ALL.map(State::name).join(", ");
-    let found = State::ALL.into_iter().find(|state| state.name() == name);
+fn state(name: &str) -> Result<StepsState, String> {
+    let names = StepsState::ALL.map(StepsState::name).join(", ");
+    let found = StepsState::ALL.into_iter().find(|state| state.name() == name);
     found.ok_or_else(|| format!("the states are {names}"))
 }

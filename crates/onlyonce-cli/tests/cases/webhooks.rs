@@ -59,7 +59,11 @@ async fn in_flight(on: Kind) {
     until("the execution", || t.u.total() == 1).await;
     let refused = t.send(&delivery).await;
     assert_eq!(refused.status, 409);
-    assert_eq!(refused.all("retry-after").len(), 1, "the sender is told to come again, not to give up");
+    assert_eq!(
+        refused.all("retry-after").len(),
+        1,
+        "the sender is told to come again, not to give up"
+    );
     gate.open();
     connection.answer(&delivery).await.unwrap().fresh(201);
     assert_eq!(t.u.total(), 1);

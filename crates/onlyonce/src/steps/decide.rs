@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::State;
+use super::StepsState;
 use super::held::{Held, Next};
 use super::rules::Rules;
 use crate::clock::as_ms;
@@ -54,10 +54,10 @@ pub(super) fn decide(seen: Option<&Held>, asked: &Asked<'_>, rules: &Rules) -> D
     }
     let left_ms = held.due_at.map_or(0, |due_at| due_at.since_ms(held.now));
     match held.state {
-        State::Completed => Decision::Replay,
-        State::Unknown => Decision::Unknown,
+        StepsState::Completed => Decision::Replay,
+        StepsState::Unknown => Decision::Unknown,
         _ if held.name != asked.name => Decision::OtherProgram,
-        State::Stuck if left_ms > 0 => Decision::Stuck,
+        StepsState::Stuck if left_ms > 0 => Decision::Stuck,
         _ if left_ms > 0 => Decision::InProgress { retry_after: retry_after(left_ms) },
         _ => take(held, asked.token, rules),
     }
@@ -69,13 +69,13 @@ fn take(held: &Held, token: Token, rules: &Rules) -> Decision {
         let error = format!("its owner died amid {calling:?}, which must not be called again");
         return Decision::GiveUp(unknown(held.attempts, Some(calling), error));
     }
-    if held.attempts >= rules.attempts_max && held.state != State::Stuck {
+    if held.attempts >= rules.attempts_max && held.state != StepsState::Stuck {
         let last = held.error.as_deref().unwrap_or("its owners died");
         let error = format!("{} attempts without a new point; the last: {last}", held.attempts);
         return Decision::GiveUp(unknown(held.attempts, None, error));
     }
     Decision::Take(Next {
-        state: State::Running,
+        state: StepsState::Running,
         token: Some(token),
         due_ms: Some(as_ms(rules.lease)),
         attempts: held.attempts.saturating_add(1),
@@ -116,11 +116,12 @@ pub(super) fn after(
     match ended {
         // Nothing was done in this attempt, so that it may be tried for ever; and some attempts are left for the version of
         // the program that fits.
-        Ended::Stuck if calling.is_none() => {
-            Next { attempts: attempts.min(rules.attempts_max / 2), ..open(State::Stuck, error) }
-        }
+        Ended::Stuck if calling.is_none() => Next {
+            attempts: attempts.min(rules.attempts_max / 2),
+            ..open(StepsState::Stuck, error)
+        },
         Ended::Failed if calling.is_none() && attempts < rules.attempts_max => {
-            open(State::Waiting, error)
+            open(StepsState::Waiting, error)
         }
         _ => unknown(attempts, calling, error),
     }
@@ -129,7 +130,7 @@ pub(super) fn after(
 /// What the owner writes before and after a call that must not be repeated.
 pub(super) fn calling(step: Option<&str>, token: Token, attempts: u32, rules: &Rules) -> Next {
     Next {
-        state: State::Running,
+        state: StepsState::Running,
         token: Some(token),
         due_ms: Some(as_ms(rules.lease)),
         attempts,
@@ -140,7 +141,7 @@ pub(super) fn calling(step: Option<&str>, token: Token, attempts: u32, rules: &R
 
 fn unknown(attempts: u32, calling: Option<&str>, error: String) -> Next {
     Next {
-        state: State::Unknown,
+        state: StepsState::Unknown,
         token: None,
         due_ms: None,
         attempts,

@@ -34,7 +34,7 @@ pub struct Steps<D: Database, R> {
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome {
+pub enum StepsOutcome {
     /// This call has finished the operation.
     Done(Reply),
     /// The operation was finished before, and this is its answer.
@@ -111,7 +111,7 @@ where
     }
 
     /// Does the steps of `operation` that are not committed yet, or tells what became of it. The request is its payload: the
-    /// same key with another request is [`Outcome::Reused`].
+    /// same key with another request is [`StepsOutcome::Reused`].
     ///
     /// The steps run in a task of their own: dropping this future does not stop them.
     ///
@@ -122,7 +122,7 @@ where
         database: &D,
         operation: &Operation,
         request: &R,
-    ) -> Result<Outcome, StepsError> {
+    ) -> Result<StepsOutcome, StepsError> {
         let draft = self.draft(operation, request)?;
         perform::ask(&self.program, database, draft).await
     }

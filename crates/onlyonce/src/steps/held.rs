@@ -1,6 +1,6 @@
 //! What the database holds for an operation, and what is written to it.
 
-use super::State;
+use super::StepsState;
 use crate::clock::StoreTime;
 use crate::record::Token;
 use crate::transaction::{Reply, ReplyError};
@@ -12,7 +12,7 @@ pub(super) struct Held {
     pub(super) name: String,
     pub(super) fingerprint: Vec<u8>,
     pub(super) request: String,
-    pub(super) state: State,
+    pub(super) state: StepsState,
     pub(super) since: StoreTime,
     pub(super) revision: i64,
     /// Running, waiting and stuck ones have it.
@@ -64,7 +64,7 @@ pub(super) struct Draft {
 /// What a row becomes. Times count from the database's own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Next {
-    pub(super) state: State,
+    pub(super) state: StepsState,
     pub(super) token: Option<Token>,
     pub(super) due_ms: Option<i64>,
     pub(super) attempts: u32,

@@ -11,7 +11,7 @@ use std::fmt;
 use self::in_postgres::InPostgres;
 #[cfg(feature = "sqlite")]
 use self::in_sqlite::InSqlite;
-use super::{State, StepsError};
+use super::{StepsError, StepsState};
 use crate::clock::StoreTime;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::PostgresOpenError;
@@ -124,7 +124,7 @@ impl Operators {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepsFilter<'a> {
     /// In this state.
-    pub state: Option<State>,
+    pub state: Option<StepsState>,
     /// Of the program with this name.
     pub name: Option<&'a str>,
     /// With this key, of any client.
@@ -150,7 +150,7 @@ pub struct StoredSteps {
     /// The client's key.
     pub key: String,
     /// What becomes of it.
-    pub state: State,
+    pub state: StepsState,
     /// Since when.
     pub since: StoreTime,
     /// When it was begun.

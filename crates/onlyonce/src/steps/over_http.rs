@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::Response;
 use http::header::HeaderValue;
 use http::request::Parts;
-use http::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::definition::Outcome as StepsOutcome;
-use super::{Database, Steps, StepsError};
+use super::{Database, Steps, StepsError, StepsOutcome};
 use crate::Operation;
 use crate::http::request::id_by;
 use crate::http::{Body, IDEMPOTENT_REPLAYED, Who};

@@ -11,7 +11,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row, Transaction};
 use tokio::time::timeout;
 
-use super::State;
+use super::StepsState;
 use super::database::{Change, Chosen, CommitError, Database, Journal};
 use super::error::StepsError;
 use super::held::{Answer, Draft, Guard, Held, Next, points};
@@ -346,7 +346,8 @@ const COLUMNS: &str = "
       FROM {schema}.steps s";
 
 fn read(row: &PgRow) -> Result<Held, StepsError> {
-    let state = State::of(row.try_get("state").map_err(failed)?).ok_or(StepsError::OtherVersion)?;
+    let state =
+        StepsState::of(row.try_get("state").map_err(failed)?).ok_or(StepsError::OtherVersion)?;
     let points = points(row.try_get("points").map_err(failed)?);
     let points = points.map_err(|_| StepsError::OtherVersion)?;
     let ms = |name| row.try_get::<Option<i64>, _>(name).map(|ms| ms.map(StoreTime::from_ms));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::State;
+use super::StepsState;
 use super::database::{Change, CommitError, Database};
 use super::error::StepsError;
 use super::held::{Guard, Next, Point};
@@ -133,7 +133,7 @@ impl<D: Database> Owned<D> {
         let Ok(Some(held)) = self.database.load(&self.id).await else { return false };
         let mut progress = self.progress();
         let is_ours = held.revision == progress.revision + 1
-            && held.state == State::Running
+            && held.state == StepsState::Running
             && held.calling.as_deref() == Some(step);
         if is_ours {
             (progress.revision, progress.calling) = (held.revision, held.calling);

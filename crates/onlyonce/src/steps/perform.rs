@@ -9,10 +9,10 @@ use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::State;
+use super::StepsState;
 use super::database::Database;
 use super::decide::{Asked, Decision, Ended, after, decide};
-use super::definition::{Outcome, Program};
+use super::definition::{Program, StepsOutcome};
 use super::error::{StepsError, StuckError};
 use super::held::{Draft, Guard, Held, Point};
 use super::owned::{Owned, WRITE_WAIT_MAX};
@@ -27,7 +27,7 @@ pub(super) async fn ask<D: Database>(
     program: &Program<D>,
     database: &D,
     draft: Draft,
-) -> Result<Outcome, StepsError> {
+) -> Result<StepsOutcome, StepsError> {
     let lease_ms = as_ms(program.rules.lease);
     for _ in 0..ROUNDS_MAX {
         let (token, asked_at) = (Token::random(), Instant::now());
@@ -57,7 +57,7 @@ pub(super) async fn ask<D: Database>(
             (_, None) => {}
         }
     }
-    Ok(Outcome::InProgress { retry_after: RETRY_AFTER })
+    Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER })
 }
 
 /// An operation that was read and then taken.
@@ -84,18 +84,18 @@ fn owned<D: Database>(
 }
 
 /// The answer to a caller who does not run the steps.
-fn answer(decision: Decision, held: Held, asked: &str) -> Result<Outcome, StepsError> {
+fn answer(decision: Decision, held: Held, asked: &str) -> Result<StepsOutcome, StepsError> {
     let operation = held.id;
     match decision {
         Decision::Replay => {
             let answer = held.answer.ok_or(StepsError::OtherVersion)?;
-            Ok(Outcome::Replay(answer.reply()?))
+            Ok(StepsOutcome::Replay(answer.reply()?))
         }
-        Decision::Reused => Ok(Outcome::Reused),
-        Decision::InProgress { retry_after } => Ok(Outcome::InProgress { retry_after }),
+        Decision::Reused => Ok(StepsOutcome::Reused),
+        Decision::InProgress { retry_after } => Ok(StepsOutcome::InProgress { retry_after }),
         Decision::Unknown => {
             let (since, error) = (Some(held.since), held.error.unwrap_or_default());
-            Ok(Outcome::Unknown { operation, since, error })
+            Ok(StepsOutcome::Unknown { operation, since, error })
         }
         Decision::Stuck => {
             let why = StuckError::Found(held.error.unwrap_or_default());
@@ -105,7 +105,7 @@ fn answer(decision: Decision, held: Held, asked: &str) -> Result<Outcome, StepsE
             Err(StepsError::OtherProgram { operation, stored: held.name, asked: asked.to_owned() })
         }
         Decision::Insert { .. } | Decision::Take(_) | Decision::GiveUp(_) => {
-            Ok(Outcome::InProgress { retry_after: RETRY_AFTER })
+            Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER })
         }
     }
 }
@@ -115,7 +115,7 @@ async fn in_a_task<D: Database>(
     program: &Program<D>,
     owned: Owned<D>,
     request: String,
-) -> Result<Outcome, StepsError> {
+) -> Result<StepsOutcome, StepsError> {
     let program = program.clone();
     let task = tokio::spawn(async move { execute(&program, owned, &request).await });
     task.await.unwrap_or_else(|error| Err(StepsError::Database(error.into())))
@@ -126,12 +126,12 @@ pub(super) async fn execute<D: Database>(
     program: &Program<D>,
     owned: Owned<D>,
     request: &str,
-) -> Result<Outcome, StepsError> {
+) -> Result<StepsOutcome, StepsError> {
     let owned = Arc::new(owned);
     let keeper = owned.clone();
     let keeping = AbortOnDrop(tokio::spawn(async move { keeper.keep().await }).abort_handle());
     let reason = match attempt(program, &owned, request).await {
-        Ok(Finished(reply)) => return Ok(Outcome::Done(reply)),
+        Ok(Finished(reply)) => return Ok(StepsOutcome::Done(reply)),
         Err(Stopped(reason)) => reason,
     };
     drop(keeping);
@@ -183,7 +183,7 @@ async fn write_down<D: Database>(
     owned: &Owned<D>,
     reason: Reason,
     name: &str,
-) -> Result<Outcome, StepsError> {
+) -> Result<StepsOutcome, StepsError> {
     let ended = match &reason {
         Reason::Lost => return found(owned, name).await,
         Reason::InDoubt(_) => Ended::InDoubt,
@@ -196,9 +196,9 @@ async fn write_down<D: Database>(
     let next = after(ended, calling.as_deref(), attempts, text.clone(), &owned.rules, jitter());
     tell(owned, name, ended, next.state, &text);
     match timeout(WRITE_WAIT_MAX, owned.swap(&next)).await {
-        Ok(Ok(true)) if next.state == State::Unknown => {
+        Ok(Ok(true)) if next.state == StepsState::Unknown => {
             let operation = owned.id.clone();
-            return Ok(Outcome::Unknown { operation, since: None, error: text });
+            return Ok(StepsOutcome::Unknown { operation, since: None, error: text });
         }
         // Another owner has it, or a commit was made whose reply was lost.
         Ok(Ok(false)) => return found(owned, name).await,
@@ -216,16 +216,16 @@ async fn write_down<D: Database>(
 }
 
 /// What the row says, for a caller whose attempt was not the one that counts.
-async fn found<D: Database>(owned: &Owned<D>, name: &str) -> Result<Outcome, StepsError> {
+async fn found<D: Database>(owned: &Owned<D>, name: &str) -> Result<StepsOutcome, StepsError> {
     let Some(held) = owned.database.load(&owned.id).await? else {
-        return Ok(Outcome::InProgress { retry_after: RETRY_AFTER });
+        return Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER });
     };
     let asked = Asked { name, fingerprint: None, token: owned.token };
     let decision = decide(Some(&held), &asked, &owned.rules);
     answer(decision, held, name)
 }
 
-fn tell<D: Database>(owned: &Owned<D>, name: &str, ended: Ended, state: State, error: &str) {
+fn tell<D: Database>(owned: &Owned<D>, name: &str, ended: Ended, state: StepsState, error: &str) {
     let (operation, state) = (&owned.id, state.name());
     match ended {
         Ended::Failed => tracing::warn!(operation, name, state, error, "an attempt failed"),

@@ -27,7 +27,7 @@ use crate::transaction::Reply;
 /// What the program does between its steps is done again in every run. So the program must ask for the same steps in the same
 /// order whenever the request and the remembered values are the same: read clocks, random numbers and other state inside of a
 /// step, and let the step remember it. A program that asks for another step than the stored one stops, and the operation is
-/// [`State::Stuck`](super::State::Stuck).
+/// [`StepsState::Stuck`](super::StepsState::Stuck).
 #[must_use = "finish it"]
 pub struct Run<D: Database> {
     owned: Arc<Owned<D>>,
@@ -101,7 +101,7 @@ impl<D: Database> Run<D> {
 
     /// A call to another service that does not recognise keys, so that it must never be repeated. Its start is committed
     /// before the call is made. If the process dies amid it, or `call` returns an error, the operation is
-    /// [`State::Unknown`](super::State::Unknown): a person finds out and settles or retries it. Only after
+    /// [`StepsState::Unknown`](super::StepsState::Unknown): a person finds out and settles or retries it. Only after
     /// [`Failure::NotDone`] is it called again.
     pub async fn call_once<T>(
         &mut self,

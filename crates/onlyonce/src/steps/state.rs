@@ -2,7 +2,7 @@
 
 /// What becomes of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum StepsState {
     /// An owner does it, or its owner is gone and the lease not over yet.
     Running,
     /// The last attempt failed; the next one is due later.
@@ -15,7 +15,7 @@ pub enum State {
     Completed,
 }
 
-impl State {
+impl StepsState {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Running, Self::Waiting, Self::Stuck, Self::Unknown, Self::Completed];

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce::scope::OperationId;
-use onlyonce::steps::{Finished, Outcome, PgDatabase, Run, Steps, StepsError, Stopped};
+use onlyonce::steps::{Finished, PgDatabase, Run, Steps, StepsError, StepsOutcome, Stopped};
 use onlyonce::transaction::Reply;
-use onlyonce::{Failure, steps::State};
+use onlyonce::{Failure, steps::StepsState};
 use sqlx::Connection;
 
 use crate::lab::{Lab, Shop, answered, on_both, operation};
@@ -76,13 +76,13 @@ async fn a_call_that_fails_is_made_again_after_a_pause<S: Shop>(lab: Lab) {
         let failed = steps.run(&shop, &operation("k"), &1).await.unwrap_err();
         assert!(matches!(failed, StepsError::Failed { .. }), "{failed:?}");
         let early = steps.run(&shop, &operation("k"), &1).await.unwrap();
-        assert!(matches!(early, Outcome::InProgress { .. }), "{early:?}");
+        assert!(matches!(early, StepsOutcome::InProgress { .. }), "{early:?}");
         assert_eq!(calls.load(Ordering::SeqCst), attempt);
         let row = lab.sql("SELECT state, attempts, error FROM {steps}");
         assert_eq!(row, format!("waiting|{attempt}|timed out"));
         lab.let_time_pass();
     }
-    assert!(matches!(steps.run(&shop, &operation("k"), &1).await.unwrap(), Outcome::Done(_)));
+    assert!(matches!(steps.run(&shop, &operation("k"), &1).await.unwrap(), StepsOutcome::Done(_)));
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
@@ -100,12 +100,12 @@ async fn a_call_that_must_not_be_repeated_is_made_again_only_if_it_was_not_done<
     lab.let_time_pass();
     for _ in 0..3 {
         let unknown = steps.run(&shop, &operation("k"), &1).await.unwrap();
-        assert!(matches!(&unknown, Outcome::Unknown { error, .. } if error == "timed out"));
+        assert!(matches!(&unknown, StepsOutcome::Unknown { error, .. } if error == "timed out"));
         lab.let_time_pass();
     }
     assert_eq!(calls.load(Ordering::SeqCst), 2);
     assert_eq!(lab.sql("SELECT state, calling FROM {steps}"), "unknown|called");
-    assert_eq!(State::Unknown.name(), "unknown");
+    assert_eq!(StepsState::Unknown.name(), "unknown");
 }
 
 async fn a_program_that_runs_too_long_is_stopped<S: Shop>(lab: Lab) {
@@ -178,7 +178,7 @@ async fn a_program_that_ignores_an_error_does_not_go_on<S: Shop>(lab: Lab) {
     for (key, hangs) in [("fails", false), ("hangs", true)] {
         calls.store(0, Ordering::SeqCst);
         let outcome = steps.run(&shop, &operation(key), &hangs).await.unwrap();
-        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert!(matches!(outcome, StepsOutcome::Unknown { .. }), "{outcome:?}");
         assert_eq!(calls.load(Ordering::SeqCst), 1, "{key}");
     }
     assert_eq!(lab.effects(), "");
@@ -207,7 +207,7 @@ async fn work_that_commits_by_itself_leaves_the_operation_unknown() {
     let steps = Steps::new("committing", program);
     for _ in 0..2 {
         let outcome = steps.run(&shop, &operation("k"), &1).await.unwrap();
-        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert!(matches!(outcome, StepsOutcome::Unknown { .. }), "{outcome:?}");
     }
     assert_eq!(lab.effects(), "committed|1");
     assert_eq!(lab.sql("SELECT count(*) FROM {point}"), "0");
@@ -238,7 +238,7 @@ async fn a_serialization_failure_is_tried_again_at_once_from_the_last_point() {
         }
     });
     let outcome = steps.run(&shop, &operation("k"), &1).await.unwrap();
-    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    assert!(matches!(outcome, StepsOutcome::Done(_)), "{outcome:?}");
     assert_eq!([&calls, &works].map(|count| count.load(Ordering::SeqCst)), [1, 3]);
     assert_eq!(lab.effects(), "works|1");
 }

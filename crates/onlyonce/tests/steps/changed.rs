@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Completer, Outcome, Run, Steps, StepsError, Stopped, StuckError};
+use onlyonce::steps::{Completer, Run, Steps, StepsError, StepsOutcome, Stopped, StuckError};
 use onlyonce::transaction::Reply;
 use serde::de::DeserializeOwned;
 
@@ -67,7 +67,7 @@ async fn a_changed_list_of_steps_is_an_error_and_never_a_restart<S: Shop>(lab: L
     // A version that has the stored steps goes on after them.
     lab.let_time_pass();
     let right = version::<S>(&["a", "b", "c"]);
-    assert!(matches!(right.run(&shop, &operation("k"), &1).await.unwrap(), Outcome::Done(_)));
+    assert!(matches!(right.run(&shop, &operation("k"), &1).await.unwrap(), StepsOutcome::Done(_)));
     assert_eq!(lab.effects(), "a|1\nb|1\nc|1");
 }
 

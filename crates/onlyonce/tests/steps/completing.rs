@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Completer, Outcome, Run, Steps, StepsError, Stopped};
+use onlyonce::steps::{Completer, Run, Steps, StepsError, StepsOutcome, Stopped};
 use onlyonce::transaction::Reply;
 
 use crate::lab::{Lab, Shop, answered, on_both, operation, tiered};
@@ -48,7 +48,7 @@ async fn a_completer_finishes_what_a_client_has_left<S: Shop>(lab: Lab) {
     assert_eq!((provider.calls("card"), provider.effects("card")), (2, 1));
     assert_eq!(provider.calls("mail"), 1);
     let replay = steps.run(&shop, &operation("k"), &ORDER).await.unwrap();
-    assert!(matches!(&replay, Outcome::Replay(reply) if reply.status == 201), "{replay:?}");
+    assert!(matches!(&replay, StepsOutcome::Replay(reply) if reply.status == 201), "{replay:?}");
 }
 
 /// Panics where the request says so.

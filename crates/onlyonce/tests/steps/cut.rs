@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use onlyonce::steps::{Outcome, PgDatabase};
+use onlyonce::steps::{PgDatabase, StepsOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -35,12 +35,12 @@ async fn a_line_cut_at_any_packet_has_each_effect_once() {
         let mails = provider.calls("mail");
         assert_eq!(provider.effects("card"), 1, "{packet}");
         match last {
-            Outcome::Done(_) | Outcome::Replay(_) => {
+            StepsOutcome::Done(_) | StepsOutcome::Replay(_) => {
                 assert_eq!(mails, 1, "{packet}: {first:?}");
                 assert_eq!(lab.effects(), "receipt|1\nsaved|1", "{packet}: {first:?}");
                 assert_eq!(lab.sql("SELECT count(*) FROM {outbox}"), "1", "{packet}");
             }
-            Outcome::Unknown { .. } => {
+            StepsOutcome::Unknown { .. } => {
                 unknown += 1;
                 assert!(mails <= 1, "{packet}: {first:?}");
                 assert_eq!(lab.effects(), "saved|1", "{packet}: {first:?}");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use onlyonce::steps::{Outcome, PgDatabase, SqliteDatabase};
+use onlyonce::steps::{PgDatabase, SqliteDatabase, StepsOutcome};
 
 use crate::lab::{Lab, Shop, on_both, operation, tiered};
 use crate::provider::Provider;
@@ -38,16 +38,18 @@ async fn retry<S: Shop>(lab: &Lab, provider: &Provider, key: &str, point: &str) 
     if point.contains("mail ") && point != "mail sent" || point == "amid mail" {
         // It may have been sent, and nobody sends it again.
         for outcome in [first, again] {
-            assert!(matches!(&outcome, Outcome::Unknown { .. }), "{point}: {outcome:?}");
+            assert!(matches!(&outcome, StepsOutcome::Unknown { .. }), "{point}: {outcome:?}");
         }
         assert_eq!(calls("mail"), (1, 1), "{point}");
         assert_eq!(lab.effects(), "saved|1", "{point}");
         return;
     }
-    let Outcome::Replay(again) = again else { panic!("{point}: {again:?}") };
+    let StepsOutcome::Replay(again) = again else { panic!("{point}: {again:?}") };
     match first {
-        Outcome::Done(reply) if point != "finished" && point != "never" => assert_eq!(reply, again),
-        Outcome::Replay(reply) if point == "finished" || point == "never" => {
+        StepsOutcome::Done(reply) if point != "finished" && point != "never" => {
+            assert_eq!(reply, again)
+        }
+        StepsOutcome::Replay(reply) if point == "finished" || point == "never" => {
             assert_eq!(reply, again);
         }
         other => panic!("{point}: {other:?}"),
@@ -108,7 +110,7 @@ async fn child_that_orders() {
 async fn ordered<S: Shop>(database: &str, world: World, key: &str) {
     let shop = S::connect(database).await;
     let outcome = order::<S>(world).run(&shop, &operation(key), &ORDER).await.unwrap();
-    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    assert!(matches!(outcome, StepsOutcome::Done(_)), "{outcome:?}");
     // The answer was given: killed after everything.
     println!("{REACHED}");
     std::future::pending().await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onlyonce::Operation;
 use onlyonce::scope::Principal;
 use onlyonce::steps::{
-    Database, Operators, Outcome, PgDatabase, PgStep, SqliteDatabase, SqliteStep, Steps,
+    Database, Operators, PgDatabase, PgStep, SqliteDatabase, SqliteStep, Steps, StepsOutcome,
 };
 use onlyonce::store::BoxError;
 use onlyonce::store::postgres::PostgresStore;
@@ -175,7 +175,7 @@ where
     R: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
 {
     match steps.run(shop, &operation(key), request).await.unwrap() {
-        Outcome::Done(reply) | Outcome::Replay(reply) => reply,
+        StepsOutcome::Done(reply) | StepsOutcome::Replay(reply) => reply,
         other => panic!("{key}: {other:?}"),
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 use onlyonce::Failure;
 use onlyonce::steps::{
-    Completer, Outcome, PgDatabase, Run, SqliteDatabase, State, Steps, StepsFilter, Stopped,
+    Completer, PgDatabase, Run, SqliteDatabase, Steps, StepsFilter, StepsOutcome, StepsState,
+    Stopped,
 };
 use onlyonce::transaction::Reply;
 
@@ -43,12 +44,12 @@ async fn operators_find_operations_by_state_and_see_their_points<S: Shop>(lab: L
     };
     let of_state = |state| StepsFilter { state: Some(state), ..StepsFilter::default() };
     assert_eq!(keys(StepsFilter::default()).await, "w u");
-    assert_eq!(keys(of_state(State::Waiting)).await, "w");
-    assert_eq!(keys(of_state(State::Unknown)).await, "u");
-    assert_eq!(keys(of_state(State::Completed)).await, "d");
-    assert_eq!(keys(of_state(State::Stuck)).await, "");
+    assert_eq!(keys(of_state(StepsState::Waiting)).await, "w");
+    assert_eq!(keys(of_state(StepsState::Unknown)).await, "u");
+    assert_eq!(keys(of_state(StepsState::Completed)).await, "d");
+    assert_eq!(keys(of_state(StepsState::Stuck)).await, "");
     assert_eq!(keys(StepsFilter { name: Some("waiting"), ..StepsFilter::default() }).await, "w");
-    let found = operators.list(of_state(State::Waiting), None).await.unwrap();
+    let found = operators.list(of_state(StepsState::Waiting), None).await.unwrap();
     let (stored, points) = operators.show(&found[0].id).await.unwrap().unwrap();
     assert_eq!(stored, found[0]);
     assert_eq!(stored.error.as_deref(), Some("the provider is away"));
@@ -59,7 +60,7 @@ async fn operators_find_operations_by_state_and_see_their_points<S: Shop>(lab: L
     // Retried, it is due at once and has all of its attempts.
     assert!(operators.retry(&stored.id, false, "ann: it is back").await.unwrap());
     let (stored, _) = operators.show(&stored.id).await.unwrap().unwrap();
-    assert_eq!((stored.state, stored.attempts), (State::Waiting, 0));
+    assert_eq!((stored.state, stored.attempts), (StepsState::Waiting, 0));
     assert_eq!(stored.note.as_deref(), Some("ann: it is back"));
     waiting::<S>().run(&shop, &operation("w"), &1).await.unwrap_err();
 }
@@ -81,9 +82,9 @@ async fn a_call_in_doubt_is_made_again_only_if_the_operator_says_so<S: Shop>(lab
         }
     });
     let outcome = steps.run(&shop, &operation("k"), &1).await.unwrap();
-    let Outcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
+    let StepsOutcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
     let (stored, _) = operators.show(&id).await.unwrap().unwrap();
-    assert_eq!((stored.state, stored.calling.as_deref()), (State::Unknown, Some("sent")));
+    assert_eq!((stored.state, stored.calling.as_deref()), (StepsState::Unknown, Some("sent")));
     assert!(!operators.retry(&id, false, "ann: why not").await.unwrap());
     assert_eq!(lab.sql("SELECT state FROM {steps}"), "unknown");
     assert!(operators.retry(&id, true, "ann: it was not sent").await.unwrap());
@@ -129,7 +130,7 @@ async fn a_settled_operation_answers_and_its_owner_commits_nothing_more<S: Shop>
     for outcome in
         [owner.await.unwrap().unwrap(), steps.run(&other, &operation("k"), &1).await.unwrap()]
     {
-        assert_eq!(outcome, Outcome::Replay(reply.clone()));
+        assert_eq!(outcome, StepsOutcome::Replay(reply.clone()));
     }
     assert_eq!(lab.effects(), "");
     assert_eq!(lab.sql("SELECT note FROM {steps}"), "ann: done by phone");

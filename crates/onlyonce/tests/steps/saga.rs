@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Finished, Outcome, Run, Steps, Stopped};
+use onlyonce::steps::{Finished, Run, Steps, StepsOutcome, Stopped};
 use onlyonce::transaction::Reply;
 
 use crate::lab::{Lab, Shop, on_both, operation};
@@ -50,7 +50,7 @@ async fn a_refused_charge_cancels_the_reservation_under_a_key_of_its_own<S: Shop
         .with_attempt_max(Duration::from_millis(500))
         .with_retry_pause(Duration::ZERO);
     let booked = steps.run(&shop, &operation("booked"), &false).await.unwrap();
-    assert!(matches!(&booked, Outcome::Done(reply) if reply.status == 201), "{booked:?}");
+    assert!(matches!(&booked, StepsOutcome::Done(reply) if reply.status == 201), "{booked:?}");
     assert_eq!(provider.calls("cancel"), 0);
     // The cancellation hangs, and goes on in the next attempt: the steps before it are not done again.
     provider.silence(&["cancel"]);
@@ -59,7 +59,7 @@ async fn a_refused_charge_cancels_the_reservation_under_a_key_of_its_own<S: Shop
     lab.let_time_pass();
     for _ in 0..2 {
         let declined = steps.run(&shop, &operation("declined"), &true).await.unwrap();
-        let (Outcome::Done(reply) | Outcome::Replay(reply)) = declined else {
+        let (StepsOutcome::Done(reply) | StepsOutcome::Replay(reply)) = declined else {
             panic!("{declined:?}")
         };
         assert_eq!(reply, Reply::new(StatusCode::PAYMENT_REQUIRED, "declined"));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Outcome, PgDatabase, Run, Steps, Stopped};
+use onlyonce::steps::{PgDatabase, Run, Steps, StepsOutcome, Stopped};
 use onlyonce::transaction::Reply;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -54,11 +54,11 @@ async fn an_owner_that_wakes_up_after_a_takeover_commits_nothing<S: Shop>(lab: L
     assert_eq!(in_progress(&steps.run(&second, &operation("k"), &1).await.unwrap()), 60);
     lab.let_time_pass();
     let done = steps.run(&second, &operation("k"), &1).await.unwrap();
-    assert!(matches!(&done, Outcome::Done(reply) if reply.body == "run 2"), "{done:?}");
+    assert!(matches!(&done, StepsOutcome::Done(reply) if reply.body == "run 2"), "{done:?}");
     gate.open.add_permits(1);
     // It answers from the row, never with its own result.
     let woken = zombie.await.unwrap().unwrap();
-    assert!(matches!(&woken, Outcome::Replay(reply) if reply.body == "run 2"), "{woken:?}");
+    assert!(matches!(&woken, StepsOutcome::Replay(reply) if reply.body == "run 2"), "{woken:?}");
     assert_eq!(lab.effects(), "after|1\nbefore|1");
     assert_eq!(lab.sql("SELECT value FROM {point} WHERE name = 'called'"), "2");
 }
@@ -85,7 +85,7 @@ async fn an_owner_that_wakes_up_before_the_new_owner_commits_nothing<S: Shop>(la
         let before = if is_at_finish { "before|1\nmiddle|1" } else { "before|1" };
         assert_eq!(lab.effects(), before);
         second.open.add_permits(1);
-        assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
+        assert!(matches!(owner.await.unwrap().unwrap(), StepsOutcome::Done(_)));
         assert_eq!(lab.effects(), "after|1\nbefore|1\nmiddle|1");
         lab.sql("DELETE FROM effect");
     }
@@ -115,9 +115,9 @@ fn paused<S: Shop>(gates: [Gate; 2], is_at_finish: bool) -> Steps<S, u32> {
     .with_lease(Duration::from_secs(60))
 }
 
-fn in_progress(outcome: &Outcome) -> u64 {
+fn in_progress(outcome: &StepsOutcome) -> u64 {
     match outcome {
-        Outcome::InProgress { retry_after } => retry_after.as_secs_f64().ceil() as u64,
+        StepsOutcome::InProgress { retry_after } => retry_after.as_secs_f64().ceil() as u64,
         other => panic!("{other:?}"),
     }
 }
@@ -176,7 +176,7 @@ async fn an_owner_that_wakes_up_in_a_step_rolls_its_effect_back() {
     in_progress(&zombie.await.unwrap().unwrap());
     assert_eq!(lab.effects(), "");
     second.open.add_permits(1);
-    assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
+    assert!(matches!(owner.await.unwrap().unwrap(), StepsOutcome::Done(_)));
     assert_eq!(lab.effects(), "step|1");
 }
 
@@ -198,11 +198,11 @@ async fn a_lease_is_renewed_while_a_call_takes_longer<S: Shop>(lab: Lab) {
         };
         tokio::time::timeout(crate::lab::WAIT_MAX, renewed).await.unwrap();
         let duplicate = steps.run(&shop, &operation("k"), &1).await.unwrap();
-        assert!(matches!(duplicate, Outcome::InProgress { .. }), "{duplicate:?}");
+        assert!(matches!(duplicate, StepsOutcome::InProgress { .. }), "{duplicate:?}");
     }
     gate.open.add_permits(1);
     let done = owner.await.unwrap().unwrap();
-    assert!(matches!(&done, Outcome::Done(reply) if reply.body == "run 1"), "{done:?}");
+    assert!(matches!(&done, StepsOutcome::Done(reply) if reply.body == "run 1"), "{done:?}");
 }
 
 async fn duplicates_have_one_effect_and_get_one_answer<S: Shop>(lab: Lab) {
@@ -218,9 +218,9 @@ async fn duplicates_have_one_effect_and_get_one_answer<S: Shop>(lab: Lab) {
             callers.spawn(async move {
                 loop {
                     match steps.run(&shop, &operation(&key), &1).await.unwrap() {
-                        Outcome::Done(reply) => return (true, reply),
-                        Outcome::Replay(reply) => return (false, reply),
-                        Outcome::InProgress { .. } => {
+                        StepsOutcome::Done(reply) => return (true, reply),
+                        StepsOutcome::Replay(reply) => return (false, reply),
+                        StepsOutcome::InProgress { .. } => {
                             tokio::time::sleep(Duration::from_millis(20)).await;
                         }
                         other => panic!("{other:?}"),
@@ -262,7 +262,7 @@ async fn of_many_who_find_a_lease_over_one_takes_it<S: Shop>(lab: Lab) {
             callers.spawn(async move { steps.run(&shop, &operation(&key), &1).await.unwrap() });
         }
         let outcomes = callers.join_all().await;
-        let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done(_)));
+        let done = outcomes.iter().filter(|outcome| matches!(outcome, StepsOutcome::Done(_)));
         assert_eq!((done.count(), runs.load(Ordering::SeqCst)), (1, 2), "{outcomes:?}");
     }
 }
@@ -274,14 +274,14 @@ async fn the_same_key_with_another_request_is_refused<S: Shop>(lab: Lab) {
     let owner = steps.clone();
     let owner = tokio::spawn(async move { owner.run(&shop, &operation("k"), &1).await });
     gate.arrived.acquire().await.unwrap().forget();
-    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), Outcome::Reused);
+    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), StepsOutcome::Reused);
     gate.open.add_permits(1);
-    assert!(matches!(owner.await.unwrap().unwrap(), Outcome::Done(_)));
-    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), Outcome::Reused);
+    assert!(matches!(owner.await.unwrap().unwrap(), StepsOutcome::Done(_)));
+    assert_eq!(steps.run(&other, &operation("k"), &2).await.unwrap(), StepsOutcome::Reused);
     // The answer is kept for its time, and the key is free after it.
     let past = if lab.is_postgres() { "clock_timestamp()" } else { "1" };
     lab.sql(&format!("UPDATE {{steps}} SET expires_at = {past}"));
     let anew = steps.run(&other, &operation("k"), &2).await.unwrap();
-    assert!(matches!(anew, Outcome::Done(_)), "{anew:?}");
+    assert!(matches!(anew, StepsOutcome::Done(_)), "{anew:?}");
     assert_eq!(lab.effects(), "after|2\nbefore|2");
 }

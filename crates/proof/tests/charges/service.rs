@@ -45,7 +45,12 @@ impl Service {
         self.child.take().unwrap()
     }
 
-    pub(crate) async fn post(&self, path: &str, key: &str, body: &str) -> Result<Answer, SendError> {
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        key: &str,
+        body: &str,
+    ) -> Result<Answer, SendError> {
         client::post(self.address, path, key, body).await
     }
 }

@@ -65,7 +65,9 @@ impl World {
         assert!(killed.is_ok(), "{moment:?} was not reached");
         match moment {
             Moment::Reply(_) => self.reached(key),
-            Moment::CardCalled | Moment::CardCharged => "while the card network has its call".into(),
+            Moment::CardCalled | Moment::CardCharged => {
+                "while the card network has its call".into()
+            }
             Moment::Mailed => "while the mail service has its call".into(),
             Moment::Published => "after an event was published, before it was marked".into(),
         }
@@ -99,7 +101,8 @@ impl World {
 
     /// The charge of a cycle has one row; its answer names it.
     pub(crate) async fn heard(&self, key: &str, answer: &Answer) {
-        let charges = self.sql(&format!("SELECT min(id), count(*) FROM charge WHERE account = '{key}'"));
+        let charges =
+            self.sql(&format!("SELECT min(id), count(*) FROM charge WHERE account = '{key}'"));
         let told: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(charges, format!("{}|1", told["charge"]), "{key}");
     }
@@ -125,8 +128,13 @@ impl World {
             (self.others.counts("card"), self.others.counts("mail"));
         assert_eq!((cards, mails), (kills, kills), "cards charged and mails sent");
         let deliveries = self.others.deliveries();
-        println!("{card_calls} calls charged {cards} cards, {mail_calls} sent {mails} mails, {deliveries} deliveries");
-        assert!(card_calls > cards && mail_calls > mails && deliveries > kills, "nothing was repeated");
+        println!(
+            "{card_calls} calls charged {cards} cards, {mail_calls} sent {mails} mails, {deliveries} deliveries"
+        );
+        assert!(
+            card_calls > cards && mail_calls > mails && deliveries > kills,
+            "nothing was repeated"
+        );
     }
 }
 

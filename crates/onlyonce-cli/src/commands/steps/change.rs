@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce::steps::{Operators, State};
+use onlyonce::steps::{Operators, StepsState};
 use onlyonce::transaction::Reply;
 
 use super::place::{PlaceFlags, named, trouble};
@@ -61,7 +61,7 @@ impl Retry {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
         let operators = self.change.place.open().await?;
         let (stored, _) = named(&operators, &self.change.name).await?;
-        if stored.calling.is_some() && stored.state == State::Unknown && !self.call_again {
+        if stored.calling.is_some() && stored.state == StepsState::Unknown && !self.call_again {
             return Err(Failed::bad_news(&IN_DOUBT));
         }
         let retried = operators.retry(&stored.id, self.call_again, &self.change.note()).await;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use onlyonce::clock::{Clock, SystemClock};
-use onlyonce::steps::{State, StepsFilter, StoredSteps};
+use onlyonce::steps::{StepsFilter, StepsState, StoredSteps};
 use serde_json::Value;
 
 use super::place::{PlaceFlags, trouble};
@@ -16,7 +16,7 @@ use crate::words::{plain, span};
 pub(super) struct List {
     /// In this state: running, waiting, stuck, unknown or completed; all that are not completed unless said
     #[arg(long, value_name = "STATE", value_parser = state)]
-    state: Option<State>,
+    state: Option<StepsState>,
     /// Of the program with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use onlyonce::steps::{State, StoredPoint, StoredSteps};
+use onlyonce::steps::{StepsState, StoredPoint, StoredSteps};
 use serde_json::{Value, json};
 
 use super::place::{PlaceFlags, named};
@@ -52,7 +52,7 @@ fn whole(stored: &StoredSteps, points: &[StoredPoint]) -> Value {
 fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
     let mut told = verdict(stored) + "\n\n";
     let due = match stored.state {
-        State::Running => "Lease ends",
+        StepsState::Running => "Lease ends",
         _ => "Tried again",
     };
     let facts = [
@@ -86,20 +86,20 @@ fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
 /// What became of it, and what to do.
 fn verdict(stored: &StoredSteps) -> String {
     match (stored.state, &stored.calling) {
-        (State::Running, _) => "A process does its steps, or its lease is not over yet.".to_owned(),
-        (State::Waiting, _) => {
+        (StepsState::Running, _) => "A process does its steps, or its lease is not over yet.".to_owned(),
+        (StepsState::Waiting, _) => {
             "The last attempt failed. It is made again by itself if a completer runs.".to_owned()
         }
-        (State::Stuck, _) => "The stored points do not fit the program. Deploy a version with these steps; it goes on by \
+        (StepsState::Stuck, _) => "The stored points do not fit the program. Deploy a version with these steps; it goes on by \
                               itself then, or at once with `steps retry`."
             .to_owned(),
-        (State::Unknown, Some(calling)) => format!(
+        (StepsState::Unknown, Some(calling)) => format!(
             "The call \"{}\" may have been made, and is not made again by itself. Find out. If it was made, `steps settle` \
              gives the answer; if it was not, `steps retry --call-again` makes it.",
             plain(calling)
         ),
-        (State::Unknown, None) => "It was given up. Fix the cause, then `steps retry`; or `steps settle` gives the answer."
+        (StepsState::Unknown, None) => "It was given up. Fix the cause, then `steps retry`; or `steps settle` gives the answer."
             .to_owned(),
-        (State::Completed, _) => "It is done, and retries get its answer.".to_owned(),
+        (StepsState::Completed, _) => "It is done, and retries get its answer.".to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
 use crate::clock::StoreTime;
-use crate::steps::{State, StepsError};
+use crate::steps::{StepsError, StepsState};
 use crate::store::BoxError;
 use crate::store::postgres::{PostgresOpenError, PreparedConnection};
 use crate::transaction::Reply;
@@ -33,7 +33,7 @@ impl InPostgres {
         after: Option<&StoredSteps>,
     ) -> Result<Vec<StoredSteps>, StepsError> {
         let StepsFilter { state, name, key, id } = filter;
-        let state = state.map(State::name);
+        let state = state.map(StepsState::name);
         let Ok(id) = id.map(Uuid::try_parse).transpose() else { return Ok(Vec::new()) };
         let after_ms = after.map(|last| last.since.as_ms());
         let after_id = after.and_then(|last| Uuid::try_parse(&last.id).ok());
@@ -92,7 +92,7 @@ impl InPostgres {
 
 fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
     let state =
-        State::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
+        StepsState::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
     Ok(StoredSteps {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         name: row.try_get("name")?,

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use super::{PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::steps::over_rusqlite::tables::{self, Fault};
-use crate::steps::{State, StepsError};
+use crate::steps::{StepsError, StepsState};
 use crate::transaction::Reply;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl InSqlite {
         let after = after.map(|last| (last.since.as_ms(), last.id.clone())).unzip();
         self.on(move |db| {
             let mut list = db.prepare_cached(LIST)?;
-            let state = state.map(State::name);
+            let state = state.map(StepsState::name);
             let rows = list.query_map(
                 params![state, name, key, id, with_completed, after.0, after.1, PAGE_ROWS_MAX],
                 stored,
@@ -107,7 +107,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
         id: row.get("id")?,
         name: row.get("name")?,
         key: row.get("key")?,
-        state: State::of(&state).ok_or(rusqlite::Error::InvalidQuery)?,
+        state: StepsState::of(&state).ok_or(rusqlite::Error::InvalidQuery)?,
         since: StoreTime::from_ms(row.get("since")?),
         begun_at: StoreTime::from_ms(row.get("begun_at")?),
         due_at: row.get::<_, Option<i64>>("due_at")?.map(StoreTime::from_ms),

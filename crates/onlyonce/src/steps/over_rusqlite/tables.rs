@@ -6,7 +6,7 @@ use super::is_busy;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::hex::uuid_text;
 use crate::record::Token;
-use crate::steps::State;
+use crate::steps::StepsState;
 use crate::steps::database::{Change, Chosen};
 use crate::steps::error::StepsError;
 use crate::steps::held::{Answer, Draft, Guard, Held, Next, points};
@@ -282,7 +282,7 @@ const COLUMNS: &str = "
       FROM main.onlyonce_steps s";
 
 fn held(row: &Row<'_>) -> Result<Held, Fault> {
-    let state = State::of(&row.get::<_, String>("state")?).ok_or(StepsError::OtherVersion)?;
+    let state = StepsState::of(&row.get::<_, String>("state")?).ok_or(StepsError::OtherVersion)?;
     let points = points(&row.get::<_, String>("points")?).map_err(|_| StepsError::OtherVersion)?;
     let answer = match (row.get("status")?, row.get::<_, Option<i64>>("expires_at")?) {
         (Some(status), Some(expires_at)) => Some(Answer {
