@@ -50,7 +50,8 @@ pub async fn charge(
         Ok(id)
     });
     let id = saved.await?;
-    let receipt = run.call("receipt mailed", async |key| others.mail_receipt(id, &order, &key).await);
+    let receipt =
+        run.call("receipt mailed", async |key| others.mail_receipt(id, &order, &key).await);
     receipt.await?;
     run.finish(async |_| Ok(created(id, &payment)?)).await
 }

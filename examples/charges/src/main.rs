@@ -35,8 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let others = Others::new(std::env::var("CARD_URL")?, std::env::var("MAIL_URL")?);
     let lease = std::env::var("LEASE_SECONDS").unwrap_or_else(|_| "30".to_owned()).parse()?;
-    let charges = Steps::new("charge", move |run, order| charge::charge(run, order, others.clone()))
-        .with_lease(Duration::from_secs(lease));
+    let charges =
+        Steps::new("charge", move |run, order| charge::charge(run, order, others.clone()))
+            .with_lease(Duration::from_secs(lease));
     let database = PgDatabase::new(pool.clone());
     tokio::spawn(Completer::new(database.clone()).with(&charges).run());
 

@@ -14,7 +14,10 @@ pub struct Refund {
 }
 
 /// `POST /refunds`.
-pub async fn refund(mut tx: Tx, Json(refund): Json<Refund>) -> Result<(StatusCode, Json<Value>), Failed> {
+pub async fn refund(
+    mut tx: Tx,
+    Json(refund): Json<Refund>,
+) -> Result<(StatusCode, Json<Value>), Failed> {
     let left = sqlx::query_scalar!(
         r#"SELECT c.amount - coalesce((SELECT sum(r.amount)::bigint FROM refund r WHERE r.charge = c.id), 0) AS "left!"
              FROM charge c WHERE c.id = $1 FOR UPDATE"#,
@@ -27,7 +30,9 @@ pub async fn refund(mut tx: Tx, Json(refund): Json<Refund>) -> Result<(StatusCod
     let operation = tx.operation_id().to_owned();
     let saved = sqlx::query!(
         "INSERT INTO refund (operation, charge, amount) VALUES ($1, $2, $3) RETURNING id",
-        operation, refund.charge, refund.amount
+        operation,
+        refund.charge,
+        refund.amount
     );
     let id = saved.fetch_one(&mut *tx).await?.id;
     Ok((StatusCode::CREATED, Json(json!({ "refund": id, "left": left - refund.amount }))))

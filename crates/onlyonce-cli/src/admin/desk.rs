@@ -69,7 +69,7 @@ impl Desk {
     pub(crate) fn new(setting: Setting) -> Self {
         let started_at = SystemClock.wall();
         let samples = Samples::new(started_at, Sample::take(&setting.once));
-        let recent = Mutex::new(Recent::new(setting.once.events()));
+        let recent = Mutex::new(Recent::new(setting.once.sampled_events()));
         Self(Arc::new(Inside {
             setting,
             started_at,

@@ -28,8 +28,12 @@ pub(super) fn stream(desk: &Desk, query: &str) -> Result<Answer, Problem> {
     let place = place.map_err(|_| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "there are too many listeners")
     })?;
+    let events = match wanted.rate {
+        Some(_) => desk.once.sampled_events(),
+        None => desk.once.events(),
+    };
     let listener = Listener {
-        operations: Operations::new(desk.once.events(), wanted),
+        operations: Operations::new(events, wanted),
         moving: desk.moving.subscribe(),
         is_new: true,
         _place: place,

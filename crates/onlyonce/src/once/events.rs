@@ -4,7 +4,7 @@
 //! costs one read of a counter.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -41,11 +41,20 @@ pub struct OperationEvent {
     pub by: Option<By>,
 }
 
-/// A listener. Made by [`Once::events`].
+/// A listener. Made by [`Once::events`] and [`Once::sampled_events`].
 #[derive(Debug)]
 pub struct Events {
     receiver: broadcast::Receiver<Arc<OperationEvent>>,
     channel: Arc<EventChannel>,
+    hears: Hears,
+}
+
+/// What a listener wants to hear.
+#[derive(Clone, Copy, Debug)]
+enum Hears {
+    All,
+    /// Every change, and some of the replays and refusals where there are very many.
+    Sample,
 }
 
 /// What a listener hears next.
@@ -79,26 +88,66 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.channel.listeners.fetch_sub(1, Ordering::Relaxed);
+        self.channel.count(self.hears).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Where events are told.
 #[derive(Debug)]
 pub(crate) struct EventChannel {
-    listeners: AtomicUsize,
+    hear_all: AtomicUsize,
+    hear_a_sample: AtomicUsize,
+    sampled: Sampled,
     sender: broadcast::Sender<Arc<OperationEvent>>,
 }
 
 impl Default for EventChannel {
     fn default() -> Self {
-        Self { listeners: AtomicUsize::new(0), sender: broadcast::Sender::new(EVENTS_MAX) }
+        Self {
+            hear_all: AtomicUsize::new(0),
+            hear_a_sample: AtomicUsize::new(0),
+            sampled: Sampled::default(),
+            sender: broadcast::Sender::new(EVENTS_MAX),
+        }
     }
 }
 
 impl EventChannel {
-    fn has_listeners(&self) -> bool {
-        self.listeners.load(Ordering::Relaxed) > 0
+    fn count(&self, hears: Hears) -> &AtomicUsize {
+        match hears {
+            Hears::All => &self.hear_all,
+            Hears::Sample => &self.hear_a_sample,
+        }
+    }
+
+    fn has(&self, hears: Hears) -> bool {
+        self.count(hears).load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether anybody wants to hear of this event.
+    fn wants(&self, event: &OperationEvent) -> bool {
+        self.has(Hears::All)
+            || self.has(Hears::Sample) && (!event.kind.is_reading() || self.sampled.takes(event.at))
+    }
+}
+
+/// Counts the replays and refusals of a second. Events of all of them would take a tenth of the throughput of replays.
+#[derive(Debug, Default)]
+struct Sampled {
+    second: AtomicI64,
+    count: AtomicU32,
+}
+
+impl Sampled {
+    /// Whether there is room for one more in its second. One too many or too few is as good.
+    fn takes(&self, at: StoreTime) -> bool {
+        let second = at.as_ms().div_euclid(1_000);
+        if self.second.load(Ordering::Relaxed) != second {
+            self.second.store(second, Ordering::Relaxed);
+            self.count.store(0, Ordering::Relaxed);
+        }
+        self.count.load(Ordering::Relaxed) < SAMPLED_A_SECOND
+            && self.count.fetch_add(1, Ordering::Relaxed) < SAMPLED_A_SECOND
     }
 }
 
@@ -106,9 +155,19 @@ impl Once {
     /// Hears what happens to the operations of this process from now on. A listener that falls
     /// more than 4,096 events behind misses the oldest.
     pub fn events(&self) -> Events {
+        self.listener(Hears::All)
+    }
+
+    /// The same for a listener that is always there, such as one that shows hot keys: it hears of every change, and of the
+    /// first 1,000 replays and refusals of each second.
+    pub fn sampled_events(&self) -> Events {
+        self.listener(Hears::Sample)
+    }
+
+    fn listener(&self, hears: Hears) -> Events {
         let channel = self.inner.events.clone();
-        channel.listeners.fetch_add(1, Ordering::Relaxed);
-        Events { receiver: channel.sender.subscribe(), channel }
+        channel.count(hears).fetch_add(1, Ordering::Relaxed);
+        Events { receiver: channel.sender.subscribe(), channel, hears }
     }
 }
 
@@ -164,15 +223,17 @@ impl Inner {
 
     pub(crate) fn tell(&self, event: impl FnOnce(StoreTime) -> OperationEvent) {
         let is_audited = self.store.trail().is_some();
-        if !is_audited && !self.events.has_listeners() {
+        if !is_audited && !self.events.has(Hears::All) && !self.events.has(Hears::Sample) {
             return;
         }
         let event = event(self.trusted_now());
         if is_audited && event.kind.is_reading() {
             self.note_reading(&event);
         }
-        // Without a receiver nobody misses it.
-        let _ = self.events.sender.send(Arc::new(event));
+        if self.events.wants(&event) {
+            // Without a receiver nobody misses it.
+            let _ = self.events.sender.send(Arc::new(event));
+        }
     }
 }
 
@@ -208,5 +269,46 @@ pub(crate) fn event_of(write: &Write) -> (EventKind, Option<u16>) {
     }
 }
 
+/// Replays and refusals that are told in a second while nobody hears all events.
+const SAMPLED_A_SECOND: u32 = 1_000;
 /// Events that a slow listener may be behind.
 const EVENTS_MAX: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_room_for_a_thousand_in_each_second() {
+        let sampled = Sampled::default();
+        let at = |ms| StoreTime::from_ms(ms);
+        let taken = (0..3_000).filter(|n| sampled.takes(at(5_000 + n % 1_000))).count();
+        assert_eq!(taken, 1_000);
+        assert!(sampled.takes(at(6_000)));
+    }
+
+    #[test]
+    fn a_sample_leaves_out_no_change() {
+        let channel = EventChannel::default();
+        channel.count(Hears::Sample).fetch_add(1, Ordering::Relaxed);
+        let told = |kind| (0..2_000).filter(|_| channel.wants(&event(kind))).count();
+        assert_eq!(told(EventKind::Replayed), 1_000);
+        assert_eq!(told(EventKind::Executed), 2_000);
+        channel.count(Hears::All).fetch_add(1, Ordering::Relaxed);
+        assert_eq!(told(EventKind::Replayed), 2_000, "somebody hears all of them");
+    }
+
+    fn event(kind: EventKind) -> OperationEvent {
+        OperationEvent {
+            at: StoreTime::from_ms(7_000),
+            kind,
+            id: OperationId::from_bytes([1; 16]),
+            key: KeyText::new("key"),
+            route: "route".into(),
+            principal: Principal::of("account", b"acct_1"),
+            attempt: None,
+            status: None,
+            by: None,
+        }
+    }
+}

@@ -70,6 +70,7 @@ async fn an_owner_that_wakes_up_before_the_new_owner_commits_nothing<S: Shop>(la
         let (first, second) = (Gate::new(), Gate::new());
         let steps = paused::<S>([first.clone(), second.clone()], is_at_finish);
         let key = format!("k{is_at_finish}");
+        #[expect(clippy::async_yields_async, reason = "the run is awaited after the gate is open")]
         let run = async |gate: &Gate| {
             let (steps, key) = (steps.clone(), key.clone());
             let shop = S::connect(&lab.address).await;

@@ -9,6 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use proof::client::{self, Answer};
 use proof::tier::tiered;
 
 use self::trigger::Moment;
@@ -62,6 +63,36 @@ async fn a_refund_is_one_transaction_and_is_replayed() {
     assert_eq!(other.status.as_u16(), 409, "2,998 are left: {other:?}");
     assert_eq!(world.sql("SELECT count(*), sum(amount) FROM refund"), "1|5000");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_is_refused_and_declined_as_in_every_other_layer() {
+    let world = World::start().await;
+    let service = world.serve();
+    let order = |amount| format!(r#"{{"account": "acct_1", "amount": {amount}}}"#);
+    let without =
+        client::post_without_key(service.address, "/charges", &order(7998)).await.unwrap();
+    let told = |answer: &Answer| (answer.status.as_u16(), answer.problem().unwrap_or_default());
+    assert_eq!(told(&without), (400, "idempotency_key_missing".to_owned()));
+    let short = service.post("/charges", "short", &order(7998)).await.unwrap();
+    assert_eq!(told(&short), (400, "idempotency_key_invalid".to_owned()));
+    let key = "a-charge-of-7998-cents";
+    let first = service.post("/charges", key, &order(7998)).await.unwrap();
+    assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
+    let reused = service.post("/charges", key, &order(1)).await.unwrap();
+    assert_eq!(told(&reused), (422, "idempotency_key_reused".to_owned()));
+    let again = service.post("/charges", key, &order(7998)).await.unwrap();
+    assert_eq!((again.is_replay(), &again.body), (true, &first.body));
+
+    let declined = |key| service.post("/charges", key, DECLINED);
+    let first = declined("a-charge-that-is-declined").await.unwrap();
+    let again = declined("a-charge-that-is-declined").await.unwrap();
+    assert_eq!((first.status.as_u16(), again.is_replay()), (402, true));
+    assert_eq!(first.body, again.body);
+    assert_eq!(world.sql("SELECT count(*) FROM charge"), "1", "nothing is saved of a declined one");
+}
+
+/// An order whose card is declined.
+const DECLINED: &str = r#"{"account": "declined", "amount": 7998}"#;
 
 /// When the service is killed: when the database has ended one of its transactions, or while another service has its call.
 const MOMENTS: [Moment; 11] = [

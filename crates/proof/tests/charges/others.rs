@@ -62,7 +62,11 @@ async fn call(
     State(others): State<Arc<Others>>,
     Path(service): Path<String>,
     headers: HeaderMap,
+    body: String,
 ) -> (StatusCode, String) {
+    if body.contains("declined") {
+        return (StatusCode::PAYMENT_REQUIRED, "{}".to_owned());
+    }
     let key = headers["idempotency-key"].to_str().unwrap().to_owned();
     let (before, after) = match service.as_str() {
         "card" => (Some(Moment::CardCalled), Moment::CardCharged),
