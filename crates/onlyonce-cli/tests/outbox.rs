@@ -93,6 +93,22 @@ fn text(bytes: &[u8]) -> String {
 }
 
 // R137: what is parked is seen, retried and discarded by an operator.
+/// An operator may name another database by mistake.
+#[test]
+fn a_database_without_onlyonce_is_refused_and_left_as_it_is() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    for command in [["outbox", "status"], ["outbox", "list"], ["steps", "list"]] {
+        let onlyonce = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        let output = { onlyonce }.args(command).args(["--store", &url]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {said}");
+        assert!(said.contains("is it the right one?"), "{command:?}: {said}");
+    }
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'onlyonce'";
+    assert_eq!(postgres.sql(&url, schemas), "0");
+}
+
 #[test]
 fn an_operator_sees_retries_and_discards_parked_messages() {
     for lab in [Lab::postgres(), Lab::sqlite()] {

@@ -106,7 +106,9 @@ fn a_store_without_such_operations_says_so() {
 fn operations_in_postgres_are_listed_and_settled() {
     let postgres = Postgres::start();
     let url = postgres.database();
-    // The first command makes the schema.
+    let migrate =
+        Command::new(env!("CARGO_BIN_EXE_onlyonce")).args(["migrate", "--to", &url]).output();
+    assert!(migrate.unwrap().status.success());
     assert_eq!(told(&url, &["list", "--format", "json"]), "[]\n");
     let id = "11111111-1111-1111-1111-111111111111";
     let insert = format!(

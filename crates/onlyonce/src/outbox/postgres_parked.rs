@@ -30,7 +30,8 @@ impl PostgresParked {
             include_str!("sql/status.sql"),
         ];
         let texts = texts.map(str::to_owned).into();
-        let connection = PreparedConnection::open(url, options.schema.as_deref(), texts).await?;
+        let connection =
+            PreparedConnection::open_installed(url, options.schema.as_deref(), texts).await?;
         Ok(Self { connection: Mutex::new(connection) })
     }
 }

@@ -24,7 +24,7 @@ impl InPostgres {
             "SELECT {schema}.steps_settle($1::uuid, $2, $3::text::jsonb, $4, $5) AS is_done",
         ];
         let texts = texts.map(str::to_owned).into();
-        Ok(Self(Mutex::new(PreparedConnection::open(url, None, texts).await?)))
+        Ok(Self(Mutex::new(PreparedConnection::open_installed(url, None, texts).await?)))
     }
 
     pub(super) async fn list(

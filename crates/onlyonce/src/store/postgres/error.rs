@@ -48,6 +48,14 @@ pub enum PostgresOpenError {
     /// There is no such database. Make it first.
     #[error("{0} does not exist: make the database first")]
     NoDatabase(String),
+    /// Onlyonce has no tables there. Name the database of your service, or run `onlyonce migrate --to postgres://…`.
+    #[error(
+        "this database has no tables of onlyonce in the schema {schema}: is it the right one? `onlyonce migrate --to` makes them"
+    )]
+    NotInstalled {
+        /// The schema.
+        schema: String,
+    },
     /// This user may not. Let it make the schema, or make the schema for it and give it to that user.
     #[error(
         "no permission in {address}: this user must own the schema {schema}, or be allowed to make it"

@@ -26,15 +26,33 @@ pub(crate) struct PreparedConnection {
 
 impl PreparedConnection {
     /// Connects for the first time, and makes the schema if it is not there.
+    #[cfg(feature = "outbox")]
     pub(crate) async fn open(
         url: &str,
         schema: Option<&str>,
         texts: Vec<String>,
     ) -> Result<Self, PostgresOpenError> {
-        let address = ServerAddress::parse(url, schema)?;
-        let mut connection = Connection::open(&address, &[], None).await?;
-        demand_session(&connection, &address).await?;
+        let (address, mut connection) = connect(url, schema).await?;
         schema::ensure(&mut connection.client, &address).await?;
+        Self::with_statements(address, connection, texts).await
+    }
+
+    /// The same for operators, who may have named another database by mistake: the schema must be there.
+    pub(crate) async fn open_installed(
+        url: &str,
+        schema: Option<&str>,
+        texts: Vec<String>,
+    ) -> Result<Self, PostgresOpenError> {
+        let (address, mut connection) = connect(url, schema).await?;
+        schema::demand(&mut connection.client, &address).await?;
+        Self::with_statements(address, connection, texts).await
+    }
+
+    async fn with_statements(
+        address: ServerAddress,
+        connection: Connection,
+        texts: Vec<String>,
+    ) -> Result<Self, PostgresOpenError> {
         let statements = prepare(&connection, &address, &texts).await?;
         Ok(Self { address, texts, connected: Some((connection, statements)) })
     }
@@ -71,6 +89,16 @@ impl PreparedConnection {
         };
         Ok(self.connected.insert(ready))
     }
+}
+
+async fn connect(
+    url: &str,
+    schema: Option<&str>,
+) -> Result<(ServerAddress, Connection), PostgresOpenError> {
+    let address = ServerAddress::parse(url, schema)?;
+    let connection = Connection::open(&address, &[], None).await?;
+    demand_session(&connection, &address).await?;
+    Ok((address, connection))
 }
 
 impl std::fmt::Debug for PreparedConnection {

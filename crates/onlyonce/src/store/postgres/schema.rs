@@ -56,6 +56,18 @@ pub(super) async fn ensure(
     }
 }
 
+/// The same for those who only look: tables that are not there are not made.
+pub(super) async fn demand(
+    client: &mut Client,
+    address: &ServerAddress,
+) -> Result<String, PostgresOpenError> {
+    let schema = &address.schema;
+    match is_made(client, schema).await.map_err(|error| address.failed(error))? {
+        true => ensure(client, address).await,
+        false => Err(PostgresOpenError::NotInstalled { schema: schema.clone() }),
+    }
+}
+
 async fn is_made(client: &Client, schema: &str) -> Result<bool, Error> {
     // Not `to_regclass`: it goes by a cache that may not know yet what was made while we waited.
     let exists = format!(
