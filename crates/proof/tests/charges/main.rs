@@ -19,7 +19,7 @@ use self::world::World;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_killed_at_any_point_charges_mails_and_tells_once() {
     let world = World::start().await;
-    let kills = tiered(220).max(2 * MOMENTS.len());
+    let kills = tiered(200).max(2 * MOMENTS.len());
     let mut points = BTreeMap::<String, usize>::new();
     for number in 0..kills {
         let moment = MOMENTS[number % MOMENTS.len()];
