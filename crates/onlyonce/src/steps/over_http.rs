@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 use super::{Database, Steps, StepsError, StepsOutcome};
 use crate::Operation;
 use crate::http::request::id_by;
-use crate::http::{Body, IDEMPOTENT_REPLAYED, Who};
+use crate::http::{Body, IDEMPOTENT_REPLAYED, Who, kept_headers};
 use crate::key;
 use crate::policy::Policy;
 use crate::problem::Problem;
+use crate::scope::{Principal, ScopePart};
 use crate::transaction::Reply;
 
 impl<D, R> Steps<D, R>
@@ -111,6 +112,9 @@ where
         let key = key.ok_or_else(|| Problem::key_missing(policy))?;
         let who = (self.identify)(head).principal()?;
         let id = id_by(policy, None, head, &who, &key);
+        // Where keys are not by caller, a caller whose credential has changed asks for the same operation.
+        let is_by_principal = policy.scope().contains(&ScopePart::Principal);
+        let who = if is_by_principal { who } else { Principal::of("any", b"") };
         let operation = Operation::new(&format!("http:{id}"), who, key.as_str());
         let operation = operation.map_err(|error| Problem::key_invalid(&error, policy))?;
         Ok(operation.with_policy((**policy).clone()))
@@ -156,8 +160,9 @@ fn response(reply: Reply) -> Response<Body> {
     response
 }
 
+/// The kept answer, without what was meant for the first caller alone, such as a cookie.
 fn replay(reply: Reply) -> Response<Body> {
-    let mut response = response(reply);
+    let mut response = response(Reply { headers: kept_headers(&reply.headers), ..reply });
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
 }

@@ -8,6 +8,8 @@ mod cut;
 mod killed;
 mod lab;
 mod operators;
+#[cfg(feature = "tower")]
+mod over_http;
 mod provider;
 mod saga;
 mod shop;

@@ -226,15 +226,21 @@ BEGIN
 END
 $$;
 
--- Whether a consumer sees a message for the first time. The caller's transaction has the effect: both commit, or neither.
--- A second delivery waits until the transaction of the first has ended.
+-- Whether a consumer sees a message for the first time. The caller's transaction has the effect: both commit, or neither, and
+-- durably: the message is acknowledged after COMMIT. A second delivery waits until the transaction of the first has ended.
 CREATE FUNCTION {schema}.seen(consumer text, message_id text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   INSERT INTO {schema}.inbox (consumer, message_id, seen_at) VALUES (consumer, message_id, {now})
   ON CONFLICT DO NOTHING;
-  RETURN FOUND;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  RETURN true;
 END
 $$;
 
