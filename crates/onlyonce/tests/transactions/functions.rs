@@ -228,6 +228,27 @@ async fn an_expired_operation_runs_again_and_is_swept() {
     assert_eq!(lab.sql(left), "again kept");
 }
 
+/// A commit that the server has not written yet is answered as done, and a crash takes it back.
+#[tokio::test]
+async fn a_session_that_does_not_wait_for_its_commits_waits_for_ours() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    for setting in ["off", "local"] {
+        client.batch_execute(&format!("SET synchronous_commit = {setting}")).await.unwrap();
+        let waits = async || -> String {
+            client.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0)
+        };
+        mine(&client, setting).await;
+        assert_eq!(waits().await, "on", "begin");
+        client.batch_execute("ROLLBACK; BEGIN").await.unwrap();
+        assert_eq!(waits().await, setting);
+        let seen = format!("SELECT onlyonce.seen('mailer', '{setting}')");
+        assert!(client.query_one(&seen, &[]).await.unwrap().get::<_, bool>(0));
+        assert_eq!(waits().await, "on", "seen");
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
 /// A function that stays a call is parsed again in each transaction: half of the time of `begin`.
 #[tokio::test]
 async fn the_small_functions_are_part_of_the_plan_of_their_caller() {
