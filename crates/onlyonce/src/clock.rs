@@ -40,9 +40,21 @@ impl StoreTime {
         self.plus_ms(as_ms(duration))
     }
 
-    /// As RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`. Years past 9999 are cut to it.
+    /// As RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`. What is later than the year 9999 is cut to its end.
     pub fn rfc3339(self) -> String {
         text::rfc3339(self)
+    }
+
+    /// The moment that RFC 3339 writes so, with any offset; `None` if it is none.
+    ///
+    /// ```
+    /// use onlyonce::clock::StoreTime;
+    ///
+    /// let noon = StoreTime::from_rfc3339("2026-11-16T13:00:00+01:00");
+    /// assert_eq!(noon.map(StoreTime::rfc3339).as_deref(), Some("2026-11-16T12:00:00.000Z"));
+    /// ```
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        text::read(text)
     }
 
     /// Milliseconds from `earlier` to here; negative if `earlier` is later.

