@@ -37,6 +37,7 @@
 mod body;
 pub(crate) mod capture;
 mod client_uri;
+mod deadline;
 pub(crate) mod headers;
 mod layer;
 mod look_up;

@@ -7,7 +7,7 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 pub use self::values::{
@@ -60,6 +60,7 @@ pub struct Policy {
     errors: Errors,
     mode: Mode,
     audit_ids: Vec<Pointer>,
+    deadline_from: Vec<HeaderName>,
 }
 
 /// Changes.
@@ -238,6 +239,14 @@ impl Policy {
     pub fn with_audit_ids(self, pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self { audit_ids: pointers.into_iter().take(IDS_MAX).collect(), ..self }
     }
+
+    /// The headers by which a client says until when it needs its answer: a moment of RFC 3339, seconds, or what gRPC
+    /// sends. Default: `X-Request-Deadline`, `Request-Timeout` and `grpc-timeout`. An operation is not begun after its
+    /// deadline. A client whose clock is behind by more than it is willing to wait is always refused.
+    #[must_use]
+    pub fn with_deadline_from(self, headers: impl IntoIterator<Item = HeaderName>) -> Self {
+        Self { deadline_from: headers.into_iter().collect(), ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -272,12 +281,19 @@ impl Default for Policy {
             errors: Errors::Problem,
             mode: Mode::Enforce,
             audit_ids: Vec::new(),
+            deadline_from: DEADLINE_FROM.to_vec(),
         }
     }
 }
 
 /// The header of the IETF draft.
-pub const IDEMPOTENCY_KEY: http::HeaderName = http::HeaderName::from_static("idempotency-key");
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+pub(crate) const DEADLINE_FROM: [HeaderName; 3] = [
+    HeaderName::from_static("x-request-deadline"),
+    HeaderName::from_static("request-timeout"),
+    HeaderName::from_static("grpc-timeout"),
+];
 
 const NOT_EXECUTED: [StatusCode; 7] = [
     StatusCode::UNAUTHORIZED,

@@ -219,6 +219,13 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, &kind::RESPONSE_UNAVAILABLE, detail)
     }
 
+    /// The client's deadline had passed before anything was sent.
+    pub(crate) fn deadline_exceeded() -> Self {
+        let detail = "The deadline of this request had passed when it was to be executed, so it was not executed. To try \
+                      again, send it with a later deadline.";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, &kind::DEADLINE_EXCEEDED, detail)
+    }
+
     /// The service got nothing: the request could not be delivered.
     pub(crate) fn upstream_unreachable() -> Self {
         let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \

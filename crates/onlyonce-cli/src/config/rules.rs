@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
@@ -170,6 +170,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "errors" => before.with_errors(field.one_of(&ERRORS)?),
         "mode" => before.with_mode(field.one_of(&MODE)?),
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
+        "deadline_from" => before.with_deadline_from(field.all(header_source)?),
         _ => return Err(field.refused().into()),
     };
     Ok(())
@@ -222,6 +223,11 @@ fn scope_part(field: Field<'_>) -> Result<ScopePart, Remark> {
         }),
         None => field.one_of(&SCOPE).cloned(),
     }
+}
+
+fn header_source(field: Field<'_>) -> Result<HeaderName, Remark> {
+    let name = field.text()?.strip_prefix("header:").and_then(|name| name.parse().ok());
+    name.ok_or_else(|| field.refused())
 }
 
 fn key_length(field: Field<'_>) -> Result<(usize, usize), Remarks> {

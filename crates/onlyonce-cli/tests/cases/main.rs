@@ -17,6 +17,7 @@ mod cookies;
 mod cors;
 mod crash;
 mod credentials;
+mod deadlines;
 mod edges;
 mod expiry;
 mod failures;

@@ -49,6 +49,7 @@ pub(crate) enum Set {
     ForwardKey(&'static str),
     Principal(&'static str),
     StoreDown(&'static str),
+    NoDeadline,
     /// Of the process, not of the policy.
     Store(String),
     Filter(String),
@@ -104,6 +105,7 @@ impl Set {
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
             Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
+            Self::NoDeadline => "deadline_from = []".to_owned(),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
             Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
@@ -116,6 +118,7 @@ impl Set {
         let ms = Duration::from_millis;
         let fingerprint = policy.fingerprint().clone();
         match *self {
+            Self::NoDeadline => policy.with_deadline_from([]),
             Self::Strict => policy.with_key_syntax(KeySyntax::Strict),
             Self::Stripe => policy.with_errors(Errors::Stripe),
             Self::Required => policy.with_key(KeyNeed::Required),

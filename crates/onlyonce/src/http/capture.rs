@@ -19,10 +19,10 @@ use tower_service::Service;
 
 use super::body::Fed;
 use super::request::Whole;
-use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, headers, problem};
+use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, deadline, headers, problem};
 use crate::body::Kind;
 use crate::key::Key;
-use crate::once::{Attempt, Inner, Once, Room, Verdict, Worked};
+use crate::once::{Ask, Attempt, Inner, Once, Room, Verdict, Worked};
 use crate::policy::{Keeps, Policy};
 use crate::problem::{failed, timed_out};
 use crate::record::{self, Kept, NotKept};
@@ -34,7 +34,7 @@ pub(super) fn call<S, A>(
     mut inner: S,
     (mut head, key): (Parts, Key),
     body: Whole,
-    (id, policy): (OperationId, Arc<Policy>),
+    ask: Arc<Ask>,
     once: Arc<Inner>,
 ) -> impl FnOnce(u32) -> Pin<Box<dyn Future<Output = Worked<Response<Body>>> + Send>> + Send
 where
@@ -46,7 +46,11 @@ where
 {
     move |attempt| {
         Box::pin(async move {
+            let (id, policy) = (ask.id, &ask.policy);
             headers::for_inner(&mut head.headers, attempt);
+            if let Some(left) = ask.left(once.clock.boot()) {
+                deadline::pass_on(policy.deadline_from(), &mut head.headers, left);
+            }
             head.extensions.insert(Attempt { number: attempt, id });
             head.extensions.insert(key);
             head.extensions.insert(Claimed { once: once.clone(), id });
@@ -55,16 +59,16 @@ where
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
-                    Ok(response) => capture(response, &policy, &once.room, called).await,
-                    Err(_) => no_answer(failed(&policy)),
+                    Ok(response) => capture(response, policy, &once.room, called).await,
+                    Err(_) => no_answer(failed(policy)),
                 }
             };
             // A panic and an error mean the same to the caller: the request was sent, and there is no whole answer.
             let answering = AssertUnwindSafe(answering).catch_unwind();
             match timeout(policy.upstream_timeout(), answering).await {
                 Ok(Ok(worked)) => worked,
-                Ok(Err(_)) => no_answer(failed(&policy)),
-                Err(_) => no_answer(timed_out(&policy)),
+                Ok(Err(_)) => no_answer(failed(policy)),
+                Err(_) => no_answer(timed_out(policy)),
             }
         })
     }

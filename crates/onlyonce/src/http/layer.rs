@@ -12,9 +12,9 @@ use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::Body;
 use super::look_up::look_up;
 use super::service::{Story, slips_by};
+use super::{Body, deadline};
 use crate::once::{Counters, Once, Reconciler};
 use crate::policy::{Mode, Policy};
 use crate::problem::{self, Problem};
@@ -182,6 +182,13 @@ impl Rules {
     pub(super) fn took(&self, asked_at: Duration) {
         let took = self.once.inner.clock.boot().saturating_sub(asked_at);
         self.counters.request.record(took);
+    }
+
+    /// By when the client needs its answer, if its request came at `asked_at`.
+    pub(super) fn ends_at(&self, head: &Parts, asked_at: Duration) -> Option<Duration> {
+        let wall = self.once.inner.clock.wall();
+        let left = deadline::left(self.policy.deadline_from(), &head.headers, wall)?;
+        Some(asked_at.saturating_add(left))
     }
 
     pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {

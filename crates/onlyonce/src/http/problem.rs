@@ -41,6 +41,7 @@ pub(crate) fn refused(
         Refusal::Unknown { .. } => Problem::held(policy.recovery()),
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
+        Refusal::DeadlineExceeded => Problem::deadline_exceeded(),
     };
     problem.about_key(key).response(policy)
 }
@@ -53,6 +54,11 @@ fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
     let mut response = own(stored);
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
+}
+
+/// The client's deadline has passed while the inner service was at work.
+pub(crate) fn overdue(policy: &Policy) -> Response<Body> {
+    own(&crate::problem::timed_out(policy))
 }
 
 /// The inner service answered, and the store did not take the answer in time.

@@ -88,15 +88,17 @@ where
             return Ok(problem::refused(&refusal, policy, key.as_str(), || origin(&head)));
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
-        let ask = Arc::new(self.ask(id, &head, &key, &who, fingerprint));
+        let ask = self.ask(id, &head, &key, &who, fingerprint);
+        let ask = Arc::new(Ask { ends_at: rules.ends_at(&head, asked_at), ..ask });
         let once = rules.once.inner.clone();
-        let work = call(self.inner, (head, key.clone()), body, (id, policy.clone()), once.clone());
+        let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
         let ended = Box::pin(once.answer(ask, work)).await;
         rules.took(asked_at);
         Ok(match ended {
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => problem::refused(&refusal, policy, key.as_str(), || origin),
+            Ended::Overdue => problem::overdue(policy),
             Ended::Unsettled => problem::unsettled(policy),
         })
     }
@@ -180,6 +182,7 @@ where
             asking: self.asking(head),
             target: self.target(head),
             failure: self.rules.failure.clone(),
+            ends_at: None,
         }
     }
 }

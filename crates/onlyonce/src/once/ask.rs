@@ -1,6 +1,7 @@
 //! What the engine is asked, and how that ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::counts::Counters;
 use super::reconcile::Asking;
@@ -25,6 +26,20 @@ pub(crate) struct Ask {
     pub(crate) target: Arc<str>,
     /// The response with which `recovery = "fail"` completes an operation that a dead owner left.
     pub(crate) failure: Arc<Response>,
+    /// By when the client needs its answer, on this node's boot clock.
+    pub(crate) ends_at: Option<Duration>,
+}
+
+impl Ask {
+    /// How long the answer is still of use to the client.
+    pub(crate) fn left(&self, boot: Duration) -> Option<Duration> {
+        self.ends_at.map(|end| end.saturating_sub(boot))
+    }
+
+    /// Whether the operation may not be begun any more.
+    pub(crate) fn is_late(&self, boot: Duration) -> bool {
+        self.left(boot) == Some(Duration::ZERO)
+    }
 }
 
 impl Counters {
@@ -32,7 +47,7 @@ impl Counters {
     pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
         match ended {
             Ended::Fresh(_) => {}
-            Ended::Unsettled => self.unknown.one(),
+            Ended::Overdue | Ended::Unsettled => self.unknown.one(),
             Ended::Refused(refusal) => self.refused_by(refusal),
         }
     }
@@ -46,6 +61,7 @@ impl Counters {
             Refusal::Unknown { .. } => &self.unknown,
             Refusal::StoreDown { .. } => &self.store_down,
             Refusal::Overloaded => &self.overloaded,
+            Refusal::DeadlineExceeded => &self.deadline_exceeded,
         };
         counter.one();
     }
@@ -58,6 +74,8 @@ pub(crate) enum Ended<T> {
     Fresh(T),
     /// This request did not execute the operation.
     Refused(Refusal),
+    /// This request executes the operation, and its deadline has passed before the answer came: unknown so far.
+    Overdue,
     /// This request executed the operation, and the store has not taken the outcome: unknown.
     Unsettled,
 }
@@ -77,4 +95,6 @@ pub(crate) enum Refusal {
     StoreDown { is_unreachable: bool, policy: StoreDown },
     /// A limit of this process is reached, or the process is shutting down.
     Overloaded,
+    /// The client's deadline had passed before the operation was begun.
+    DeadlineExceeded,
 }

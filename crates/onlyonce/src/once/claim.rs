@@ -9,6 +9,7 @@ use super::claim_guard::ClaimGuard;
 use super::disown::Place;
 use super::events::event_of;
 use super::flight::Joined;
+use super::wait::by_record;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
@@ -49,6 +50,9 @@ impl From<Fault> for NoAnswer {
 impl Inner {
     /// Claims the operation, or returns the answer that the caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
+        if ask.is_late(self.clock.boot()) {
+            return Err(self.too_late(ask).await);
+        }
         for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
@@ -82,6 +86,15 @@ impl Inner {
             }
         }
         Err(Refusal::InProgress)
+    }
+
+    /// The answer to a request whose deadline has passed: by the record, if there is one. Nothing is executed.
+    async fn too_late(&self, ask: &Ask) -> Refusal {
+        match self.store.load(ask.id).await {
+            Ok(seen) => by_record(&seen, ask).unwrap_or(Refusal::DeadlineExceeded),
+            // Unsure: `store_down = "pass"` must not run what comes too late.
+            Err(_) => self.no_answer(ask, NoAnswer::Unsure),
+        }
     }
 
     /// Acts on decisions other than executing and taking: either the answer for the caller, or a write after which

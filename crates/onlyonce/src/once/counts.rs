@@ -75,6 +75,8 @@ counts! {
     passed,
     /// Requests that were refused because a bound of this process was reached.
     overloaded,
+    /// Requests that came too late for the deadline that they said, and were not executed.
+    deadline_exceeded,
     /// Renewals that the store did not confirm.
     renewals_unsure,
     /// Leases that were lost while their operation ran: the record was marked unknown, or was taken by another.

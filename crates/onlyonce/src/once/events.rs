@@ -244,7 +244,10 @@ impl Refusal {
             Self::Replay(response) => Some((EventKind::Replayed, Some(response.status.as_u16()))),
             Self::Reused => Some((EventKind::Mismatched, None)),
             Self::InProgress => Some((EventKind::RefusedInFlight, None)),
-            Self::Unknown { .. } | Self::StoreDown { .. } | Self::Overloaded => None,
+            Self::Unknown { .. }
+            | Self::StoreDown { .. }
+            | Self::Overloaded
+            | Self::DeadlineExceeded => None,
         }
     }
 }

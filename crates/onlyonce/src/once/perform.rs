@@ -1,8 +1,10 @@
 //! One operation, from its claim to its outcome, in a task of its own.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ctutils::CtEq;
+use futures_util::future::join;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{sleep, timeout};
 use tracing::{Instrument, debug_span, warn};
@@ -20,7 +22,7 @@ use crate::fingerprint::{Digest, Fingerprint};
 use crate::policy::{InFlight, Recovery, StoreDown};
 use crate::record::{Response, State, TakenFrom};
 use crate::scope::OperationId;
-use crate::store::{Next, Seen};
+use crate::store::{Next, Seen, Swap};
 
 /// The result of the work, for the record and for the caller.
 pub(crate) struct Worked<T> {
@@ -65,7 +67,8 @@ impl Inner {
     {
         let ended = match (self.perform(ask.clone(), work).await, ask.policy.in_flight()) {
             (Ended::Refused(Refusal::InProgress), InFlight::Wait(wait)) => {
-                self.wait(&ask, wait).await
+                let left = ask.left(self.clock.boot());
+                self.wait(&ask, left.map_or(wait, |left| left.min(wait))).await
             }
             (ended, _) => ended,
         };
@@ -161,21 +164,55 @@ impl<T: Send + 'static> Task<T> {
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),
         };
+        if self.ask.is_late(self.once.clock.boot()) {
+            return self.unsent(guard, Refusal::DeadlineExceeded).await;
+        }
         if !guard.may_send(self.once.clock.boot()) {
-            return self.unsent(guard).await;
+            return self.unsent(guard, Refusal::Overloaded).await;
         }
         self.attempt = Some(attempt);
         self.ask.counters.executed.one();
         self.tell_event(EventKind::Claimed, None);
         let called_at = self.once.clock.boot();
         let span = debug_span!("execute", operation = %id, attempt);
-        let worked = work(attempt).instrument(span).await;
+        let worked = self.until_worked(&guard, work(attempt).instrument(span)).await;
         self.ask.counters.handler.record(self.once.clock.boot().saturating_sub(called_at));
         self.conclude(guard, worked).await;
     }
 
-    /// The lease is nearly over, or the process drains: releases the claim, and sends nothing.
-    async fn unsent(mut self, guard: ClaimGuard) {
+    /// Waits for the work. It goes on after the caller's deadline, because its answer is the true outcome; until that is
+    /// there, the outcome is unknown, and the caller is told so.
+    async fn until_worked<F>(&mut self, guard: &ClaimGuard, working: F) -> Worked<T>
+    where
+        F: Future<Output = Worked<T>>,
+    {
+        let Some(left) = self.ask.left(self.once.clock.boot()) else {
+            return working.await;
+        };
+        let mut working = pin!(working);
+        match timeout(left, &mut working).await {
+            Ok(worked) => worked,
+            Err(_) => join(self.overdue(guard), working).await.1,
+        }
+    }
+
+    /// Marks the record unknown, if the store does so at once: the work has the same end without it.
+    async fn overdue(&mut self, guard: &ClaimGuard) {
+        self.tell(Ended::Overdue);
+        let write = Write::mark_unknown(guard.claim().token);
+        let write = write.with_about(guard.claim().about.clone());
+        if let Ok(Swap::Done(_)) = self.once.store.swap(self.ask.id, write).await {
+            self.tell_event(EventKind::Unknown, None);
+        }
+    }
+
+    /// The lease is nearly over, the process drains, or the deadline has passed: releases the claim, and sends nothing.
+    async fn unsent(mut self, guard: ClaimGuard, why: Refusal) {
+        // What was not sent says nothing about the unknown attempt that it was to repeat.
+        let refusal = match guard.claim().taken_from {
+            Some(TakenFrom::Unknown { since }) => Refusal::Unknown { since },
+            _ => why,
+        };
         let once = self.once.clone();
         let write = Write::release(guard.claim().token, guard.claim().taken_from)
             .with_about(guard.claim().about.clone());
@@ -183,7 +220,7 @@ impl<T: Send + 'static> Task<T> {
             let mut writing = Box::pin(once.write_until_known(guard.claim(), write));
             // The key is free when the caller hears of it, but a dead store does not hold up the caller.
             let in_time = timeout(self.ask.policy.lease(), &mut writing).await;
-            self.tell(Ended::Refused(Refusal::Overloaded));
+            self.tell(Ended::Refused(refusal));
             if in_time.is_err() {
                 writing.await;
             }

@@ -125,6 +125,7 @@ impl Operation {
             counters,
             asking: None,
             target: Arc::default(),
+            ends_at: None,
         }
     }
 
@@ -265,13 +266,16 @@ fn outcome<T: DeserializeOwned>(
         Ended::Fresh(Ran::NotDone(error)) => Err(OnceError::NotDone(error)),
         Ended::Fresh(Ran::Unwritable(error)) => Err(OnceError::Value(error)),
         Ended::Fresh(Ran::Unknown(error)) => unknown(error),
-        Ended::Unsettled => unknown("the store did not take the outcome".into()),
+        // Values have no deadline.
+        Ended::Overdue | Ended::Unsettled => unknown("the store did not take the outcome".into()),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),
         Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
         Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
-        Ended::Refused(Refusal::Overloaded) => Err(OnceError::Overloaded),
+        Ended::Refused(Refusal::Overloaded | Refusal::DeadlineExceeded) => {
+            Err(OnceError::Overloaded)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tracing::{Instrument, debug_span};
 use super::claim::NoAnswer;
 use super::flight::Joined;
 use super::{Ask, Ended, Inner, Limits, Refusal};
-use crate::record::{Record, State};
+use crate::record::State;
 use crate::scope::{OperationId, Principal};
 use crate::store::Seen;
 
@@ -60,16 +60,22 @@ impl Inner {
 
 /// The answer for a waiter, by the record; `None` while the operation runs.
 fn after_waiting(seen: &Seen, ask: &Ask) -> Option<Refusal> {
-    let record: &Record = match &seen.record {
-        Some(record) if !record.is_expired(seen.now) => record,
-        _ => return Some(Refusal::InProgress),
-    };
+    match by_record(seen, ask) {
+        Some(Refusal::InProgress) => None,
+        None => Some(Refusal::InProgress),
+        ended => ended,
+    }
+}
+
+/// The answer to a request that may not execute the operation, by the record; `None` if the key is free.
+pub(super) fn by_record(seen: &Seen, ask: &Ask) -> Option<Refusal> {
+    let record = seen.record.as_ref().filter(|record| !record.is_expired(seen.now))?;
     match &record.state {
-        State::Released { .. } => Some(Refusal::InProgress),
+        State::Released { .. } => None,
         _ if !record.fingerprint.matches(&ask.fingerprint) => Some(Refusal::Reused),
         State::Completed { response, .. } => Some(Refusal::Replay(response.clone())),
         State::Unknown { since } => Some(Refusal::Unknown { since: *since }),
-        State::Running { .. } => None,
+        State::Running { .. } => Some(Refusal::InProgress),
     }
 }
 

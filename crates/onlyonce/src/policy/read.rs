@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
 use super::{
@@ -110,6 +110,11 @@ impl Policy {
     /// What happens to requests while the store is down.
     pub fn store_down(&self) -> StoreDown {
         self.store_down
+    }
+
+    /// The headers by which a client says until when it needs its answer.
+    pub fn deadline_from(&self) -> &[HeaderName] {
+        &self.deadline_from
     }
 
     /// The shape of our own errors.

@@ -142,6 +142,12 @@ pub(super) const OVERLOADED: Kind = Kind::new(
     "A limit of this server is reached. The request was not executed.",
     Retry::SameKey,
 );
+pub(super) const DEADLINE_EXCEEDED: Kind = Kind::new(
+    "idempotency_deadline_exceeded",
+    "Deadline exceeded",
+    "The deadline that the client sent had passed. The request was not executed.",
+    Retry::Never,
+);
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
@@ -161,7 +167,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 21] = [
+const ALL: [&Kind; 22] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -180,6 +186,7 @@ const ALL: [&Kind; 21] = [
     &REQUEST_AMBIGUOUS,
     &METHOD_NOT_ALLOWED,
     &OVERLOADED,
+    &DEADLINE_EXCEEDED,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,
     &UPSTREAM_TIMEOUT,

@@ -399,9 +399,14 @@ const RULES: &[Name] = &[
         "[]",
         "values of the answer that the audit trail names, each cut to 200 bytes; nothing secret",
     ),
+    Name::new(
+        "deadline_from",
+        "a list of header:NAME",
+        "[\"header:X-Request-Deadline\", \"header:Request-Timeout\", \"header:grpc-timeout\"]",
+        "the headers by which a client says until when it needs its answer: an RFC 3339 time, seconds, or gRPC's form. What comes too late is not executed (docs/deadlines.md)",
+    ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
-    Name::later("deadline_from", "where a request's deadline is found"),
     Name::later("velocity", "how often a caller may ask"),
     Name::later("tokens", "keys that the gateway issues"),
 ];
