@@ -39,6 +39,7 @@ pub(crate) mod capture;
 mod client_uri;
 mod deadline;
 pub(crate) mod headers;
+mod key_age;
 mod layer;
 mod look_up;
 mod observe;

@@ -11,7 +11,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 pub use self::values::{
-    Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Recovery, Statuses, StoreDown,
+    Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses,
+    StoreDown,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
@@ -61,6 +62,7 @@ pub struct Policy {
     mode: Mode,
     audit_ids: Vec<Pointer>,
     deadline_from: Vec<HeaderName>,
+    old_keys: OldKeys,
 }
 
 /// Changes.
@@ -247,6 +249,13 @@ impl Policy {
     pub fn with_deadline_from(self, headers: impl IntoIterator<Item = HeaderName>) -> Self {
         Self { deadline_from: headers.into_iter().collect(), ..self }
     }
+
+    /// What happens to a free key that is older than the ttl: its answer may have expired, and to run it may be to run it
+    /// twice. Default: run. With [`OldKeys::Refuse`] a client whose clock is behind by the ttl is always refused.
+    #[must_use]
+    pub fn with_old_keys(self, old_keys: OldKeys) -> Self {
+        Self { old_keys, ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -282,6 +291,7 @@ impl Default for Policy {
             mode: Mode::Enforce,
             audit_ids: Vec::new(),
             deadline_from: DEADLINE_FROM.to_vec(),
+            old_keys: OldKeys::Run,
         }
     }
 }

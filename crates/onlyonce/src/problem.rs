@@ -226,6 +226,14 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, &kind::DEADLINE_EXCEEDED, detail)
     }
 
+    /// The key is free, and so old that its answer may have expired.
+    pub(crate) fn key_expired() -> Self {
+        let detail = "This key is older than answers are kept here, so that it may have been executed before, and its answer \
+                      may have expired. This request was not executed. Check with the service what was done before you \
+                      send it with a new key.";
+        Self::new(StatusCode::PRECONDITION_FAILED, &kind::KEY_EXPIRED, detail)
+    }
+
     /// The service got nothing: the request could not be delivered.
     pub(crate) fn upstream_unreachable() -> Self {
         let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \

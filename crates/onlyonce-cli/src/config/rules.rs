@@ -7,7 +7,7 @@ use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, Statuses, StoreDown};
+use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
 use onlyonce::store::audit::IDS_MAX;
 
@@ -170,6 +170,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "errors" => before.with_errors(field.one_of(&ERRORS)?),
         "mode" => before.with_mode(field.one_of(&MODE)?),
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
+        "old_keys" => before.with_old_keys(field.one_of(&OLD_KEYS)?),
         "deadline_from" => before.with_deadline_from(field.all(header_source)?),
         _ => return Err(field.refused().into()),
     };
@@ -326,5 +327,6 @@ const FINGERPRINT: [(&str, FingerprintMode); 3] = [
 ];
 const STORE_DOWN: [(&str, StoreDown); 2] =
     [("refuse", StoreDown::Refuse), ("pass", StoreDown::Pass)];
+const OLD_KEYS: [(&str, OldKeys); 2] = [("run", OldKeys::Run), ("refuse", OldKeys::Refuse)];
 const ERRORS: [(&str, Errors); 2] = [("problem", Errors::Problem), ("stripe", Errors::Stripe)];
 const MODE: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];

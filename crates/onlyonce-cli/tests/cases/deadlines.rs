@@ -18,6 +18,8 @@ on_both! {
     a_waiter_waits_no_longer_than_its_deadline,
     a_deadline_that_cannot_be_read_is_none,
     a_policy_may_read_no_deadline,
+    an_old_key_that_is_free_is_refused,
+    an_old_key_that_is_known_is_answered_by_the_record,
 }
 
 /// The moment `ms` from now.
@@ -139,4 +141,44 @@ async fn a_deadline_that_cannot_be_read_is_none(on: Kind) {
 async fn a_policy_may_read_no_deadline(on: Kind) {
     let t = on.start(&[Set::NoDeadline]).await;
     t.send(&by(Ask::post(B1).key(K1), -60_000)).await.fresh(201);
+}
+
+/// A UUIDv7 that was made `ms` ago.
+fn uuid7(ms: i64) -> String {
+    let made = format!("{:012x}", SystemClock.wall().plus_ms(-ms).as_ms());
+    format!("{}-{}-7cc3-98c4-dc0c0c07398f", &made[..8], &made[8..])
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+// R109
+async fn an_old_key_that_is_free_is_refused(on: Kind) {
+    let t = on.start(&[Set::RefuseOldKeys]).await;
+    let old = [
+        Ask::post(B1).key(uuid7(DAY_MS + 1_000)),
+        Ask::post(B1).key(K1).header("repeatability-first-sent", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ];
+    for ask in &old {
+        let problem = t.send(ask).await.problem(412, "idempotency_key_expired");
+        assert_eq!(problem["retry"], "never");
+    }
+    assert_eq!(t.n(), 0);
+    let young = [Ask::post(B1).key(uuid7(DAY_MS / 2)), Ask::post(B1).key(K1)];
+    for ask in &young {
+        t.send(ask).await.fresh(201);
+    }
+    assert_eq!(t.n(), 2);
+    // By default every free key runs.
+    let t = on.start(D).await;
+    t.send(&old[0]).await.fresh(201);
+}
+
+async fn an_old_key_that_is_known_is_answered_by_the_record(on: Kind) {
+    let t = on.start(&[Set::RefuseOldKeys]).await;
+    let first = t.send(&Ask::post(B1).key(K1)).await.fresh(201);
+    let old = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let late = |body: &str| Ask::post(body).key(K1).header("repeatability-first-sent", old);
+    t.send(&late(B1)).await.replays(&first);
+    t.send(&late(B2)).await.problem(422, "idempotency_key_reused");
+    assert_eq!(t.n(), 1);
 }

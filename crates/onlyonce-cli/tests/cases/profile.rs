@@ -7,7 +7,7 @@ use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, Recovery};
+use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, OldKeys, Recovery};
 use onlyonce::scope::ScopePart;
 
 /// A policy: the default, with these settings changed.
@@ -50,6 +50,7 @@ pub(crate) enum Set {
     Principal(&'static str),
     StoreDown(&'static str),
     NoDeadline,
+    RefuseOldKeys,
     /// Of the process, not of the policy.
     Store(String),
     Filter(String),
@@ -106,6 +107,7 @@ impl Set {
             Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::NoDeadline => "deadline_from = []".to_owned(),
+            Self::RefuseOldKeys => "old_keys = \"refuse\"".to_owned(),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
             Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
@@ -119,6 +121,7 @@ impl Set {
         let fingerprint = policy.fingerprint().clone();
         match *self {
             Self::NoDeadline => policy.with_deadline_from([]),
+            Self::RefuseOldKeys => policy.with_old_keys(OldKeys::Refuse),
             Self::Strict => policy.with_key_syntax(KeySyntax::Strict),
             Self::Stripe => policy.with_errors(Errors::Stripe),
             Self::Required => policy.with_key(KeyNeed::Required),

@@ -14,9 +14,11 @@ use tower_service::Service;
 
 use super::look_up::look_up;
 use super::service::{Story, slips_by};
-use super::{Body, deadline};
+use super::{Body, deadline, key_age};
+use crate::clock::as_ms;
+use crate::key::Key;
 use crate::once::{Counters, Once, Reconciler};
-use crate::policy::{Mode, Policy};
+use crate::policy::{Mode, OldKeys, Policy};
 use crate::problem::{self, Problem};
 use crate::record;
 use crate::scope::Principal;
@@ -189,6 +191,16 @@ impl Rules {
         let wall = self.once.inner.clock.wall();
         let left = deadline::left(self.policy.deadline_from(), &head.headers, wall)?;
         Some(asked_at.saturating_add(left))
+    }
+
+    /// Whether the answer to this key may have expired, and the policy refuses such keys.
+    pub(super) fn is_too_old(&self, head: &Parts, key: &Key) -> bool {
+        let age_ms = || {
+            let first_used = key_age::first_used(key, &head.headers)?;
+            Some(self.once.inner.clock.wall().since_ms(first_used))
+        };
+        self.policy.old_keys() == OldKeys::Refuse
+            && age_ms().is_some_and(|age_ms| age_ms >= as_ms(self.policy.ttl()))
     }
 
     pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {

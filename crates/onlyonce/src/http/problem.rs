@@ -42,6 +42,7 @@ pub(crate) fn refused(
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
         Refusal::DeadlineExceeded => Problem::deadline_exceeded(),
+        Refusal::KeyExpired => Problem::key_expired(),
     };
     problem.about_key(key).response(policy)
 }

@@ -89,7 +89,8 @@ where
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
         let ask = self.ask(id, &head, &key, &who, fingerprint);
-        let ask = Arc::new(Ask { ends_at: rules.ends_at(&head, asked_at), ..ask });
+        let (ends_at, is_too_old) = (rules.ends_at(&head, asked_at), rules.is_too_old(&head, &key));
+        let ask = Arc::new(Ask { ends_at, is_too_old, ..ask });
         let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
@@ -183,6 +184,7 @@ where
             target: self.target(head),
             failure: self.rules.failure.clone(),
             ends_at: None,
+            is_too_old: false,
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Ask {
     pub(crate) failure: Arc<Response>,
     /// By when the client needs its answer, on this node's boot clock.
     pub(crate) ends_at: Option<Duration>,
+    /// Whether the key is so old that its answer may have expired, and the policy refuses such keys.
+    pub(crate) is_too_old: bool,
 }
 
 impl Ask {
@@ -36,9 +38,18 @@ impl Ask {
         self.ends_at.map(|end| end.saturating_sub(boot))
     }
 
-    /// Whether the operation may not be begun any more.
+    /// Whether the client's deadline has passed.
     pub(crate) fn is_late(&self, boot: Duration) -> bool {
         self.left(boot) == Some(Duration::ZERO)
+    }
+
+    /// Why the operation may not be begun, even if its key is free.
+    pub(crate) fn barred(&self, boot: Duration) -> Option<Refusal> {
+        match self {
+            _ if self.is_late(boot) => Some(Refusal::DeadlineExceeded),
+            _ if self.is_too_old => Some(Refusal::KeyExpired),
+            _ => None,
+        }
     }
 }
 
@@ -62,6 +73,7 @@ impl Counters {
             Refusal::StoreDown { .. } => &self.store_down,
             Refusal::Overloaded => &self.overloaded,
             Refusal::DeadlineExceeded => &self.deadline_exceeded,
+            Refusal::KeyExpired => &self.key_expired,
         };
         counter.one();
     }
@@ -97,4 +109,6 @@ pub(crate) enum Refusal {
     Overloaded,
     /// The client's deadline had passed before the operation was begun.
     DeadlineExceeded,
+    /// The key is free, and so old that its answer may have expired.
+    KeyExpired,
 }

@@ -50,8 +50,8 @@ impl From<Fault> for NoAnswer {
 impl Inner {
     /// Claims the operation, or returns the answer that the caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
-        if ask.is_late(self.clock.boot()) {
-            return Err(self.too_late(ask).await);
+        if let Some(why) = ask.barred(self.clock.boot()) {
+            return Err(self.by_record(ask, why).await);
         }
         for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
@@ -88,11 +88,11 @@ impl Inner {
         Err(Refusal::InProgress)
     }
 
-    /// The answer to a request whose deadline has passed: by the record, if there is one. Nothing is executed.
-    async fn too_late(&self, ask: &Ask) -> Refusal {
+    /// The answer to a request that may not be executed: by the record, or `why` if the key is free.
+    async fn by_record(&self, ask: &Ask, why: Refusal) -> Refusal {
         match self.store.load(ask.id).await {
-            Ok(seen) => by_record(&seen, ask).unwrap_or(Refusal::DeadlineExceeded),
-            // Unsure: `store_down = "pass"` must not run what comes too late.
+            Ok(seen) => by_record(&seen, ask).unwrap_or(why),
+            // Unsure: `store_down = "pass"` must not run it either.
             Err(_) => self.no_answer(ask, NoAnswer::Unsure),
         }
     }

@@ -77,6 +77,8 @@ counts! {
     overloaded,
     /// Requests that came too late for the deadline that they said, and were not executed.
     deadline_exceeded,
+    /// Keys that were not executed because their answer may have expired.
+    key_expired,
     /// Renewals that the store did not confirm.
     renewals_unsure,
     /// Leases that were lost while their operation ran: the record was marked unknown, or was taken by another.

@@ -247,7 +247,8 @@ impl Refusal {
             Self::Unknown { .. }
             | Self::StoreDown { .. }
             | Self::Overloaded
-            | Self::DeadlineExceeded => None,
+            | Self::DeadlineExceeded
+            | Self::KeyExpired => None,
         }
     }
 }

@@ -7,8 +7,8 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
 use super::{
-    Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, Policy, Recovery, Statuses, StoreDown,
-    is_relayed,
+    Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
+    StoreDown, is_relayed,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
@@ -115,6 +115,11 @@ impl Policy {
     /// The headers by which a client says until when it needs its answer.
     pub fn deadline_from(&self) -> &[HeaderName] {
         &self.deadline_from
+    }
+
+    /// What happens to a free key that is older than the ttl.
+    pub fn old_keys(&self) -> OldKeys {
+        self.old_keys
     }
 
     /// The shape of our own errors.

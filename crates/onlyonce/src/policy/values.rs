@@ -109,6 +109,16 @@ pub enum Mode {
     Observe,
 }
 
+/// What happens to a key that is free, and so old that its answer may have expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldKeys {
+    /// It runs, as every free key does.
+    Run,
+    /// It is refused with 412. The age is told by a UUIDv7 key or by `Repeatability-First-Sent`; a key without an age
+    /// runs.
+    Refuse,
+}
+
 /// What happens to requests while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreDown {

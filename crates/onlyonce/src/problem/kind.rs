@@ -148,6 +148,12 @@ pub(super) const DEADLINE_EXCEEDED: Kind = Kind::new(
     "The deadline that the client sent had passed. The request was not executed.",
     Retry::Never,
 );
+pub(super) const KEY_EXPIRED: Kind = Kind::new(
+    "idempotency_key_expired",
+    "Idempotency-Key is too old",
+    "The key is older than answers are kept, and no operation is recorded under it. The request was not executed.",
+    Retry::Never,
+);
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
@@ -167,7 +173,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 22] = [
+const ALL: [&Kind; 23] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -187,6 +193,7 @@ const ALL: [&Kind; 22] = [
     &METHOD_NOT_ALLOWED,
     &OVERLOADED,
     &DEADLINE_EXCEEDED,
+    &KEY_EXPIRED,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,
     &UPSTREAM_TIMEOUT,

@@ -405,6 +405,12 @@ const RULES: &[Name] = &[
         "[\"header:X-Request-Deadline\", \"header:Request-Timeout\", \"header:grpc-timeout\"]",
         "the headers by which a client says until when it needs its answer: an RFC 3339 time, seconds, or gRPC's form. What comes too late is not executed (docs/deadlines.md)",
     ),
+    Name::new(
+        "old_keys",
+        "\"run\" or \"refuse\"",
+        "\"run\"",
+        "a key that is free and older than `ttl` (UUIDv7, or `Repeatability-First-Sent`): its answer may have expired, and \"refuse\" answers 412 instead of executing it (docs/deadlines.md)",
+    ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
     Name::later("velocity", "how often a caller may ask"),
