@@ -38,6 +38,7 @@ mod body;
 pub(crate) mod capture;
 mod client_uri;
 mod deadline;
+pub mod grpc;
 pub(crate) mod headers;
 mod key_age;
 mod layer;

@@ -6,12 +6,13 @@ use onlyonce::store::memory::MemoryStore;
 use onlyonce::{Once, Policy};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus::{NotServing, Serving};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::HealthReporter;
+use tonic_types::StatusExt;
 
 async fn serve() -> (HealthClient<Channel>, HealthReporter, Once) {
     let once = Once::new(MemoryStore::new());
@@ -62,4 +63,23 @@ async fn a_refusal_of_the_service_is_replayed_too() {
     reporter.set_service_status("unheard-of", Serving).await;
     let again = check(&mut client, "unheard-of", Some("key-2")).await.unwrap_err();
     assert_eq!((again.code(), again.message()), (first.code(), first.message()));
+}
+
+#[tokio::test]
+async fn a_refusal_of_ours_is_a_status_with_its_reason() {
+    let (mut client, reporter, once) = serve().await;
+    reporter.set_service_status("pay", Serving).await;
+    check(&mut client, "pay", Some("key-3")).await.unwrap();
+    let reused = check(&mut client, "other", Some("key-3")).await.unwrap_err();
+    assert_eq!(reused.code(), Code::FailedPrecondition);
+    let info = reused.get_details_error_info().unwrap();
+    assert_eq!((&info.reason[..], &info.domain[..]), ("idempotency_key_reused", "onlyonce"));
+    assert!(reused.message().starts_with("This key was already used"), "{}", reused.message());
+
+    // The engine is gone: refused, and told when to come again.
+    once.shutdown(std::time::Duration::from_secs(5)).await;
+    let refused = check(&mut client, "pay", Some("key-4")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+    let retry = refused.get_details_retry_info().unwrap();
+    assert_eq!(retry.retry_delay, Some(std::time::Duration::from_secs(1)));
 }

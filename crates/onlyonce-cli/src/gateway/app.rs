@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use onlyonce::fingerprint::{METHOD_OVERRIDES, overrides_method};
-use onlyonce::http::{Body, Guarded, OnceLayer, problem};
+use onlyonce::http::{Body, Guarded, OnceLayer, grpc, problem};
 use onlyonce::policy::Mode;
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
@@ -92,6 +92,7 @@ impl App {
         let allowed = guard.cors.allowed(request.headers());
         let refusal = routes.overriding(&request);
         let answer = match refusal.or_else(|| guard.refusal(request.uri(), request.headers())) {
+            Some(refusal) if grpc::is_grpc(request.headers()) => grpc::readable(refusal),
             Some(refusal) => refusal,
             None => guard.pass(request).await,
         };

@@ -2,6 +2,7 @@
 
 mod coding;
 mod grpc;
+mod grpc_python;
 mod stream;
 
 use std::time::{Duration, SystemTime};

@@ -68,6 +68,14 @@ impl Body {
         }
     }
 
+    /// The bytes of a body that is held in memory whole.
+    pub(super) fn held(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Kept { bytes, .. } => Some(bytes),
+            Kind::Streamed(_) | Kind::Fed(_) | Kind::Ended => None,
+        }
+    }
+
     /// The part of a body that was read already, then the error that ended it or the rest of it.
     pub(super) fn resumed<B>(read: [Bytes; 2], error: Option<BoxError>, rest: Pin<Box<B>>) -> Self
     where

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::body::Fed;
 use super::request::Whole;
-use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, deadline, headers, problem};
+use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, deadline, grpc, headers, problem};
 use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Ask, Attempt, Inner, Once, Room, Verdict, Worked};
@@ -107,7 +107,7 @@ where
     A::Error: Into<BoxError>,
 {
     let (mut head, body) = response.into_parts();
-    let keeps = keeps(&head, policy);
+    let (said, keeps) = (said(&head), keeps(&head, policy));
     headers::for_first_caller(&mut head.headers);
     if is_event_stream(&head.headers) {
         return streamed(head, BytesMut::new(), Box::pin(body), keeps, NotKept::Streamed, policy);
@@ -122,7 +122,11 @@ where
             None if is_short(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) => {
                 return no_answer(failed(policy));
             }
-            None => return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) },
+            None => {
+                let by_grpc = || grpc_keeps(&head, trailers.as_ref(), policy);
+                let keeps = said.or_else(by_grpc).unwrap_or(keeps);
+                return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) };
+            }
             Some(Err(_)) => return no_answer(failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
                 Err(frame) => trailers = frame.into_trailers().ok(),
@@ -155,14 +159,10 @@ pub(crate) fn is_short(head: &response::Parts, bytes: usize) -> bool {
 /// Whether this is a gRPC answer without its status, which is in the trailers, or in the head of an answer that has
 /// only trailers. A proxy that lost its backend may end the stream in this way.
 fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bool {
-    let media_type = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    // gRPC-Web has its trailers in its body.
-    let is_grpc = media_type
-        .strip_prefix(b"application/grpc")
-        .is_some_and(|rest| rest.first() != Some(&b'-'));
     let has_status = |headers: &HeaderMap| headers.contains_key("grpc-status");
     let is_ended = has_status(&head.headers) || trailers.is_some_and(has_status);
-    is_grpc && head.status == StatusCode::OK && !is_ended
+    // gRPC-Web has its trailers in its body.
+    grpc::is_grpc(&head.headers) && head.status == StatusCode::OK && !is_ended
 }
 
 /// How many bytes of the answer may be read before it is known to be whole or too large.
@@ -174,15 +174,34 @@ fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
 /// What the answer means for the record: by the extension `NotSent`, else by the header `Idempotency-Store`, else by
 /// its status.
 pub(crate) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
+    said(head).unwrap_or_else(|| policy.keeps(head.status, &head.headers))
+}
+
+/// What the inner service itself says of its answer.
+fn said(head: &response::Parts) -> Option<Keeps> {
     if head.extensions.get::<NotSent>().is_some() {
-        return Keeps::Release;
+        return Some(Keeps::Release);
     }
-    match head.headers.get(IDEMPOTENCY_STORE).map(HeaderValue::as_bytes) {
-        Some(b"store") => Keeps::Store,
-        Some(b"release") => Keeps::Release,
-        Some(b"unknown") => Keeps::Unknown,
-        _ => policy.keeps(head.status, &head.headers),
+    match head.headers.get(IDEMPOTENCY_STORE)?.as_bytes() {
+        b"store" => Some(Keeps::Store),
+        b"release" => Some(Keeps::Release),
+        b"unknown" => Some(Keeps::Unknown),
+        _ => None,
     }
+}
+
+/// What the status of a gRPC answer means, which is not that of HTTP.
+fn grpc_keeps(
+    head: &response::Parts,
+    trailers: Option<&HeaderMap>,
+    policy: &Policy,
+) -> Option<Keeps> {
+    if !grpc::is_grpc(&head.headers) {
+        return None;
+    }
+    let fields = [Some(&head.headers), trailers];
+    let status = fields.into_iter().flatten().find_map(grpc::http_status)?;
+    Some(policy.keeps(status, &head.headers))
 }
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {

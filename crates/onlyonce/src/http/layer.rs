@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use http::request::Parts;
 use http::{Request, Response};
 use tower_layer::Layer;
@@ -14,7 +15,7 @@ use tower_service::Service;
 
 use super::look_up::look_up;
 use super::service::{Story, slips_by};
-use super::{Body, deadline, key_age};
+use super::{Body, deadline, grpc, key_age};
 use crate::clock::as_ms;
 use crate::key::Key;
 use crate::once::{Counters, Once, Reconciler};
@@ -244,6 +245,9 @@ where
         let unready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, unready);
         let story = Story { rules: self.rules.clone(), inner };
+        if grpc::is_grpc(request.headers()) {
+            return Box::pin(story.tell(request).map_ok(grpc::readable));
+        }
         Box::pin(story.tell(request))
     }
 }

@@ -1,0 +1,157 @@
+//! gRPC: what the status of an answer means, and our own answers as a gRPC client reads them.
+//!
+//! 1. A gRPC answer has HTTP status 200 and its own status in the trailers, or in the head of an answer without a body.
+//! 2. A status of the service is judged as the HTTP status that means the same: see [`http_status`].
+//! 3. A gRPC client reads no JSON: a problem of ours becomes a gRPC status, with `google.rpc.ErrorInfo` (its reason is the
+//!    code of the problem) and, where there is a `Retry-After`, `google.rpc.RetryInfo`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::{Body, OwnAnswer};
+
+/// Whether these headers are those of a gRPC message. gRPC-Web is another protocol.
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let rest = media_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| rest.first() != Some(&b'-'))
+}
+
+/// The HTTP status that means the same as the gRPC status in these headers or trailers, where that decides whether the
+/// answer is kept. Every other gRPC status is an answer, and kept.
+pub(super) fn http_status(fields: &HeaderMap) -> Option<StatusCode> {
+    match fields.get(GRPC_STATUS)?.as_bytes() {
+        // Cancelled, deadline exceeded, unavailable: a proxy or the server itself may have begun it.
+        b"1" | b"4" | b"14" => Some(StatusCode::GATEWAY_TIMEOUT),
+        b"7" => Some(StatusCode::FORBIDDEN),
+        b"8" => Some(StatusCode::TOO_MANY_REQUESTS),
+        b"16" => Some(StatusCode::UNAUTHORIZED),
+        _ => None,
+    }
+}
+
+/// A problem of ours as a gRPC status; every other answer as it is.
+pub fn readable(answer: Response<Body>) -> Response<Body> {
+    let is_own = answer.extensions().get::<OwnAnswer>().is_some();
+    let media_type = answer.headers().get(header::CONTENT_TYPE);
+    let is_problem = is_own && media_type.is_some_and(|value| value == "application/problem+json");
+    let problem = is_problem.then(|| answer.body().held()).flatten();
+    match problem.and_then(|json| serde_json::from_slice(json).ok()) {
+        Some(problem) => status(&answer, &problem),
+        None => answer,
+    }
+}
+
+/// An answer without a body, whose head has the status.
+fn status(answer: &Response<Body>, problem: &Value) -> Response<Body> {
+    let text = |member: &str| problem[member].as_str().unwrap_or_default();
+    let (reason, message) = (text("code"), text("detail"));
+    let code = code_of(answer.status(), reason);
+    let retry_after = answer.headers().get(header::RETRY_AFTER);
+    let retry_after_s = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    let details = details(code, reason, message, retry_after_s);
+    let mut told = Response::new(Body::kept(Bytes::new(), None));
+    told.extensions_mut().insert(OwnAnswer);
+    let headers = told.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(GRPC_STATUS, HeaderValue::from(code));
+    for (name, value) in [
+        (GRPC_MESSAGE, percent_encoded(message)),
+        (GRPC_STATUS_DETAILS, STANDARD_NO_PAD.encode(details)),
+    ] {
+        headers.extend(HeaderValue::try_from(value).ok().map(|value| (name, value)));
+    }
+    told
+}
+
+/// The gRPC status of a problem. Where the request may have been executed it is none that clients retry by themselves.
+fn code_of(status: StatusCode, reason: &str) -> u16 {
+    match (status.as_u16(), reason) {
+        (504, _) => DEADLINE_EXCEEDED,
+        (_, "idempotency_outcome_unknown" | "upstream_failed") => UNKNOWN,
+        (_, "idempotency_key_reused" | "idempotency_key_expired") => FAILED_PRECONDITION,
+        (409, _) => ABORTED,
+        (401, _) => UNAUTHENTICATED,
+        (404, _) => NOT_FOUND,
+        (410, _) => ALREADY_EXISTS,
+        (413 | 429, _) => RESOURCE_EXHAUSTED,
+        (400..500, _) => INVALID_ARGUMENT,
+        (503, _) => UNAVAILABLE,
+        _ => UNKNOWN,
+    }
+}
+
+/// A `google.rpc.Status`, in the wire format of Protocol Buffers.
+fn details(code: u16, reason: &str, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
+    let mut info = field(1, reason.as_bytes());
+    info.extend(field(2, b"onlyonce"));
+    let mut status = number(1, code.into());
+    status.extend(field(2, message.as_bytes()));
+    status.extend(field(3, &any("google.rpc.ErrorInfo", &info)));
+    if let Some(seconds) = retry_after_s {
+        let retry = field(1, &number(1, seconds));
+        status.extend(field(3, &any("google.rpc.RetryInfo", &retry)));
+    }
+    status
+}
+
+/// A `google.protobuf.Any`.
+fn any(name: &str, message: &[u8]) -> Vec<u8> {
+    let mut any = field(1, format!("type.googleapis.com/{name}").as_bytes());
+    any.extend(field(2, message));
+    any
+}
+
+/// A field of bytes: its number and type, its length, the bytes.
+fn field(field: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut text = varint(field << 3 | 2);
+    text.extend(varint(bytes.len() as u64));
+    text.extend(bytes);
+    text
+}
+
+fn number(field: u64, value: u64) -> Vec<u8> {
+    let mut text = varint(field << 3);
+    text.extend(varint(value));
+    text
+}
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7f {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// As gRPC writes a message: everything but printable ASCII, and the percent sign, in hexadecimal.
+fn percent_encoded(message: &str) -> String {
+    let encoded = message.bytes().map(|byte| match byte {
+        b'%' => "%25".to_owned(),
+        b' '..=b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    encoded.collect()
+}
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+const UNKNOWN: u16 = 2;
+const INVALID_ARGUMENT: u16 = 3;
+const DEADLINE_EXCEEDED: u16 = 4;
+const NOT_FOUND: u16 = 5;
+const ALREADY_EXISTS: u16 = 6;
+const RESOURCE_EXHAUSTED: u16 = 8;
+const FAILED_PRECONDITION: u16 = 9;
+const ABORTED: u16 = 10;
+const UNAVAILABLE: u16 = 14;
+const UNAUTHENTICATED: u16 = 16;
