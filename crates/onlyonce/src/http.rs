@@ -40,6 +40,7 @@ mod client_uri;
 mod deadline;
 pub mod grpc;
 pub(crate) mod headers;
+mod json_rpc;
 mod key_age;
 mod layer;
 mod look_up;

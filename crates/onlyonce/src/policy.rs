@@ -63,6 +63,7 @@ pub struct Policy {
     audit_ids: Vec<Pointer>,
     deadline_from: Vec<HeaderName>,
     old_keys: OldKeys,
+    is_json_rpc: bool,
 }
 
 /// Changes.
@@ -250,6 +251,14 @@ impl Policy {
         Self { deadline_from: headers.into_iter().collect(), ..self }
     }
 
+    /// Requests and answers are messages of JSON-RPC: a replay has the `id` of the request that asks, and an event stream is
+    /// kept whole, so that its first caller has it only when it has ended. Default: no. The `id` must also be no part of the
+    /// fingerprint, as in [`Policy::json_rpc`].
+    #[must_use]
+    pub fn with_json_rpc(self, is_json_rpc: bool) -> Self {
+        Self { is_json_rpc, ..self }
+    }
+
     /// What happens to a free key that is older than the ttl: its answer may have expired, and to run it may be to run it
     /// twice. Default: run. With [`OldKeys::Refuse`] a client whose clock is behind by the ttl is always refused.
     #[must_use]
@@ -292,6 +301,7 @@ impl Default for Policy {
             audit_ids: Vec::new(),
             deadline_from: DEADLINE_FROM.to_vec(),
             old_keys: OldKeys::Run,
+            is_json_rpc: false,
         }
     }
 }

@@ -11,14 +11,18 @@ pub(super) enum Preset {
     Signup,
     Webhook,
     Job,
+    JsonRpc,
+    Mcp,
 }
 
 impl Preset {
-    pub(super) const ALL: [(&str, Self); 4] = [
+    pub(super) const ALL: [(&str, Self); 6] = [
         ("payments", Self::Payments),
         ("signup", Self::Signup),
         ("webhook", Self::Webhook),
         ("job", Self::Job),
+        ("jsonrpc", Self::JsonRpc),
+        ("mcp", Self::Mcp),
     ];
 
     /// Takes the preset's values over, and notes that they were said at `at`.
@@ -38,6 +42,9 @@ impl Preset {
                     before
                 }
                 "not_executed" => before.with_not_executed(preset.not_executed().to_vec()),
+                "key_from" => before.with_key_from(preset.key_from().to_vec()),
+                "fingerprint_exclude" => before.with_fingerprint(preset.fingerprint().clone()),
+                "messages" => before.with_json_rpc(preset.is_json_rpc()),
                 "recovery" => {
                     rules.remedy = Remedy::Release;
                     before
@@ -54,6 +61,8 @@ impl Preset {
             Self::Signup => Policy::signup(),
             Self::Webhook => Policy::webhook(),
             Self::Job => Policy::job(),
+            Self::JsonRpc => Policy::json_rpc(),
+            Self::Mcp => Policy::mcp(),
         }
     }
 
@@ -64,6 +73,7 @@ impl Preset {
             Self::Signup => &["ttl"],
             Self::Webhook => &["ttl", "not_executed", "recovery"],
             Self::Job => &["ttl", "hold_max"],
+            Self::JsonRpc | Self::Mcp => &["key_from", "fingerprint_exclude", "messages"],
         }
     }
 }

@@ -170,6 +170,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "errors" => before.with_errors(field.one_of(&ERRORS)?),
         "mode" => before.with_mode(field.one_of(&MODE)?),
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
+        "messages" => before.with_json_rpc(field.one_of(&[("http", false), ("jsonrpc", true)])?),
         "old_keys" => before.with_old_keys(field.one_of(&OLD_KEYS)?),
         "deadline_from" => before.with_deadline_from(field.all(header_source)?),
         _ => return Err(field.refused().into()),

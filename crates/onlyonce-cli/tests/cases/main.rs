@@ -2,10 +2,12 @@
 //! real binary on real sockets) and of the library in an axum server.
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on has failed")]
 
+mod agents;
 mod answer;
 mod client;
 mod gzip;
 mod profile;
+mod python;
 mod reply;
 mod subject;
 mod upstream;

@@ -51,6 +51,7 @@ pub(crate) enum Set {
     StoreDown(&'static str),
     NoDeadline,
     RefuseOldKeys,
+    Mcp,
     /// Of the process, not of the policy.
     Store(String),
     Filter(String),
@@ -107,6 +108,7 @@ impl Set {
             Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::NoDeadline => "deadline_from = []".to_owned(),
+            Self::Mcp => MCP.to_owned(),
             Self::RefuseOldKeys => "old_keys = \"refuse\"".to_owned(),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
@@ -121,6 +123,7 @@ impl Set {
         let fingerprint = policy.fingerprint().clone();
         match *self {
             Self::NoDeadline => policy.with_deadline_from([]),
+            Self::Mcp => Policy::mcp().with_route("default"),
             Self::RefuseOldKeys => policy.with_old_keys(OldKeys::Refuse),
             Self::Strict => policy.with_key_syntax(KeySyntax::Strict),
             Self::Stripe => policy.with_errors(Errors::Stripe),
@@ -188,3 +191,8 @@ fn scope_part(name: &str) -> ScopePart {
         },
     }
 }
+
+/// What the preset `mcp` sets.
+const MCP: &str = r#"key_from = ["json:/params/_meta/idempotencyKey"]
+fingerprint_exclude = ["/id", "/params/_meta"]
+messages = "jsonrpc""#;

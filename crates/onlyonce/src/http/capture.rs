@@ -109,7 +109,7 @@ where
     let (mut head, body) = response.into_parts();
     let (said, keeps) = (said(&head), keeps(&head, policy));
     headers::for_first_caller(&mut head.headers);
-    if is_event_stream(&head.headers) {
+    if is_event_stream(&head.headers) && !policy.is_json_rpc() {
         return streamed(head, BytesMut::new(), Box::pin(body), keeps, NotKept::Streamed, policy);
     }
     let mut body = Box::pin(body);

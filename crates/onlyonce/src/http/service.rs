@@ -10,8 +10,8 @@ use tower_service::Service;
 use super::Body;
 use super::capture::{Claimed, call};
 use super::layer::Rules;
-use super::problem;
 use super::request::{self, Whole};
+use super::{json_rpc, problem};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
@@ -78,6 +78,7 @@ where
             Err(problem) => return Ok(rules.refused(problem)),
         };
         let id = request::id(&rules, &head, &who, &key);
+        let rpc_id = policy.is_json_rpc().then(|| json_rpc::id_of(&body.bytes)).flatten();
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
@@ -85,7 +86,8 @@ where
         if let Some(refusal) = rules.once.inner.cached(id, &raw, fingerprint) {
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
-            return Ok(problem::refused(&refusal, policy, key.as_str(), || origin(&head)));
+            let answer = problem::refused(&refusal, policy, key.as_str(), || origin(&head));
+            return Ok(json_rpc::for_caller(rpc_id.as_deref(), answer));
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
         let ask = self.ask(id, &head, &key, &who, fingerprint);
@@ -98,7 +100,10 @@ where
         rules.took(asked_at);
         Ok(match ended {
             Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => problem::refused(&refusal, policy, key.as_str(), || origin),
+            Ended::Refused(refusal) => {
+                let answer = problem::refused(&refusal, policy, key.as_str(), || origin);
+                json_rpc::for_caller(rpc_id.as_deref(), answer)
+            }
             Ended::Overdue => problem::overdue(policy),
             Ended::Unsettled => problem::unsettled(policy),
         })

@@ -3,6 +3,8 @@
 use http::StatusCode;
 
 use super::{DAY, HOUR, KeyNeed, Policy, Recovery, Statuses};
+use crate::fingerprint::{FingerprintRules, Pointer};
+use crate::key::KeySource;
 
 impl Policy {
     /// Charges, transfers, orders: a key of 16 to 255 characters is required, answers are kept 24 hours.
@@ -38,6 +40,29 @@ impl Policy {
     /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
     pub fn job() -> Self {
         Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job") }
+    }
+
+    /// Calls of JSON-RPC: the key is the member `/params/idempotencyKey`, and the `id` of a message is no part of the
+    /// operation: a retry with another `id` gets the first result under its own. Messages without a key pass.
+    pub fn json_rpc() -> Self {
+        Self::messages("jsonrpc", "/params/idempotencyKey", ["/id", "/params/idempotencyKey"])
+    }
+
+    /// Calls of the Model Context Protocol: as [`json_rpc`](Self::json_rpc), with the key in
+    /// `/params/_meta/idempotencyKey`. Nothing of `_meta` is a part of the operation.
+    pub fn mcp() -> Self {
+        Self::messages("mcp", "/params/_meta/idempotencyKey", ["/id", "/params/_meta"])
+    }
+
+    fn messages(route: &str, key: &str, exclude: [&str; 2]) -> Self {
+        let pointer = |text: &str| text.parse::<Pointer>().expect("it is a JSON pointer");
+        let exclude = exclude.map(pointer).to_vec();
+        Self {
+            key_from: vec![KeySource::Json(pointer(key))],
+            fingerprint: FingerprintRules { exclude, ..FingerprintRules::default() },
+            is_json_rpc: true,
+            ..Self::named(route)
+        }
     }
 
     fn named(route: &str) -> Self {

@@ -122,6 +122,11 @@ impl Policy {
         self.old_keys
     }
 
+    /// Whether requests and answers are messages of JSON-RPC.
+    pub fn is_json_rpc(&self) -> bool {
+        self.is_json_rpc
+    }
+
     /// The shape of our own errors.
     pub fn errors(&self) -> Errors {
         self.errors

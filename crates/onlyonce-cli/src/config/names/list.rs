@@ -203,7 +203,7 @@ const MATCH: &[Name] = &[
     ),
     Name::new(
         "preset",
-        "\"payments\", \"signup\", \"webhook\" or \"job\"",
+        "\"payments\", \"signup\", \"webhook\", \"job\", \"jsonrpc\" or \"mcp\"",
         "",
         "defaults for one kind of route; see below",
     ),
@@ -410,6 +410,12 @@ const RULES: &[Name] = &[
         "\"run\" or \"refuse\"",
         "\"run\"",
         "a key that is free and older than `ttl` (UUIDv7, or `Repeatability-First-Sent`): its answer may have expired, and \"refuse\" answers 412 instead of executing it (docs/deadlines.md)",
+    ),
+    Name::new(
+        "messages",
+        "\"http\" or \"jsonrpc\"",
+        "\"http\"",
+        "\"jsonrpc\": a replay has the `id` of the request that asks, and an event stream is kept whole (docs/agents.md)",
     ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
