@@ -57,13 +57,27 @@ fn table(title: &str, section: &Section) -> String {
 }
 
 #[test]
-fn the_examples_of_the_page_are_good() {
-    let page = std::fs::read_to_string(PAGE).unwrap();
-    let examples: Vec<_> =
-        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(!examples.is_empty());
-    for example in examples {
-        assert_eq!(good(&example.replace("env:ONLYONCE_", "env:")).warnings, []);
+fn the_examples_of_all_pages_are_good() {
+    let pages = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).unwrap();
+    let pages = pages.map(|page| page.unwrap().path());
+    let mut examples = 0;
+    for page in pages.filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let rests = text.split("```toml\n").skip(1);
+        for example in rests.filter_map(|rest| rest.split("```").next()) {
+            let config = Config::parse_with(example, &page, &environment);
+            assert_eq!(config.unwrap_or_else(|error| panic!("{error}")).warnings, []);
+            examples += 1;
+        }
+    }
+    assert!(examples >= 10, "{examples}");
+}
+
+/// Every variable that an example names is set.
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "DATABASE_URL" => Some("postgres://localhost/onlyonce".to_owned()),
+        _ => Some(format!("{name:0>32}")),
     }
 }
 
