@@ -178,3 +178,35 @@ async fn a_caller_that_leaves_does_not_stop_the_work() {
     let again = once.run(operation("a").with_policy(waiting), |_| async { Ok(8) }).await.unwrap();
     assert_eq!(again, Outcome::Replayed(7));
 }
+
+#[tokio::test]
+async fn a_retried_batch_runs_only_what_is_left() {
+    let once = Once::new(MemoryStore::new());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let batch =
+        Operation::new("payout", Principal::of("key", b"acct_1"), "payouts-of-may").unwrap();
+    let pay = |index: usize, amount: u32, is_covered: bool| {
+        let (once, runs) = (once.clone(), runs.clone());
+        let item = batch.item(index).with_payload(&amount).unwrap();
+        async move {
+            once.run(item, move |_| async move {
+                if !is_covered {
+                    return Err(Failure::not_done("not covered"));
+                }
+                runs.fetch_add(1, Ordering::SeqCst);
+                Ok(amount)
+            })
+            .await
+        }
+    };
+    assert_eq!(pay(0, 10, true).await.unwrap(), Outcome::Fresh(10));
+    assert!(matches!(pay(1, 20, false).await, Err(OnceError::NotDone(_))));
+    assert_eq!(pay(0, 10, true).await.unwrap(), Outcome::Replayed(10));
+    assert_eq!(pay(1, 20, true).await.unwrap(), Outcome::Fresh(20));
+    // Another item in the same place, and the same item in another batch.
+    assert_eq!(pay(1, 30, true).await.unwrap(), Outcome::Reused);
+    let other = Operation::new("payout", Principal::of("key", b"acct_1"), "payouts-of-june");
+    let other = once.run(other.unwrap().item(0), |_| async { Ok(10_u32) }).await.unwrap();
+    assert_eq!(other, Outcome::Fresh(10));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}

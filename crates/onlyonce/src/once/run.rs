@@ -15,7 +15,7 @@ use super::outcome::{Cause, OnceError, Outcome};
 use super::{Ask, Ended, Once, Refusal, Verdict, Worked};
 use crate::clock::StoreTime;
 use crate::fingerprint::{Fingerprint, Subject};
-use crate::key::{Key, KeyError};
+use crate::key::{Key, KeyError, KeyRules};
 use crate::policy::{Mode, Policy};
 use crate::record::{Kept, KeyText, NotKept, Response};
 use crate::scope::{OperationId, Principal, operation_id_of};
@@ -98,6 +98,50 @@ impl Operation {
         let payload =
             serde_json::to_vec(payload).map_err(|error| OnceError::Value(error.into()))?;
         Ok(Self { payload: payload.into(), ..self })
+    }
+
+    /// The operation of one item of a batch, whose operation this is: with a key that is derived from the batch's key and
+    /// the item's place in it, and without a payload. A retry of the batch must have its items in the same order; with the
+    /// item as its payload, another one in its place is [`Outcome::Reused`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "memory")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use onlyonce::{Failure, Once, Operation, Outcome, scope::Principal, store::memory::MemoryStore};
+    /// # use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+    /// let once = Once::new(MemoryStore::new());
+    /// let payments = Arc::new(AtomicUsize::new(0));
+    /// let mut stock = [true, false, true];
+    /// for _try in 0..2 {
+    ///     let batch = Operation::new("payout", Principal::of("api-key", b"acct_1"), "payouts-of-may")?;
+    ///     for (index, amount) in [10, 20, 30].into_iter().enumerate() {
+    ///         let (payments, is_covered) = (payments.clone(), stock[index]);
+    ///         let item = batch.item(index).with_payload(&amount)?;
+    ///         let paid = once.run(item, move |_| async move {
+    ///             if !is_covered {
+    ///                 return Err(Failure::not_done("not covered")); // told to the caller, and free to be retried
+    ///             }
+    ///             payments.fetch_add(1, Ordering::SeqCst);
+    ///             Ok(format!("paid {amount}"))
+    ///         });
+    ///         println!("{index}: {:?}", paid.await); // one line of the answer for each item
+    ///     }
+    ///     stock[1] = true;
+    /// }
+    /// assert_eq!(payments.load(Ordering::SeqCst), 3); // the second try paid only what was left
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "memory"))]
+    /// # fn main() {}
+    /// ```
+    #[must_use]
+    pub fn item(&self, index: usize) -> Self {
+        let batch = operation_id_of(None, &self.namespace, &self.principal, &self.key);
+        let key = Key::from_text(&batch.derive(&format!("item {index}")), &KeyRules::default());
+        let key = key.expect("a derived key is a key");
+        Self { key, payload: Bytes::new(), ..self.clone() }
     }
 
     /// The rules of the operation: times, limits and recovery. Default: [`Policy::default`], with the namespace as its
