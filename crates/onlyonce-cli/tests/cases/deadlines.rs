@@ -28,7 +28,7 @@ fn moment(ms: i64) -> String {
 }
 
 fn by(ask: Ask, ms: i64) -> Ask {
-    ask.header("x-request-deadline", &moment(ms))
+    ask.header("x-request-deadline", moment(ms))
 }
 
 // R172
