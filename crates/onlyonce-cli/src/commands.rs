@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod exit;
 pub mod keys;
 pub mod migrate;
+pub mod openapi;
 pub mod outbox;
 pub mod plan;
 pub mod send;

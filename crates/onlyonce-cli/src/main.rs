@@ -9,6 +9,7 @@ use onlyonce_cli::commands::config::ConfigCommand;
 use onlyonce_cli::commands::doctor::Doctor;
 use onlyonce_cli::commands::keys::Keys;
 use onlyonce_cli::commands::migrate::Migrate;
+use onlyonce_cli::commands::openapi::OpenapiCommand;
 use onlyonce_cli::commands::outbox::Outbox;
 use onlyonce_cli::commands::plan::Plan;
 use onlyonce_cli::commands::send::Send;
@@ -57,6 +58,9 @@ enum Command {
     /// Check a configuration, or print the default one
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Describe the routes for generators of clients
+    #[command(subcommand)]
+    Openapi(OpenapiCommand),
 }
 
 fn main() -> io::Result<ExitCode> {
@@ -82,5 +86,6 @@ fn main() -> io::Result<ExitCode> {
         }
         Command::Send(send) => Ok(send.run()),
         Command::Config(command) => command.run(),
+        Command::Openapi(openapi) => openapi.run(),
     }
 }
