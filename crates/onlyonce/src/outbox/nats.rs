@@ -130,14 +130,15 @@ impl Connected {
         let mut denied = self.denied.subscribe();
         let publish = PublishMessage::build();
         let publish = publish.payload(message.payload.clone()).message_id(&message.id);
-        let stored =
-            async { self.jetstream.send_publish(subject.clone(), publish).await?.await.map(drop) };
+        let stored = async { self.jetstream.send_publish(subject.clone(), publish).await?.await };
         let sent = tokio::select! {
             stored = stored => stored,
             why = denial(&mut denied, &subject) => return Err(SinkError::refused(why)),
         };
         match sent {
-            Ok(()) => Ok(()),
+            // Servers before 2.11 may answer so while an earlier publish of this id is being replicated, which can still fail.
+            Ok(ack) if ack.sequence == 0 => Err(SinkError::unavailable(NOT_STORED)),
+            Ok(_) => Ok(()),
             Err(error) if error.kind() == PublishErrorKind::StreamNotFound => {
                 Err(self.without_stream(subject).await)
             }
@@ -207,6 +208,7 @@ impl std::fmt::Debug for Nats {
     }
 }
 
+const NOT_STORED: &str = "the stream has not stored the message yet";
 /// Denials that are kept for sends that have not looked yet.
 const DENIALS_MAX: usize = 64;
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::{self, stream::Config};
+use futures_util::StreamExt;
 use onlyonce::outbox::{Message, Nats, Sink, SinkError};
 use tokio::sync::Notify;
 
@@ -101,6 +102,30 @@ async fn a_server_that_hangs_is_an_outage() {
     // Stored once, although it was sent more than once.
     let payloads: Vec<_> = shop.stored().await.into_iter().map(|[.., payload]| payload).collect();
     assert_eq!(payloads, ["1", "2"]);
+}
+
+// As a server before 2.11 answers while it replicates an earlier publish of the same id.
+#[tokio::test]
+async fn a_duplicate_that_is_not_stored_yet_is_an_outage() {
+    let Some(shop) = Shop::start("").await else { return };
+    let client = shop.jetstream.client();
+    // No stream takes this subject: the test answers in its place.
+    let mut published = client.subscribe("elsewhere.charges").await.unwrap();
+    client.flush().await.unwrap();
+    let lab = Lab::start().await;
+    lab.add("charges", Some("k"), "1").await;
+    let sink = Nats::new(&shop.server.url()).unwrap().with_prefix("elsewhere.");
+    let relay = lab.relay(sink, quick().with_attempts_max(1)).await;
+    let mut answer = async |ack: &'static str| {
+        let reply = published.next().await.unwrap().reply.unwrap();
+        client.publish(reply, ack.into()).await.unwrap();
+    };
+    answer(r#"{"stream": "SHOP", "seq": 0, "duplicate": true}"#).await;
+    let error = "the stream has not stored the message yet|0";
+    lab.until("SELECT error, attempts FROM onlyonce.outbox", error).await;
+    answer(r#"{"stream": "SHOP", "seq": 1, "duplicate": true}"#).await;
+    lab.until("SELECT count(*) FROM onlyonce.outbox", "0").await;
+    relay.shut_down().await;
 }
 
 /// Sends, and forgets to say so.
