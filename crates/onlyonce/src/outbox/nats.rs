@@ -19,7 +19,7 @@ use super::{Message, Sink, SinkError, tls};
 ///    JetStream stores a message that is sent again only once. After that consumers must recognise it, by the same header.
 /// 2. Refused: a subject that no stream takes, or that this user may not publish to, a message that is larger than the server
 ///    or the stream allows, a sealed stream. Everything else is an outage: no connection, no answer, a stream without a
-///    leader or without room.
+///    leader or without room, a server that is too busy, an earlier publish of the same message that is still being stored.
 /// 3. The key is not sent: what the consumer needs belongs in the payload.
 pub struct Nats {
     servers: Vec<ServerAddr>,
@@ -187,10 +187,14 @@ fn answer(error: &PublishError) -> Option<&jetstream::Error> {
     std::error::Error::source(error)?.downcast_ref()
 }
 
-/// JetStream has the codes of HTTP: 4xx is our fault. But it says so of an account without room, too.
+/// JetStream has the codes of HTTP: 4xx is our fault, but for those that pass by themselves: a timeout (408), an earlier
+/// publish of the same id that is not stored yet (409), too many messages at once (429), an account without room (400).
 fn is_refusal(answer: &jetstream::Error) -> bool {
-    (400..500).contains(&answer.code())
-        && answer.error_code() != ErrorCode::ACCOUNT_RESOURCES_EXCEEDED
+    match answer.code() {
+        408 | 409 | 429 => false,
+        400..=499 => answer.error_code() != ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+        _ => false,
+    }
 }
 
 /// A subject that can be published to: tokens with dots in between, no wildcards.
@@ -248,8 +252,9 @@ mod tests {
         for (code, error_code) in [(400, 10_054), (400, 10_109), (404, 10_059)] {
             assert!(judged(code, error_code).is_refusal(), "{error_code}");
         }
-        for (code, error_code) in [(503, 10_077), (503, 10_008), (500, 10_047), (400, 10_002)] {
-            assert!(!judged(code, error_code).is_refusal(), "{error_code}");
+        let passing = [(503, 10_077), (503, 10_008), (500, 10_047), (400, 10_002), (408, 0)];
+        for (code, error_code) in passing.into_iter().chain([(409, 10_158), (429, 10_167)]) {
+            assert!(!judged(code, error_code).is_refusal(), "{code}, {error_code}");
         }
         for kind in [PublishErrorKind::TimedOut, PublishErrorKind::BrokenPipe] {
             assert!(!judge(PublishError::new(kind)).is_refusal(), "{kind}");
