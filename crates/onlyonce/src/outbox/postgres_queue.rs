@@ -9,7 +9,9 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{Found, LANES_MAX, LEASE_ROWS_MAX, Leased, NewlyParked, OUTAGE_PAUSE, Queue};
+use super::queue::{
+    Found, LANES_MAX, LEASE_ROWS_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk,
+};
 use super::sending::{Outcome, Sent};
 use super::{Message, SinkError};
 use crate::clock::{StoreTime, as_ms};
@@ -21,8 +23,7 @@ use crate::store::postgres::{PostgresOpenError, PreparedConnection};
 #[derive(Debug)]
 pub(super) struct PostgresQueue {
     connection: PreparedConnection,
-    /// Topic and lane that were visited last; the empty ones are before all others.
-    visited: (String, String),
+    walk: Walk,
 }
 
 impl PostgresQueue {
@@ -32,7 +33,7 @@ impl PostgresQueue {
         let texts = [&lease, include_str!("sql/shipped.sql"), include_str!("sql/failed.sql")];
         let texts = texts.map(str::to_owned);
         let connection = PreparedConnection::open(url, options.schema.as_deref(), texts.into());
-        Ok(Self { connection: connection.await?, visited: Default::default() })
+        Ok(Self { connection: connection.await?, walk: Walk::default() })
     }
 
     async fn lease_due(
@@ -43,7 +44,7 @@ impl PostgresQueue {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
         let rows_max = i64::try_from(rows_max.min(LEASE_ROWS_MAX))?;
         let lanes_max = i64::try_from(LANES_MAX)?;
-        let (topic, lane) = std::mem::take(&mut self.visited);
+        let (topic, lane) = self.walk.go_on();
         let lease_ms = as_ms(options.lease) as f64;
         let params: [&(dyn ToSql + Sync); 7] =
             [&topic, &lane, &lanes_max, &rows_max, &lease, &lease_ms, &options.topic];
@@ -55,9 +56,8 @@ impl PostgresQueue {
                 leased.push(Leased { message, id, lease, asked_at });
             }
         }
-        let next = rows.first().map(next_visit).transpose()?.flatten();
-        let is_idle = leased.is_empty() && lane.is_empty() && next.is_none();
-        self.visited = next.unwrap_or_default();
+        let stopped = rows.first().map(last_visit).transpose()?.flatten();
+        let is_idle = self.walk.note(!leased.is_empty(), stopped);
         Ok(Found { leased, is_idle })
     }
 
@@ -154,8 +154,8 @@ fn message(row: &Row, id: Uuid) -> Result<Message, BoxError> {
     })
 }
 
-/// Topic and lane where the next call goes on; `None` after the last one.
-fn next_visit(row: &Row) -> Result<Option<(String, String)>, BoxError> {
+/// The lane where the call stopped; `None` after the last one.
+fn last_visit(row: &Row) -> Result<Option<Lane>, BoxError> {
     let topic: Option<String> = row.try_get("next_topic")?;
     Ok(topic.zip(row.try_get("next_lane")?))
 }

@@ -47,8 +47,39 @@ pub(super) struct Leased {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) leased: Vec<Leased>,
-    /// All lanes were visited, and none had a message for us.
+    /// All lanes were visited, by this call and those before it, and none had a message for us.
     pub(super) is_idle: bool,
+}
+
+/// A topic and a lane of it.
+pub(super) type Lane = (String, String);
+
+/// Where a relay is on its walk over all lanes. One call visits [`LANES_MAX`] of them, so a walk may take several.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The lane that was visited last; the empty one is before all others.
+    visited: Lane,
+    has_leased: bool,
+}
+
+impl Walk {
+    /// The lane after which the next call begins. If the call fails, the one after it begins a new walk.
+    pub(super) fn go_on(&mut self) -> Lane {
+        let visited = std::mem::take(&mut self.visited);
+        if visited == Lane::default() {
+            self.has_leased = false;
+        }
+        visited
+    }
+
+    /// Notes what a call found, and the lane where it stopped: `None` after the last one. Returns whether the walk is over
+    /// and has leased nothing.
+    pub(super) fn note(&mut self, has_leased: bool, stopped: Option<Lane>) -> bool {
+        self.has_leased |= has_leased;
+        let is_over = stopped.is_none();
+        self.visited = stopped.unwrap_or_default();
+        is_over && !self.has_leased
+    }
 }
 
 /// A message that was refused too often just now.
@@ -64,3 +95,35 @@ pub(super) const LANES_MAX: usize = 1_000;
 pub(super) const LEASE_ROWS_MAX: usize = 16;
 /// When a message is due again that was given back because the sink was unavailable.
 pub(super) const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(name: &str) -> Option<Lane> {
+        Some(("t".to_owned(), name.to_owned()))
+    }
+
+    #[test]
+    fn a_walk_of_several_calls_is_idle_if_none_of_them_leased() {
+        let mut walk = Walk::default();
+        for (has_leased, is_idle) in [(false, true), (true, false), (false, true)] {
+            assert_eq!(walk.go_on(), Lane::default());
+            assert!(!walk.note(false, lane("a")));
+            assert_eq!(Some(walk.go_on()), lane("a"));
+            assert!(!walk.note(has_leased, lane("b")));
+            assert_eq!(Some(walk.go_on()), lane("b"));
+            assert_eq!(walk.note(false, None), is_idle);
+        }
+    }
+
+    #[test]
+    fn a_call_that_failed_ends_the_walk() {
+        let mut walk = Walk::default();
+        walk.go_on();
+        walk.note(true, lane("a"));
+        walk.go_on();
+        assert_eq!(walk.go_on(), Lane::default());
+        assert!(walk.note(false, None));
+    }
+}

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{Found, LANES_MAX, LEASE_ROWS_MAX, Leased, NewlyParked, OUTAGE_PAUSE, Queue};
+use super::queue::{
+    Found, LANES_MAX, LEASE_ROWS_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk,
+};
 use super::sending::Outcome;
 use super::sqlite_file::{OutboxFile, OutboxFileError};
 use super::{Message, SinkError};
@@ -21,16 +23,12 @@ use crate::store::BoxError;
 #[derive(Debug)]
 pub(super) struct SqliteQueue {
     file: OutboxFile,
-    /// The lane that was visited last; the empty one is before all others.
-    visited: Lane,
+    walk: Walk,
 }
-
-/// A topic and a lane of it.
-type Lane = (String, String);
 
 impl SqliteQueue {
     pub(super) async fn open(path: &Path) -> Result<Self, OutboxFileError> {
-        Ok(Self { file: OutboxFile::open(path).await?, visited: Lane::default() })
+        Ok(Self { file: OutboxFile::open(path).await?, walk: Walk::default() })
     }
 
     async fn lease_due(
@@ -39,8 +37,7 @@ impl SqliteQueue {
         rows_max: usize,
     ) -> Result<Found, BoxError> {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
-        let after = std::mem::take(&mut self.visited);
-        let is_from_start = after.1.is_empty();
+        let after = self.walk.go_on();
         let (topic, lease_ms) = (options.topic.clone(), as_ms(options.lease));
         let rows_max = rows_max.min(LEASE_ROWS_MAX);
         let call = move |db: &mut Connection| {
@@ -48,9 +45,8 @@ impl SqliteQueue {
             let (due, next) = due_heads(db, after, topic.as_deref(), rows_max, now)?;
             Ok((lease_all(db, &due, lease, lease_ms, now)?, next))
         };
-        let (messages, next) = self.file.run(call).await?;
-        let is_idle = messages.is_empty() && is_from_start && next.is_none();
-        self.visited = next.unwrap_or_default();
+        let (messages, stopped) = self.file.run(call).await?;
+        let is_idle = self.walk.note(!messages.is_empty(), stopped);
         let leased = |(id, message)| Leased { message: Arc::new(message), id, lease, asked_at };
         Ok(Found { leased: messages.into_iter().map(leased).collect(), is_idle })
     }
@@ -277,6 +273,25 @@ mod tests {
         assert_eq!(lease(&mut one, now), 1);
         assert_eq!(lease(&mut two, now), 0);
         assert_eq!(lease(&mut two, now.plus_ms(1_000)), 1, "the lease is over");
+    }
+
+    #[tokio::test]
+    async fn a_relay_is_idle_after_one_look_at_thousands_of_keys_that_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shop.db");
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch(include_str!("../transaction/over_rusqlite/tables.sql")).unwrap();
+        let waiting = "
+            WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2500)
+            INSERT INTO onlyonce_outbox (id, operation, topic, payload, created_at, due_at)
+            SELECT format('%036d', n), '', 't', x'', 0, 9223372036854775806 FROM numbers";
+        db.execute_batch(waiting).unwrap();
+        let mut queue = SqliteQueue::open(&path).await.unwrap();
+        let options = RelayOptions::new();
+        for is_idle in [false, false, true, false, false, true] {
+            let found = queue.lease_due(&options, 16).await.unwrap();
+            assert_eq!((found.leased.len(), found.is_idle), (0, is_idle));
+        }
     }
 
     #[test]

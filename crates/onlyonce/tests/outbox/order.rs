@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use onlyonce::outbox::Relay;
+
 use crate::lab::{Book, Lab, Slow, begin_with, quick};
 
 // R136, R137: 500 messages of 20 keys, and 50 without a key, while they are being written.
@@ -117,6 +119,25 @@ async fn a_due_message_is_found_behind_thousands_that_wait() {
     book.until_taken(1).await;
     relay.shut_down().await;
     assert_eq!(book.payloads(), ["due"]);
+}
+
+// The pauses of an idle relay double from 50 ms to a second, and a look at 2,500 keys takes three statements.
+#[tokio::test]
+async fn a_relay_pauses_while_thousands_of_keys_wait() {
+    let lab = Lab::start().await;
+    lab.sql(
+        "CREATE EXTENSION pg_stat_statements;
+         INSERT INTO onlyonce.outbox (operation, topic, key, payload, created_at, due_at)
+         SELECT gen_random_uuid(), 't', 'k' || n, '', now(), now() + interval '1 hour' FROM generate_series(1, 2500) n;
+         SELECT pg_stat_statements_reset()",
+    );
+    let options = quick().with_poll_max(Duration::from_secs(1));
+    let relay = Relay::open_with(&lab.url, Book::taking(), options).await.unwrap();
+    relay.run_until(tokio::time::sleep(Duration::from_secs(2))).await;
+    let calls = "SELECT sum(calls) FROM pg_stat_statements
+        WHERE query LIKE '%WITH RECURSIVE head%' AND query NOT LIKE '%pg_stat_statements%'";
+    let calls: usize = lab.sql(calls).parse().unwrap();
+    assert!((3..=24).contains(&calls), "{calls}");
 }
 
 #[tokio::test]
