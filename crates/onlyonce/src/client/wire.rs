@@ -45,6 +45,25 @@ impl Wire {
             .build(Bounded(https));
         Self(client)
     }
+
+    /// Sends the request once, and returns the head of the answer with its body still to be read.
+    pub(crate) async fn respond(
+        &self,
+        request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, TransportError> {
+        if request.uri().scheme().is_none() || request.uri().host().is_none() {
+            return Err(TransportError::new(
+                Reach::Unusable,
+                "the URL must be http://… or https://…",
+            ));
+        }
+        let attempt = request.extensions().get::<AttemptTime>().copied();
+        let sending = self.0.request(request.map(Full::new));
+        connect::within(attempt.as_ref(), sending).await.map_err(|error| {
+            let is_unsent = error.is_connect() || is_refused(&error);
+            TransportError::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
+        })
+    }
 }
 
 impl Default for Wire {
@@ -68,19 +87,7 @@ impl Transport for Wire {
         request: Request<Bytes>,
         answer_bytes_max: usize,
     ) -> Result<Answer, TransportError> {
-        if request.uri().scheme().is_none() || request.uri().host().is_none() {
-            return Err(TransportError::new(
-                Reach::Unusable,
-                "the URL must be http://… or https://…",
-            ));
-        }
-        let attempt = request.extensions().get::<AttemptTime>().copied();
-        let sending = self.0.request(request.map(Full::new));
-        let response = connect::within(attempt.as_ref(), sending).await.map_err(|error| {
-            let is_unsent = error.is_connect() || is_refused(&error);
-            TransportError::new(if is_unsent { Reach::NotSent } else { Reach::MaybeSent }, error)
-        })?;
-        whole(response, answer_bytes_max).await
+        whole(self.respond(request).await?, answer_bytes_max).await
     }
 }
 

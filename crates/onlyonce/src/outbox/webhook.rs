@@ -1,5 +1,7 @@
 //! Messages as signed webhooks.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
@@ -7,17 +9,19 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use sha2::Sha256;
 
 use super::{Message, Sink, SinkError};
-use crate::client::{Reach, Transport, TransportError, Wire};
+use crate::client::Wire;
 
 /// Posts each message to a URL, signed as [Standard Webhooks](https://www.standardwebhooks.com) 1.0.0 says.
 ///
 /// 1. `webhook-id` is the message's id: the same at every delivery. `webhook-timestamp` is the time of this attempt, by the
 ///    database's clock. `webhook-signature` is `v1,` and the base64 of the HMAC-SHA256 of `id.timestamp.payload`.
 /// 2. 2xx: it was taken. 4xx: it was refused, but for 408, 425 and 429. Every other answer, and none, is an outage: a
-///    redirect is not followed.
+///    redirect is not followed. The status counts as soon as it is there; the body of the answer is not used.
 /// 3. The topic and the key are not sent: what the receiver needs belongs in the payload.
 pub struct Webhook {
     url: Uri,
@@ -89,17 +93,23 @@ impl Webhook {
 impl Sink for Webhook {
     async fn send(&self, message: &Message) -> Result<(), SinkError> {
         let request = self.request(message).map_err(SinkError::refused)?;
-        judge(self.wire.clone().send(request, ANSWER_BYTES_MAX).await.map(|answer| answer.status))
+        let response = self.wire.respond(request).await.map_err(SinkError::unavailable)?;
+        let status = response.status();
+        // Beside the answer: a body that is late, endless or broken off changes nothing about the status.
+        tokio::spawn(drain(response.into_body()));
+        judge(status)
     }
 }
 
-/// What an answer means for the message.
-fn judge(answer: Result<StatusCode, TransportError>) -> Result<(), SinkError> {
-    let status = match answer {
-        // The status is what counts, however long the body is.
-        Ok(status) | Err(TransportError { reach: Reach::TooLarge(status), .. }) => status,
-        Err(error) => return Err(SinkError::unavailable(error)),
-    };
+/// Reads a body that nobody needs, because the connection can be used again only after its end. A body that is too long or
+/// too slow costs its connection.
+async fn drain(body: Incoming) {
+    let read = Limited::new(body, ANSWER_BYTES_MAX).collect();
+    drop(tokio::time::timeout(DRAIN_WAIT_MAX, read).await);
+}
+
+/// What the status of an answer means for the message.
+fn judge(status: StatusCode) -> Result<(), SinkError> {
     let answered = || format!("the receiver answered {status}");
     match status.as_u16() {
         200..=299 => Ok(()),
@@ -139,8 +149,9 @@ const SECRET: GeneralPurpose = GeneralPurpose::new(
 const SECRETS_MAX: usize = 4;
 /// How long a secret is, by Standard Webhooks.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// The answer's body is not used.
+/// What is read of an answer's body, and for how long.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -172,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_taken_refused_or_an_outage() {
-        let judged = |status: u16| judge(Ok(StatusCode::from_u16(status).unwrap()));
+        let judged = |status: u16| judge(StatusCode::from_u16(status).unwrap());
         for status in [200, 201, 204, 299] {
             assert!(judged(status).is_ok(), "{status}");
         }

@@ -10,6 +10,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, StatusCode};
 use onlyonce::outbox::Webhook;
 use sha2::Sha256;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::lab::{Lab, quick};
 
@@ -25,7 +27,7 @@ impl Receiver {
         let receiver = Self::default();
         receiver.answers.lock().unwrap().extend(answers.iter().rev());
         let app = Router::new().route("/hook", post(receive)).with_state(receiver.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         tokio::spawn(async { axum::serve(listener, app).await });
         (receiver, url)
@@ -84,6 +86,32 @@ async fn a_refusal_of_the_receiver_parks_the_message() {
     relay.shut_down().await;
     assert_eq!(lab.sql("SELECT error FROM onlyonce.outbox"), "the receiver answered 410 Gone");
     assert_eq!(receiver.bodies().len(), 2);
+}
+
+// The status has said it. The body breaks off one byte before its end, or never ends.
+#[tokio::test]
+async fn a_message_is_taken_by_the_status_whatever_becomes_of_the_body() {
+    for hangs in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let lab = Lab::start().await;
+        lab.add("charges", Some("acct_1"), "first").await;
+        lab.add("charges", Some("acct_1"), "second").await;
+        let relay = lab.relay(Webhook::new(&url, SECRET).unwrap(), quick()).await;
+        let mut held = Vec::new();
+        for expected in ["first", "second"] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(expected.as_bytes()) {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "{request:?}");
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nnineteen bytes of it";
+            stream.write_all(&answer[..answer.len() - 1]).await.unwrap();
+            held.extend(hangs.then_some(stream));
+        }
+        lab.until("SELECT count(*) FROM onlyonce.outbox", "0").await;
+        relay.shut_down().await;
+    }
 }
 
 // Nobody listens there.
