@@ -7,6 +7,7 @@ use ::redis::{AsyncConnectionConfig, Client, RedisError};
 use tokio::sync::Mutex;
 
 use super::{Message, Sink, SinkError};
+use crate::store::BoxError;
 use crate::store::redis::RedisOpenError;
 
 /// Adds each message to the stream that is named as its topic, with the fields `id`, `key` (if it has one) and `payload`.
@@ -66,11 +67,20 @@ impl Sink for RedisStreams {
     async fn send(&self, message: &Message) -> Result<(), SinkError> {
         let Err(error) = self.add(message).await else { return Ok(()) };
         if error.code() == Some(WRONG_TYPE) {
-            return Err(SinkError::refused(error));
+            return Err(SinkError::refused(told(error)));
         }
         // Also after READONLY: the server is a replica now, and the address may lead to the new primary.
         self.connection.lock().await.take();
-        Err(SinkError::unavailable(error))
+        Err(SinkError::unavailable(told(error)))
+    }
+}
+
+/// What operators are told. Of an answer only the code: its text can quote the command, with the key and the payload.
+fn told(error: RedisError) -> BoxError {
+    match error.code() {
+        _ if error.is_io_error() => error.into(),
+        Some(code) => format!("Redis answered {code}").into(),
+        None => format!("the answer of Redis is no good: {}", error.category()).into(),
     }
 }
 

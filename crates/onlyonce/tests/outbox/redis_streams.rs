@@ -61,6 +61,18 @@ async fn a_stream_whose_name_is_taken_refuses_its_messages_alone() {
     lab.until("SELECT topic, attempts, parked_at IS NOT NULL FROM onlyonce.outbox", "taken|2|t")
         .await;
     relay.shut_down().await;
-    assert!(lab.sql("SELECT error FROM onlyonce.outbox").contains("WRONGTYPE"));
+    assert_eq!(lab.sql("SELECT error FROM onlyonce.outbox"), "Redis answered WRONGTYPE");
     assert_eq!(entries(&redis, "free").await, [entry(&id, Some("k"), "2")]);
+}
+
+// Redis quotes the arguments of a command that it does not know.
+#[tokio::test]
+async fn an_error_tells_neither_the_key_nor_the_payload() {
+    let redis = Redis::start(&["--rename-command", "XADD", "ANOTHER"]);
+    let lab = Lab::start().await;
+    lab.add("charges", Some("acct_1"), "7998").await;
+    let sink = RedisStreams::new(&redis.url()).unwrap();
+    let relay = lab.relay(sink, quick().with_attempts_max(1)).await;
+    lab.until("SELECT error, attempts FROM onlyonce.outbox", "Redis answered ERR|0").await;
+    relay.shut_down().await;
 }
