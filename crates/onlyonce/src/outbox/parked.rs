@@ -24,7 +24,7 @@ pub struct Parked {
     rows: Box<dyn ParkedRows>,
 }
 
-/// A message that was refused too often.
+/// A message that was refused too often. [`Parked::find`] has its payload.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParkedMessage {
@@ -34,8 +34,6 @@ pub struct ParkedMessage {
     pub topic: String,
     /// Its key, whose later messages wait for it.
     pub key: Option<String>,
-    /// What was to be shipped.
-    pub payload: Vec<u8>,
     /// When it was added to its transaction.
     pub created_at: StoreTime,
     /// When it was refused for the last time.
@@ -48,7 +46,7 @@ pub struct ParkedMessage {
     pub position: i64,
 }
 
-/// Without the key and the payload: they belong in no log.
+/// Without the key: it belongs in no log.
 impl std::fmt::Debug for ParkedMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("ParkedMessage");
@@ -105,6 +103,9 @@ pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
         after: i64,
     ) -> BoxFuture<'a, Result<Vec<ParkedMessage>, BoxError>>;
 
+    /// The one with this id, and its payload.
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>>;
+
     /// The one with this id, or up to [`RETRY_ROWS_MAX`] that match; how many there were.
     fn retry<'a>(
         &'a self,
@@ -112,7 +113,11 @@ pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
         filter: ParkedFilter<'a>,
     ) -> BoxFuture<'a, Result<usize, BoxError>>;
 
-    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<ParkedMessage>, BoxError>>;
+    /// Deletes the one with this id, and returns it with its payload.
+    fn discard(
+        &self,
+        id: Uuid,
+    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>>;
 
     fn status(&self) -> BoxFuture<'_, Result<OutboxStatus, BoxError>>;
 }
@@ -148,7 +153,8 @@ impl Parked {
         Ok(Self { rows: Box::new(SqliteParked::open(file.as_ref()).await?) })
     }
 
-    /// The parked messages after a position, the oldest first: at most 100. The first page is after position 0.
+    /// The parked messages after a position, the oldest first: at most 100, without their payloads, which may be too much for
+    /// one answer. The first page is after position 0.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -158,6 +164,15 @@ impl Parked {
         after: i64,
     ) -> Result<Vec<ParkedMessage>, OutboxError> {
         self.rows.list(filter, after).await.map_err(OutboxError)
+    }
+
+    /// The parked message with this id, and its payload. `None` if there is none.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn find(&self, id: &str) -> Result<Option<(ParkedMessage, Vec<u8>)>, OutboxError> {
+        let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
+        self.rows.find(id).await.map_err(OutboxError)
     }
 
     /// Makes a message due again, with all of its attempts. `false` if there is no parked message with this id.
@@ -178,15 +193,15 @@ impl Parked {
         self.rows.retry(None, filter).await.map_err(OutboxError)
     }
 
-    /// Deletes a parked message, which is then never shipped, and returns it: keep it. The later messages of its key are
+    /// Deletes a parked message, which is then never shipped, and returns it with its payload: keep them. The later messages of its key are
     /// shipped after this. `None` if there is no parked message with this id.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn discard(&self, id: &str) -> Result<Option<ParkedMessage>, OutboxError> {
+    pub async fn discard(&self, id: &str) -> Result<Option<(ParkedMessage, Vec<u8>)>, OutboxError> {
         let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
         let discarded = self.rows.discard(id).await.map_err(OutboxError)?;
-        if let Some(ParkedMessage { id, topic, .. }) = &discarded {
+        if let Some((ParkedMessage { id, topic, .. }, _)) = &discarded {
             tracing::warn!(id, topic, "an operator discarded a message");
         }
         Ok(discarded)

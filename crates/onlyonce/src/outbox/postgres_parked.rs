@@ -25,6 +25,7 @@ impl PostgresParked {
     pub(super) async fn open(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
         let texts = [
             include_str!("sql/parked.sql"),
+            include_str!("sql/find.sql"),
             include_str!("sql/retry.sql"),
             include_str!("sql/discard.sql"),
             include_str!("sql/status.sql"),
@@ -51,6 +52,14 @@ impl ParkedRows for PostgresParked {
         list.boxed()
     }
 
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+        let find = async move {
+            let rows = self.connection.lock().await.query(FIND, &[&id]).await?;
+            rows.first().map(with_payload).transpose()
+        };
+        find.boxed()
+    }
+
     fn retry<'a>(
         &'a self,
         id: Option<Uuid>,
@@ -65,10 +74,13 @@ impl ParkedRows for PostgresParked {
         retry.boxed()
     }
 
-    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<ParkedMessage>, BoxError>> {
+    fn discard(
+        &self,
+        id: Uuid,
+    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
         let discard = async move {
             let rows = self.connection.lock().await.query(DISCARD, &[&id]).await?;
-            rows.first().map(parked_message).transpose()
+            rows.first().map(with_payload).transpose()
         };
         discard.boxed()
     }
@@ -88,13 +100,16 @@ fn parked_message(row: &Row) -> Result<ParkedMessage, BoxError> {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         topic: row.try_get("topic")?,
         key: row.try_get("key")?,
-        payload: row.try_get("payload")?,
         created_at: StoreTime::from_ms(row.try_get("created_ms")?),
         parked_at: StoreTime::from_ms(row.try_get("parked_ms")?),
         attempts: u32::try_from(row.try_get::<_, i32>("attempts")?)?,
         error: row.try_get::<_, Option<String>>("error")?.unwrap_or_default(),
         position: row.try_get("position")?,
     })
+}
+
+fn with_payload(row: &Row) -> Result<(ParkedMessage, Vec<u8>), BoxError> {
+    Ok((parked_message(row)?, row.try_get("payload")?))
 }
 
 fn topic_status(row: &Row) -> Result<TopicStatus, BoxError> {
@@ -108,6 +123,7 @@ fn topic_status(row: &Row) -> Result<TopicStatus, BoxError> {
 
 /// The numbers of the statements.
 const LIST: usize = 0;
-const RETRY: usize = 1;
-const DISCARD: usize = 2;
-const STATUS: usize = 3;
+const FIND: usize = 1;
+const RETRY: usize = 2;
+const DISCARD: usize = 3;
+const STATUS: usize = 4;

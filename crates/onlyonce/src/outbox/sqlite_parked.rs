@@ -42,6 +42,14 @@ impl ParkedRows for SqliteParked {
         list.boxed()
     }
 
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+        let find = self.file.run(move |db| {
+            let mut find = db.prepare_cached(FIND)?;
+            find.query_row([id.to_string()], with_payload).optional()
+        });
+        find.boxed()
+    }
+
     fn retry<'a>(
         &'a self,
         id: Option<Uuid>,
@@ -56,10 +64,13 @@ impl ParkedRows for SqliteParked {
         retry.boxed()
     }
 
-    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<ParkedMessage>, BoxError>> {
+    fn discard(
+        &self,
+        id: Uuid,
+    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
         let discard = self.file.run(move |db| {
             let mut discard = db.prepare_cached(DISCARD)?;
-            discard.query_row([id.to_string()], parked_message).optional()
+            discard.query_row([id.to_string()], with_payload).optional()
         });
         discard.boxed()
     }
@@ -81,12 +92,15 @@ fn parked_message(row: &Row<'_>) -> rusqlite::Result<ParkedMessage> {
         position: row.get(1)?,
         topic: row.get(2)?,
         key: row.get(3)?,
-        payload: row.get(4)?,
-        attempts: row.get(5)?,
-        error: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-        created_at: StoreTime::from_ms(row.get(7)?),
-        parked_at: StoreTime::from_ms(row.get(8)?),
+        attempts: row.get(4)?,
+        error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+        created_at: StoreTime::from_ms(row.get(6)?),
+        parked_at: StoreTime::from_ms(row.get(7)?),
     })
+}
+
+fn with_payload(row: &Row<'_>) -> rusqlite::Result<(ParkedMessage, Vec<u8>)> {
+    Ok((parked_message(row)?, row.get(8)?))
 }
 
 fn topic_status(row: &Row<'_>) -> rusqlite::Result<TopicStatus> {
@@ -95,9 +109,12 @@ fn topic_status(row: &Row<'_>) -> rusqlite::Result<TopicStatus> {
 
 /// Parked messages after position ?1, of topic ?2 and key ?3 if they are given.
 const LIST: &str = "\
-    SELECT id, position, topic, key, payload, attempts, error, created_at, parked_at FROM main.onlyonce_outbox
+    SELECT id, position, topic, key, attempts, error, created_at, parked_at FROM main.onlyonce_outbox
      WHERE parked_at IS NOT NULL AND position > ?1 AND (?2 IS NULL OR topic = ?2) AND (?3 IS NULL OR key = ?3)
      ORDER BY position LIMIT ?4";
+const FIND: &str = "\
+    SELECT id, position, topic, key, attempts, error, created_at, parked_at, payload FROM main.onlyonce_outbox
+     WHERE id = ?1 AND parked_at IS NOT NULL";
 /// Due again with all of their attempts: the message with id ?1, or those of topic ?2 and key ?3, if they are given.
 const RETRY: &str = "\
     UPDATE main.onlyonce_outbox SET parked_at = NULL, due_at = ?5, attempts = 0
@@ -108,7 +125,7 @@ const RETRY: &str = "\
         ORDER BY position LIMIT ?4)";
 const DISCARD: &str = "\
     DELETE FROM main.onlyonce_outbox WHERE id = ?1 AND parked_at IS NOT NULL
-    RETURNING id, position, topic, key, payload, attempts, error, created_at, parked_at";
+    RETURNING id, position, topic, key, attempts, error, created_at, parked_at, payload";
 /// Of each topic: the messages that wait, the parked ones, and how long the oldest that waits does.
 const STATUS: &str = "\
     SELECT topic, count(*) - count(parked_at), count(parked_at),

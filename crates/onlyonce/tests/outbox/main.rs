@@ -11,4 +11,5 @@ mod order;
 mod outages;
 mod poison;
 mod redis_streams;
+mod slow_link;
 mod webhooks;

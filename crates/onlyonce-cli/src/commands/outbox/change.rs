@@ -6,7 +6,7 @@ use onlyonce::outbox::{Parked, ParkedMessage};
 use serde_json::json;
 
 use super::Format;
-use super::list::page;
+use super::list::{page, whole};
 use super::message::{as_json, as_table};
 use super::place::{PlaceFlags, silent};
 use crate::commands::access::{Failed, print};
@@ -91,12 +91,11 @@ impl Discard {
         let mut matching = Matching::start(which, &parked).await?;
         while let Some(ids) = matching.next_ids().await? {
             for id in ids {
-                let Some(message) = parked.discard(&id).await.map_err(silent)? else {
-                    continue;
-                };
+                let discarding = parked.discard(&id).await.map_err(silent)?;
+                let Some((message, payload)) = discarding else { continue };
                 discarded += 1;
                 // At once, and whole: this is the last copy.
-                if !self.show(&message)? {
+                if !self.show(&message, &payload)? {
                     return Err(Failed::trouble(&NOBODY_READS));
                 }
             }
@@ -106,8 +105,8 @@ impl Discard {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self, message: &ParkedMessage) -> Result<bool, Failed> {
-        let mut object = as_json(message);
+    fn show(&self, message: &ParkedMessage, payload: &[u8]) -> Result<bool, Failed> {
+        let mut object = as_json(message, payload);
         let who = self.who.clone().unwrap_or_else(crate::commands::operating_user);
         object["discarded_by"] = who.into();
         object["reason"] = self.reason.as_str().into();
@@ -131,8 +130,11 @@ impl Which {
             would += messages.len() as u64;
             match self.format {
                 Format::Json => {
-                    let lines = messages.iter().map(|message| format!("{}\n", as_json(message)));
-                    print(&lines.collect::<String>())?;
+                    for message in &messages {
+                        if let Some(object) = whole(parked, &message.id).await? {
+                            print(&format!("{object}\n"))?;
+                        }
+                    }
                 }
                 Format::Text => {
                     print(&as_table(&messages))?;
@@ -196,15 +198,12 @@ impl<'a> Matching<'a> {
     }
 
     async fn next(&mut self) -> Result<Option<Vec<ParkedMessage>>, Failed> {
-        let Some(mut messages) =
-            page(self.parked, self.which.topic.as_deref(), &mut self.after).await?
-        else {
-            return Ok(None);
-        };
-        if let Some(id) = &self.which.id {
-            messages.retain(|message| message.id.eq_ignore_ascii_case(id));
+        if self.which.id.is_none() {
+            return page(self.parked, self.which.topic.as_deref(), &mut self.after).await;
         }
-        Ok(Some(messages))
+        let Some(id) = self.id.take() else { return Ok(None) };
+        let found = self.parked.find(&id).await.map_err(silent)?;
+        Ok(found.map(|(message, _)| vec![message]))
     }
 }
 

@@ -40,7 +40,10 @@ impl List {
         }
         match self.format {
             Format::Json => {
-                let all: Vec<_> = found.iter().map(as_json).collect();
+                let mut all = Vec::with_capacity(found.len());
+                for message in &found {
+                    all.extend(whole(&parked, &message.id).await?);
+                }
                 print(&format!("{}\n", Value::from(all)))?;
             }
             Format::Text => {
@@ -52,6 +55,13 @@ impl List {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A parked message with its payload; `None` if it is not parked any more. Payloads are read one by one: a page of them may be
+/// too much for one answer of the database.
+pub(super) async fn whole(parked: &Parked, id: &str) -> Result<Option<Value>, Failed> {
+    let found = parked.find(id).await.map_err(silent)?;
+    Ok(found.map(|(message, payload)| as_json(&message, &payload)))
 }
 
 /// The next parked messages; `None` after the last.

@@ -8,7 +8,7 @@ use super::table;
 use crate::words::span;
 
 /// Whole, payload included: as text where it is one, else as base64.
-pub(super) fn as_json(message: &ParkedMessage) -> Value {
+pub(super) fn as_json(message: &ParkedMessage, payload: &[u8]) -> Value {
     let mut object = json!({
         "id": message.id,
         "topic": message.topic,
@@ -18,9 +18,9 @@ pub(super) fn as_json(message: &ParkedMessage) -> Value {
         "created_at": message.created_at.rfc3339(),
         "parked_at": message.parked_at.rfc3339(),
     });
-    match std::str::from_utf8(&message.payload) {
+    match std::str::from_utf8(payload) {
         Ok(text) => object["payload"] = text.into(),
-        Err(_) => object["payload_base64"] = crate::admin::base64(&message.payload).into(),
+        Err(_) => object["payload_base64"] = crate::admin::base64(payload).into(),
     }
     object
 }

@@ -1,5 +1,6 @@
--- Parked messages after position $1, of topic $2 and key $3 if they are given.
-SELECT o.id, o.position, o.topic, o.key, o.payload, o.attempts, o.error,
+-- Parked messages after position $1, of topic $2 and key $3 if they are given. Without the payloads: a page of them may be
+-- more than can be sent within the time of one answer.
+SELECT o.id, o.position, o.topic, o.key, o.attempts, o.error,
        (extract(epoch FROM o.created_at) * 1000)::bigint AS created_ms,
        (extract(epoch FROM o.parked_at) * 1000)::bigint AS parked_ms
   FROM {schema}.outbox o
