@@ -45,7 +45,8 @@ impl RelayOptions {
         self
     }
 
-    /// How many messages are sent at the same time: 64, at most 1,000. Each may have 1 MiB in memory.
+    /// How many messages are sent at the same time: 64, at most 1,000. Each may have 1 MiB in memory. A small number also keeps
+    /// small what the relay asks of the database at once, which is at most 16 messages.
     #[must_use]
     pub fn with_in_flight_max(mut self, in_flight_max: usize) -> Self {
         self.in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);

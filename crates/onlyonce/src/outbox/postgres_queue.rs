@@ -9,9 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{
-    Found, LANES_MAX, LEASE_ROWS_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk,
-};
+use super::queue::{Found, LANES_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk};
 use super::sending::{Outcome, Sent};
 use super::{Message, SinkError};
 use crate::clock::{StoreTime, as_ms};
@@ -42,7 +40,7 @@ impl PostgresQueue {
         rows_max: usize,
     ) -> Result<Found, BoxError> {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
-        let rows_max = i64::try_from(rows_max.min(LEASE_ROWS_MAX))?;
+        let rows_max = i64::try_from(rows_max)?;
         let lanes_max = i64::try_from(LANES_MAX)?;
         let (topic, lane) = self.walk.go_on();
         let lease_ms = as_ms(options.lease) as f64;

@@ -17,7 +17,7 @@ use crate::store::BoxError;
 /// A lease keeps a message from other relays until it is over. Of one lane (a topic and key) only the first message is ever
 /// leased; one that is leased, paused or parked keeps the rest of its lane waiting.
 pub(super) trait Queue: std::fmt::Debug + Send + Sync {
-    /// Leases up to `rows_max` messages that are due.
+    /// Leases up to `rows_max` messages that are due. Their payloads must arrive within the time of one answer.
     fn lease<'a>(
         &'a mut self,
         options: &'a RelayOptions,
@@ -91,8 +91,6 @@ pub(super) struct NewlyParked {
 
 /// Lanes that one call visits.
 pub(super) const LANES_MAX: usize = 1_000;
-/// Messages that one call leases: their payloads must arrive within the time of one answer.
-pub(super) const LEASE_ROWS_MAX: usize = 16;
 /// When a message is due again that was given back because the sink was unavailable.
 pub(super) const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 

@@ -31,6 +31,8 @@ pub struct Relay<S> {
     options: RelayOptions,
     queue: Box<dyn Queue>,
     sending: Sending<S>,
+    /// How many messages a lease may ask for.
+    lease_rows_max: usize,
     /// What came of messages and is not written down yet. They count as being sent.
     outcomes: Vec<Outcome>,
     /// Nothing was found.
@@ -95,6 +97,7 @@ impl<S: Sink> Relay<S> {
         Self {
             queue,
             sending: Sending::new(sink),
+            lease_rows_max: LEASE_ROWS_MAX,
             outcomes: Vec::new(),
             idle: Backoff::new(POLL_FIRST, options.poll_max),
             outage: Backoff::new(OUTAGE_FIRST, OUTAGE_MAX),
@@ -168,8 +171,16 @@ impl<S: Sink> Relay<S> {
         if room == 0 || Instant::now() < self.lease_at() {
             return;
         }
-        let found = self.queue.lease(&self.options, room).await;
-        let Some(found) = self.noted(found) else { return };
+        let rows_max = room.min(self.lease_rows_max);
+        let found = self.queue.lease(&self.options, rows_max).await;
+        let Some(found) = self.noted(found) else {
+            // Their payloads may have been too much for the time of one answer.
+            self.lease_rows_max = (self.lease_rows_max / 2).max(1);
+            return;
+        };
+        if found.leased.len() == self.lease_rows_max {
+            self.lease_rows_max = (self.lease_rows_max + 1).min(LEASE_ROWS_MAX);
+        }
         self.counts.note_age(&found);
         if found.is_idle {
             self.idle.pause();
@@ -263,6 +274,8 @@ impl<S: Sink> Relay<S> {
     }
 }
 
+/// Messages that a lease asks for if their payloads arrive in time.
+const LEASE_ROWS_MAX: usize = 16;
 /// Pauses of a relay whose sink is unavailable.
 const OUTAGE_FIRST: Duration = Duration::from_millis(100);
 const OUTAGE_MAX: Duration = Duration::from_secs(5);

@@ -9,9 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{
-    Found, LANES_MAX, LEASE_ROWS_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk,
-};
+use super::queue::{Found, LANES_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk};
 use super::sending::Outcome;
 use super::sqlite_file::{OutboxFile, OutboxFileError};
 use super::{Message, SinkError};
@@ -39,7 +37,6 @@ impl SqliteQueue {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
         let after = self.walk.go_on();
         let (topic, lease_ms) = (options.topic.clone(), as_ms(options.lease));
-        let rows_max = rows_max.min(LEASE_ROWS_MAX);
         let call = move |db: &mut Connection| {
             let now = SystemClock.wall();
             let (due, next) = due_heads(db, after, topic.as_deref(), rows_max, now)?;

@@ -4,12 +4,12 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use onlyonce::outbox::{Parked, ParkedFilter};
+use onlyonce::outbox::{Parked, ParkedFilter, Relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::lab::Lab;
+use crate::lab::{Book, Lab, Running, quick};
 
 /// The address of the lab's database, over a link that brings two MiB a second.
 async fn slow_url(lab: &Lab) -> String {
@@ -60,6 +60,18 @@ async fn parked_messages_are_listed_however_large_they_are() {
     assert_eq!(listed.len(), 32);
     let (message, payload) = parked.find(&listed[7].id).await.unwrap().unwrap();
     assert_eq!((message, payload.len()), (listed[7].clone(), 1024 * 1024));
+}
+
+// A lease of 16 would take eight seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_asks_for_fewer_messages_if_they_do_not_arrive_in_time() {
+    let lab = Lab::start().await;
+    lab.sql(&LARGE.replace("COUNT", "16"));
+    let options = quick().with_lease(Duration::from_secs(30));
+    let relay = Relay::open_with(&slow_url(&lab).await, Book::taking(), options).await.unwrap();
+    let relay = Running::start(relay);
+    lab.until("SELECT count(*) FROM onlyonce.outbox", "0").await;
+    relay.shut_down().await;
 }
 
 const BYTES_PER_SECOND: u32 = 2 * 1024 * 1024;
