@@ -1,7 +1,7 @@
 //! `onlyonce outbox`, on Postgres and on a SQLite file.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce::transaction::Transactions;
@@ -179,6 +179,25 @@ fn discarded_is_printed_and_gone(lab: &Lab) {
     assert_eq!(discarded["discarded_by"], "ann");
     assert_eq!(discarded["reason"], "refunded by hand");
     assert_eq!(lab.run(&why).status.code(), Some(1), "it is gone");
+}
+
+// A reader that has left, and a disk without room.
+#[test]
+fn what_cannot_be_printed_is_not_discarded() {
+    let lab = Lab::sqlite();
+    lab.add(1, "charges", true);
+    lab.add(2, "charges", true);
+    let (reader, left) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for out in [Stdio::from(left), Stdio::from(full)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.args(["outbox", "discard", "--all", "--reason", "why", "--store", &lab.store()]);
+        let output = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert_eq!(lab.json(&["status"])["parked"], 2);
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ enum OutboxCommand {
     List(List),
     /// Make parked messages due again, with all of their attempts
     Retry(Retry),
-    /// Delete parked messages, which are then never shipped, and print them
+    /// Print parked messages, and delete them: they are then never shipped
     Discard(Discard),
 }
 

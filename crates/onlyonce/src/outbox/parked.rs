@@ -113,11 +113,8 @@ pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
         filter: ParkedFilter<'a>,
     ) -> BoxFuture<'a, Result<usize, BoxError>>;
 
-    /// Deletes the one with this id, and returns it with its payload.
-    fn discard(
-        &self,
-        id: Uuid,
-    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>>;
+    /// Deletes the one with this id, and returns its topic.
+    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<String>, BoxError>>;
 
     fn status(&self) -> BoxFuture<'_, Result<OutboxStatus, BoxError>>;
 }
@@ -193,18 +190,18 @@ impl Parked {
         self.rows.retry(None, filter).await.map_err(OutboxError)
     }
 
-    /// Deletes a parked message, which is then never shipped, and returns it with its payload: keep them. The later messages of its key are
-    /// shipped after this. `None` if there is no parked message with this id.
+    /// Deletes a parked message, which is then never shipped. [`find`](Self::find) it before, and keep its payload: there is no
+    /// other copy after this. The later messages of its key are shipped. `false` if there is no parked message with this id.
     ///
     /// # Errors
     /// If the database does not answer.
-    pub async fn discard(&self, id: &str) -> Result<Option<(ParkedMessage, Vec<u8>)>, OutboxError> {
-        let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
-        let discarded = self.rows.discard(id).await.map_err(OutboxError)?;
-        if let Some((ParkedMessage { id, topic, .. }, _)) = &discarded {
+    pub async fn discard(&self, id: &str) -> Result<bool, OutboxError> {
+        let Ok(uuid) = Uuid::try_parse(id) else { return Ok(false) };
+        let discarded = self.rows.discard(uuid).await.map_err(OutboxError)?;
+        if let Some(topic) = &discarded {
             tracing::warn!(id, topic, "an operator discarded a message");
         }
-        Ok(discarded)
+        Ok(discarded.is_some())
     }
 
     /// What waits in the outbox, for metrics and alerts. It reads all messages, so ask every minute, not every second.

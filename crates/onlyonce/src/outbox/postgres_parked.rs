@@ -74,13 +74,10 @@ impl ParkedRows for PostgresParked {
         retry.boxed()
     }
 
-    fn discard(
-        &self,
-        id: Uuid,
-    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<String>, BoxError>> {
         let discard = async move {
             let rows = self.connection.lock().await.query(DISCARD, &[&id]).await?;
-            rows.first().map(with_payload).transpose()
+            Ok(rows.first().map(|row| row.try_get("topic")).transpose()?)
         };
         discard.boxed()
     }

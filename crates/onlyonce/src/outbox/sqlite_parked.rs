@@ -64,13 +64,10 @@ impl ParkedRows for SqliteParked {
         retry.boxed()
     }
 
-    fn discard(
-        &self,
-        id: Uuid,
-    ) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+    fn discard(&self, id: Uuid) -> BoxFuture<'_, Result<Option<String>, BoxError>> {
         let discard = self.file.run(move |db| {
             let mut discard = db.prepare_cached(DISCARD)?;
-            discard.query_row([id.to_string()], with_payload).optional()
+            discard.query_row([id.to_string()], |row| row.get(0)).optional()
         });
         discard.boxed()
     }
@@ -123,9 +120,8 @@ const RETRY: &str = "\
         WHERE parked_at IS NOT NULL AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR topic = ?2)
           AND (?3 IS NULL OR key = ?3)
         ORDER BY position LIMIT ?4)";
-const DISCARD: &str = "\
-    DELETE FROM main.onlyonce_outbox WHERE id = ?1 AND parked_at IS NOT NULL
-    RETURNING id, position, topic, key, attempts, error, created_at, parked_at, payload";
+const DISCARD: &str =
+    "DELETE FROM main.onlyonce_outbox WHERE id = ?1 AND parked_at IS NOT NULL RETURNING topic";
 /// Of each topic: the messages that wait, the parked ones, and how long the oldest that waits does.
 const STATUS: &str = "\
     SELECT topic, count(*) - count(parked_at), count(parked_at),

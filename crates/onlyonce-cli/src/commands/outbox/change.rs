@@ -10,6 +10,7 @@ use super::list::{page, whole};
 use super::message::{as_json, as_table};
 use super::place::{PlaceFlags, silent};
 use crate::commands::access::{Failed, print};
+use crate::words::plain;
 
 /// Make parked messages due again.
 #[derive(Debug, clap::Args)]
@@ -91,12 +92,16 @@ impl Discard {
         let mut matching = Matching::start(which, &parked).await?;
         while let Some(ids) = matching.next_ids().await? {
             for id in ids {
-                let discarding = parked.discard(&id).await.map_err(silent)?;
-                let Some((message, payload)) = discarding else { continue };
-                discarded += 1;
-                // At once, and whole: this is the last copy.
+                let Some((message, payload)) = parked.find(&id).await.map_err(silent)? else {
+                    continue;
+                };
+                // Printed first: what is deleted has no other copy.
                 if !self.show(&message, &payload)? {
                     return Err(Failed::trouble(&NOBODY_READS));
+                }
+                match parked.discard(&id).await.map_err(silent)? {
+                    true => discarded += 1,
+                    false => eprintln!("onlyonce: {} is not parked any more", plain(&id)),
                 }
             }
         }
@@ -115,8 +120,8 @@ impl Discard {
             Format::Text => {
                 let payload = object.get("payload").or_else(|| object.get("payload_base64"));
                 let payload = payload.map(ToString::to_string).unwrap_or_default();
-                let payload = crate::words::plain(&payload);
-                print(&format!("discarded: {}\n  payload: {payload}\n", message.id))
+                let (id, payload) = (plain(&message.id), plain(&payload));
+                print(&format!("discarding: {id}\n  payload: {payload}\n"))
             }
         }
     }
@@ -150,7 +155,7 @@ impl Which {
     fn demand(&self, found: u64) -> Result<(), Failed> {
         match &self.id {
             Some(id) if found == 0 => {
-                let id = crate::words::plain(id);
+                let id = plain(id);
                 Err(Failed::bad_news(&format!("there is no parked message {id}")))
             }
             _ => Ok(()),
@@ -209,4 +214,5 @@ impl<'a> Matching<'a> {
 
 /// More than this are changed only with --yes.
 const ASKED_ABOVE: u64 = 20;
-const NOBODY_READS: &str = "nobody reads what is discarded, so it ends here; the last one is gone";
+const NOBODY_READS: &str =
+    "nobody reads what is printed, so nothing more is discarded; the last message is kept";

@@ -1,5 +1,3 @@
--- Deletes a parked message that was not shipped, and returns it.
+-- Deletes a parked message that was not shipped.
 DELETE FROM {schema}.outbox o WHERE o.id = $1::uuid AND o.parked_at IS NOT NULL
-RETURNING o.id, o.position, o.topic, o.key, o.payload, o.attempts, o.error,
-          (extract(epoch FROM o.created_at) * 1000)::bigint AS created_ms,
-          (extract(epoch FROM o.parked_at) * 1000)::bigint AS parked_ms
+RETURNING o.topic
