@@ -319,5 +319,5 @@ fn text(token: Token) -> String {
     uuid_text(*token.as_bytes())
 }
 
-/// The version of the tables.
-const VERSION: i64 = 1;
+/// The version of the tables. 1: with a cascade instead of a trigger; it was never released.
+const VERSION: i64 = 2;

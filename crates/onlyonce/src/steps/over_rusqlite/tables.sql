@@ -51,7 +51,7 @@ CREATE INDEX main.onlyonce_steps_expiry ON onlyonce_steps (expires_at) WHERE exp
 
 -- The committed points of operations, and what their steps remembered, as JSON.
 CREATE TABLE main.onlyonce_point (
-  operation    TEXT NOT NULL REFERENCES onlyonce_steps (id) ON DELETE CASCADE,
+  operation    TEXT NOT NULL REFERENCES onlyonce_steps (id),
   number       INTEGER NOT NULL CHECK (number >= 0),
   name         TEXT NOT NULL,
   value        TEXT NOT NULL,
@@ -60,4 +60,10 @@ CREATE TABLE main.onlyonce_point (
   UNIQUE (operation, name)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO main.onlyonce_steps_schema (id, version) VALUES (1, 1);
+-- Not ON DELETE CASCADE, which does nothing on a connection with foreign_keys = OFF, the default of SQLite: points that stay
+-- would be taken for those of the next operation with this id.
+CREATE TRIGGER main.onlyonce_steps_deleted AFTER DELETE ON onlyonce_steps BEGIN
+  DELETE FROM onlyonce_point WHERE operation = OLD.id;
+END;
+
+INSERT INTO main.onlyonce_steps_schema (id, version) VALUES (1, 2);
