@@ -58,6 +58,23 @@ impl PgDatabase {
         in_time(self.is_written(&self.pool, query)).await
     }
 
+    /// The rows that are due, locked. They are read by a statement of their own: one that locks and reads returns a row as it
+    /// is when it is locked, but the points as they were when the statement began.
+    async fn lock_due(
+        &self,
+        transaction: &mut Transaction<'static, Postgres>,
+        names: &[String],
+        rows_max: usize,
+    ) -> Result<Vec<PgRow>, StepsError> {
+        let due = query(&self.statements.due)
+            .bind(names.to_vec())
+            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX));
+        let locked = in_time(due.fetch_all(&mut **transaction)).await?;
+        let ids: Result<Vec<String>, _> = locked.iter().map(|row| row.try_get("id")).collect();
+        let read = query(&self.statements.locked).bind(ids.map_err(failed)?);
+        in_time(read.fetch_all(&mut **transaction)).await
+    }
+
     fn swap_query(
         &self,
         id: &str,
@@ -160,10 +177,7 @@ impl Journal for PgDatabase {
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> Result<Vec<(Held, Token)>, StepsError> {
         let mut transaction = in_time(self.pool.begin()).await?;
-        let due = query(&self.statements.due)
-            .bind(names.to_vec())
-            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX));
-        let rows = in_time(due.fetch_all(&mut *transaction)).await?;
+        let rows = self.lock_due(&mut transaction, names, rows_max).await?;
         let mut taken = Vec::new();
         for row in &rows {
             // One that cannot be read keeps no others waiting.
@@ -303,6 +317,7 @@ struct Statements {
     swap: Arc<str>,
     renew: Arc<str>,
     due: Arc<str>,
+    locked: Arc<str>,
     point: Arc<str>,
     finish: Arc<str>,
     outbox: Arc<str>,
@@ -312,13 +327,12 @@ impl Statements {
     fn of(schema: &str) -> Self {
         let schema = format!("\"{}\"", schema.replace('"', "\"\""));
         let sql = |text: &str| text.replace("{schema}", &schema).into();
-        let due = format!(
-            "{COLUMNS} WHERE s.due_at <= clock_timestamp() AND s.name = ANY($1)
-              ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED"
-        );
         Self {
             load: sql(&format!("{COLUMNS} WHERE s.id = $1::text::uuid")),
-            due: sql(&due),
+            due: sql("SELECT s.id::text AS id FROM {schema}.steps s
+                       WHERE s.due_at <= clock_timestamp() AND s.name = ANY($1)
+                       ORDER BY s.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"),
+            locked: sql(&format!("{COLUMNS} WHERE s.id = ANY($1::text[]::uuid[]) ORDER BY s.due_at")),
             insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8,
                                                       $9::text::uuid, $10, $11) AS is_written"),
             swap: sql("SELECT {schema}.steps_swap($1::text::uuid, $2, $3::text::uuid, $4, $5::text::uuid,

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Completer, Run, Steps, StepsError, StepsOutcome, Stopped};
+use onlyonce::steps::{Completer, PgDatabase, Run, Steps, StepsError, StepsOutcome, Stopped};
 use onlyonce::transaction::Reply;
+use sqlx::Connection;
 
 use crate::lab::{Lab, Shop, answered, on_both, operation, tiered};
 use crate::provider::Provider;
@@ -197,4 +198,53 @@ async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new<S: Shop>(lab: Lab)
     assert_eq!(lab.sql("SELECT state FROM {steps} ORDER BY state"), "completed\nwaiting");
     let key = lab.sql("SELECT key FROM {steps} WHERE state = 'completed'");
     answered(&steps, &shop, &key, &1).await;
+}
+
+/// Its look for what is due stands still at a gate, which a policy of the table puts there, while another process makes the call
+/// and commits its point.
+// R133
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completer_sees_the_points_that_were_committed_while_it_looked() {
+    let lab = Lab::postgres().await;
+    lab.sql(
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA onlyonce TO app;
+         GRANT ALL ON ALL TABLES IN SCHEMA onlyonce TO app;
+         CREATE FUNCTION at_the_gate() RETURNS boolean LANGUAGE sql VOLATILE AS
+           'SELECT pg_advisory_lock_shared(7) IS NOT NULL AND pg_advisory_unlock_shared(7)';
+         ALTER TABLE onlyonce.steps ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY gate ON onlyonce.steps USING (at_the_gate())",
+    );
+    let [calls, runs] = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+    let counted = (calls.clone(), runs.clone());
+    let steps = Steps::new("mail", move |mut run: Run<PgDatabase>, _: u32| {
+        let (calls, number) = (counted.0.clone(), counted.1.fetch_add(1, Ordering::SeqCst));
+        async move {
+            if number == 0 {
+                return Err(Stopped::failed("it is left to the others"));
+            }
+            run.call_once("sent", async |_| Ok(calls.fetch_add(1, Ordering::SeqCst))).await?;
+            if number == 1 {
+                return Err(Stopped::failed("it is left to the completer"));
+            }
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    })
+    .with_retry_pause(Duration::ZERO);
+    let other = PgDatabase::connect(&lab.address).await;
+    steps.run(&other, &operation("k"), &1).await.unwrap_err();
+    let mut gate = sqlx::PgConnection::connect(&lab.address).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock(7)").execute(&mut gate).await.unwrap();
+    let app = lab.address.replace("postgres://postgres@", "postgres://app@");
+    let completer = Completer::new(PgDatabase::connect(&app).await).with(&steps);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let completer = tokio::spawn(completer.run_until(async { drop(stopped.await) }));
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND usename = 'app'";
+    lab.until(waits, "1").await;
+    steps.run(&other, &operation("k"), &1).await.unwrap_err();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    gate.close().await.unwrap();
+    lab.until("SELECT state FROM {steps}", "completed").await;
+    drop(stop);
+    completer.await.unwrap();
+    assert_eq!((calls.load(Ordering::SeqCst), runs.load(Ordering::SeqCst)), (1, 3));
 }
