@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+use http::header::HeaderValue;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::uri::Authority;
@@ -14,6 +16,8 @@ use tokio::time::timeout;
 use super::Body;
 use super::client_uri::Sent;
 use super::layer::Rules;
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+use crate::fingerprint::METHOD_OVERRIDES;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
 use crate::key::Key;
 use crate::once::{BodyRoom, Room};
@@ -211,6 +215,23 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
 pub(crate) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
     Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body))
+}
+
+/// The fingerprint of a request whose body was read as a value, which is written as `json` here.
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+pub(crate) fn value_fingerprint(policy: &Policy, head: &Parts, json: &[u8]) -> Fingerprint {
+    let sent = Sent::of(head);
+    let json_type = HeaderValue::from_static("application/json");
+    let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json_type)]);
+    for name in METHOD_OVERRIDES {
+        for value in head.headers.get_all(&name) {
+            headers.append(&name, value.clone());
+        }
+    }
+    let (path, query) = (&*sent.path, sent.query.as_deref());
+    let subject =
+        Subject { method: head.method.as_str(), path, query, headers: &headers, body: json };
+    Fingerprint::of(policy.fingerprint(), &subject)
 }
 
 /// The digest of the request's bytes.

@@ -127,7 +127,7 @@ where
         perform::ask(&self.program, database, draft).await
     }
 
-    fn draft(&self, operation: &Operation, request: &R) -> Result<Draft, StepsError> {
+    pub(super) fn draft(&self, operation: &Operation, request: &R) -> Result<Draft, StepsError> {
         let text = stored(request).map_err(StepsError::Request)?;
         let operation = operation.clone().with_payload(request);
         let operation = operation.map_err(|error| StepsError::Request(error.into()))?;

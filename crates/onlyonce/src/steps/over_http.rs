@@ -9,15 +9,16 @@ use http::request::Parts;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Database, Steps, StepsError, StepsOutcome};
+use super::{Database, Steps, StepsError, StepsOutcome, perform};
 use crate::Operation;
-use crate::http::request::id_by;
+use crate::http::request::{id_by, value_fingerprint};
 use crate::http::{Body, IDEMPOTENT_REPLAYED, Who, kept_headers};
 use crate::key;
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::scope::{Principal, ScopePart};
 use crate::transaction::Reply;
+use crate::transaction::parameters::compared;
 
 impl<D, R> Steps<D, R>
 where
@@ -87,14 +88,14 @@ where
     R: Serialize + DeserializeOwned + Send + 'static,
 {
     /// Does the steps of the operation that a request is about, or finds out what became of it, and answers the client. The
-    /// same key with another `request` is refused, and so is a request without a key. An attempt that failed is in progress
+    /// same key with another `request`, method, path or query is refused, and so is a request without a key. An attempt that failed is in progress
     /// for the client: it is made again, by a [`Completer`](super::Completer) or when the client asks again.
     pub async fn answer(&self, head: &Parts, request: &R) -> Response<Body> {
         let operation = match self.operation(head) {
             Ok(operation) => operation,
             Err(problem) => return problem.response(&self.policy),
         };
-        match self.steps.run(&self.database, &operation, request).await {
+        match self.run(head, &operation, request).await {
             Ok(StepsOutcome::Done(reply)) => response(reply),
             Ok(StepsOutcome::Replay(reply)) => replay(reply),
             Ok(outcome) => self.refused(&outcome).response(&self.policy),
@@ -103,6 +104,20 @@ where
                 self.failed(&error).response(&self.policy)
             }
         }
+    }
+
+    /// As [`Steps::run`], but the method, the path and the query count as well, whatever the scope: the same key for another
+    /// resource is another request.
+    async fn run(
+        &self,
+        head: &Parts,
+        operation: &Operation,
+        request: &R,
+    ) -> Result<StepsOutcome, StepsError> {
+        let mut draft = self.steps.draft(operation, request)?;
+        let fingerprint = value_fingerprint(&self.policy, head, draft.request.as_bytes());
+        draft.fingerprint = compared(&fingerprint);
+        perform::ask(&self.steps.program, &self.database, draft).await
     }
 
     fn operation(&self, head: &Parts) -> Result<Operation, Problem> {

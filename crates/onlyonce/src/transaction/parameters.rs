@@ -87,7 +87,7 @@ mod tests {
 }
 
 /// The bytes that the database compares. All fingerprints that are not to be compared are one.
-fn compared(fingerprint: &Fingerprint) -> Vec<u8> {
+pub(crate) fn compared(fingerprint: &Fingerprint) -> Vec<u8> {
     match fingerprint.version {
         Fingerprint::NONE => vec![Fingerprint::NONE],
         version => [&[version][..], &fingerprint.canonical].concat(),

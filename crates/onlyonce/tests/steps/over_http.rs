@@ -1,7 +1,7 @@
 //! Steps behind an HTTP service: whose operation a request is about, and what its client gets.
 
 use http::header::{self, HeaderValue};
-use http::request::Parts;
+use http::request::{Builder, Parts};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use onlyonce::Policy;
@@ -14,6 +14,7 @@ use crate::lab::{Lab, Shop, on_both};
 on_both! {
     each_caller_has_operations_of_its_own;
     without_the_principal_in_the_scope_a_key_is_one_operation;
+    the_same_key_for_another_resource_is_refused;
     a_replay_has_no_cookie_of_the_first_caller;
     who_cannot_be_told_apart_is_refused;
 }
@@ -48,7 +49,11 @@ fn caller(head: &Parts) -> Option<Principal> {
 }
 
 async fn post<S: Shop>(charges: &HttpSteps<S, u32>, caller: &str, path: &str) -> Answer {
-    let request = Request::post(path).header("idempotency-key", "charge-4711-of-the-order");
+    send(charges, caller, Request::post(path)).await
+}
+
+async fn send<S: Shop>(charges: &HttpSteps<S, u32>, caller: &str, request: Builder) -> Answer {
+    let request = request.header("idempotency-key", "charge-4711-of-the-order");
     let (head, ()) = request.header("x-api-key", caller).body(()).unwrap().into_parts();
     let (head, body) = charges.answer(&head, &7998).await.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
@@ -74,6 +79,22 @@ async fn without_the_principal_in_the_scope_a_key_is_one_operation<S: Shop>(lab:
     assert!(!post(&charges, "an old token", "/charges").await.is_replay());
     let again = post(&charges, "a new token", "/charges").await;
     assert_eq!((again.is_replay(), again.body.as_str()), (true, "7998"));
+    assert_eq!(lab.effects(), "charged|1");
+}
+
+/// Where neither the path nor the method is in the scope.
+async fn the_same_key_for_another_resource_is_refused<S: Shop>(lab: Lab) {
+    let policy = Policy::payments().with_scope([ScopePart::Principal]);
+    let charges = charges::<S>(&lab, policy).await;
+    assert_eq!(post(&charges, "ann", "/charges?to=1").await.status.as_u16(), 201);
+    assert!(post(&charges, "ann", "/charges?to=1").await.is_replay());
+    for path in ["/refunds?to=1", "/charges?to=2", "/charges"] {
+        assert_eq!(post(&charges, "ann", path).await.status.as_u16(), 422, "{path}");
+    }
+    let delete = Request::post("/charges?to=1").header("x-http-method-override", "DELETE");
+    for request in [delete, Request::put("/charges?to=1")] {
+        assert_eq!(send(&charges, "ann", request).await.status.as_u16(), 422);
+    }
     assert_eq!(lab.effects(), "charged|1");
 }
 
