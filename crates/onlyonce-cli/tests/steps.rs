@@ -117,7 +117,7 @@ fn operations_in_postgres_are_listed_and_settled() {
     postgres.sql(&url, &insert);
     postgres.sql(
         &url,
-        &format!("SELECT onlyonce.steps_swap('{id}', 1, NULL, 'stuck', NULL, 600000, 3, NULL, 'point 2 is another')"),
+        &format!("SELECT onlyonce.steps_swap('{id}', 1, NULL, 'stuck', NULL, 600000, 3, NULL, false, 'point 2 is another')"),
     );
     let list = told(&url, &["list", "--state", "stuck"]);
     assert!(list.contains("order-1") && list.contains("charge"), "{list}");

@@ -6,8 +6,8 @@
 //! 1. **A step** ([`Run::step`]) works in a transaction of your database. Its effect, its **point** (the step's name) and what
 //!    it wants **remembered** commit together, or not at all.
 //! 2. **A call** ([`Run::call`]) to another service is made between two commits, with a key that is derived from the operation
-//!    and the step: the same at every attempt, on every node. Its result is remembered in the commit that follows. If that
-//!    commit is lost, the call is made again with the same key.
+//!    and the step: the same at every attempt, on every node. Its name is committed before the call, its result after it. If
+//!    the result is lost, the call is made again with the same key.
 //! 3. **A call that must not be repeated** ([`Run::call_once`]): its start is committed before it is made. If the process dies
 //!    amid it, the operation is *unknown*, and nobody makes the call again by itself.
 //! 4. **A retry goes on** after the last committed point, never before it. A program whose steps do not fit the stored points

@@ -82,6 +82,7 @@ fn object(stored: &StoredSteps) -> Value {
         "attempts": stored.attempts,
         "point": stored.point,
         "calling": stored.calling,
+        "repeatable": stored.is_repeatable,
         "error": stored.error,
         "note": stored.note,
         "status": stored.status,

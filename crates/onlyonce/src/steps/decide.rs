@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::StepsState;
-use super::held::{Held, Next};
+use super::held::{Calling, Held, Next};
 use super::rules::Rules;
 use crate::clock::as_ms;
 use crate::record::Token;
@@ -65,21 +65,22 @@ pub(super) fn decide(seen: Option<&Held>, asked: &Asked<'_>, rules: &Rules) -> D
 
 /// What to do about an operation that is due.
 fn take(held: &Held, token: Token, rules: &Rules) -> Decision {
-    if let Some(calling) = &held.calling {
-        let error = format!("its owner died amid {calling:?}, which must not be called again");
+    if let Some(calling) = held.calling.clone().filter(|calling| !calling.is_repeatable) {
+        let name = &calling.name;
+        let error = format!("its owner died amid {name:?}, which must not be called again");
         return Decision::GiveUp(unknown(held.attempts, Some(calling), error));
     }
     if held.attempts >= rules.attempts_max && held.state != StepsState::Stuck {
         let last = held.error.as_deref().unwrap_or("its owners died");
         let error = format!("{} attempts without a new point; the last: {last}", held.attempts);
-        return Decision::GiveUp(unknown(held.attempts, None, error));
+        return Decision::GiveUp(unknown(held.attempts, held.calling.clone(), error));
     }
     Decision::Take(Next {
         state: StepsState::Running,
         token: Some(token),
         due_ms: Some(as_ms(rules.lease)),
         attempts: held.attempts.saturating_add(1),
-        calling: None,
+        calling: held.calling.clone(),
         error: None,
     })
 }
@@ -98,54 +99,60 @@ pub(super) enum Ended {
 /// What the owner of an attempt that ended writes. `jitter` is between 0 and 1.
 pub(super) fn after(
     ended: Ended,
-    calling: Option<&str>,
+    calling: Option<Calling>,
     attempts: u32,
     error: String,
     rules: &Rules,
     jitter: f64,
 ) -> Next {
     let pause = as_ms(rules.pause(attempts, jitter));
-    let open = |state, error| Next {
+    let open = |state, calling, error| Next {
         state,
         token: None,
         due_ms: Some(pause),
         attempts,
-        calling: None,
+        calling,
         error: Some(error),
     };
+    let may_call = calling.as_ref().is_none_or(|calling| calling.is_repeatable);
     match ended {
         // Nothing was done in this attempt, so that it may be tried for ever; and some attempts are left for the version of
         // the program that fits.
-        Ended::Stuck if calling.is_none() => Next {
+        Ended::Stuck if may_call => Next {
             attempts: attempts.min(rules.attempts_max / 2),
-            ..open(StepsState::Stuck, error)
+            ..open(StepsState::Stuck, calling, error)
         },
-        Ended::Failed if calling.is_none() && attempts < rules.attempts_max => {
-            open(StepsState::Waiting, error)
+        Ended::Failed if may_call && attempts < rules.attempts_max => {
+            open(StepsState::Waiting, calling, error)
         }
         _ => unknown(attempts, calling, error),
     }
 }
 
-/// What the owner writes before and after a call that must not be repeated.
-pub(super) fn calling(step: Option<&str>, token: Token, attempts: u32, rules: &Rules) -> Next {
+/// What the owner writes before a call, and after one that was not made.
+pub(super) fn calling(
+    calling: Option<Calling>,
+    token: Token,
+    attempts: u32,
+    rules: &Rules,
+) -> Next {
     Next {
         state: StepsState::Running,
         token: Some(token),
         due_ms: Some(as_ms(rules.lease)),
         attempts,
-        calling: step.map(str::to_owned),
+        calling,
         error: None,
     }
 }
 
-fn unknown(attempts: u32, calling: Option<&str>, error: String) -> Next {
+fn unknown(attempts: u32, calling: Option<Calling>, error: String) -> Next {
     Next {
         state: StepsState::Unknown,
         token: None,
         due_ms: None,
         attempts,
-        calling: calling.map(str::to_owned),
+        calling,
         error: Some(error),
     }
 }

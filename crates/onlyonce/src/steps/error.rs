@@ -80,6 +80,14 @@ pub enum StuckError {
         /// The name that is stored.
         stored: String,
     },
+    /// A call was begun, and has no point yet. Under another name it would be made with another key, so twice.
+    #[error("the call {stored:?} may have been made, and the program asks for {asked} instead")]
+    CallChanged {
+        /// The call that is stored.
+        stored: String,
+        /// What the program asks for at its place.
+        asked: String,
+    },
     /// What a step remembered cannot be read as what the program expects.
     #[error("what step {step:?} remembered cannot be read")]
     Memory {

@@ -18,12 +18,27 @@ pub(super) struct Held {
     /// Running, waiting and stuck ones have it.
     pub(super) due_at: Option<StoreTime>,
     pub(super) attempts: u32,
-    pub(super) calling: Option<String>,
+    pub(super) calling: Option<Calling>,
     pub(super) error: Option<String>,
     pub(super) points: Vec<Point>,
     /// Completed ones have it.
     pub(super) answer: Option<Answer>,
     pub(super) now: StoreTime,
+}
+
+/// A call that was begun and has no point yet: it may have been made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Calling {
+    pub(super) name: String,
+    /// It is made again with the same key; but never under another name, which would be another key.
+    pub(super) is_repeatable: bool,
+}
+
+impl Calling {
+    /// As the database has it.
+    pub(super) fn of(name: Option<String>, is_repeatable: bool) -> Option<Self> {
+        name.map(|name| Self { name, is_repeatable })
+    }
 }
 
 /// A committed point: the name of its step, and what the step remembered, as JSON.
@@ -68,7 +83,7 @@ pub(super) struct Next {
     pub(super) token: Option<Token>,
     pub(super) due_ms: Option<i64>,
     pub(super) attempts: u32,
-    pub(super) calling: Option<String>,
+    pub(super) calling: Option<Calling>,
     /// `None` keeps the last one.
     pub(super) error: Option<String>,
 }

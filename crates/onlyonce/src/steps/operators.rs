@@ -94,7 +94,8 @@ impl Operators {
     /// the next call of its client.
     ///
     /// One that is unknown amid a call that must not be repeated is retried only with `call_again`: you say then that the call
-    /// was not made, and it is made again.
+    /// was not made, and it is made again. A repeatable call is forgotten with it too: the program may then ask for another one
+    /// at its place.
     ///
     /// # Errors
     /// If the database does not answer: look at the operation before you call again.
@@ -161,8 +162,10 @@ pub struct StoredSteps {
     pub attempts: u32,
     /// The last committed point.
     pub point: Option<String>,
-    /// The call under way that must not be repeated; unknown: the call in doubt.
+    /// The call that was begun and has no point yet.
     pub calling: Option<String>,
+    /// Whether that call is made again by itself, with the same key. Else it is in doubt if the operation is unknown.
+    pub is_repeatable: bool,
     /// Why the last attempt ended.
     pub error: Option<String>,
     /// What an operator has done, and why.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::StepsState;
 use super::database::{Change, Chosen, CommitError, Database, Journal};
 use super::error::StepsError;
-use super::held::{Answer, Draft, Guard, Held, Next, points};
+use super::held::{Answer, Calling, Draft, Guard, Held, Next, points};
 use super::lent::Lent;
 use super::stopped::Reason;
 use crate::clock::StoreTime;
@@ -89,7 +89,8 @@ impl PgDatabase {
             .bind(next.token.map(text))
             .bind(next.due_ms.map(|ms| ms as f64))
             .bind(i32::try_from(next.attempts).unwrap_or(i32::MAX))
-            .bind(next.calling.clone())
+            .bind(next.calling.as_ref().map(|calling| calling.name.clone()))
+            .bind(next.calling.as_ref().is_some_and(|calling| calling.is_repeatable))
             .bind(next.error.clone())
     }
 
@@ -336,7 +337,7 @@ impl Statements {
             insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8,
                                                       $9::text::uuid, $10, $11) AS is_written"),
             swap: sql("SELECT {schema}.steps_swap($1::text::uuid, $2, $3::text::uuid, $4, $5::text::uuid,
-                                                  $6, $7, $8, $9) AS is_written"),
+                                                  $6, $7, $8, $9, $10) AS is_written"),
             renew: sql("SELECT {schema}.steps_renew($1::text::uuid, $2::text::uuid, $3) AS is_written"),
             point: sql("SELECT {schema}.steps_point($1::text::uuid, $2, $3::text::uuid, $4, $5, $6, $7, $8)
                           AS is_written"),
@@ -349,8 +350,8 @@ impl Statements {
 
 /// A row and its points, in one snapshot.
 const COLUMNS: &str = "
-    SELECT s.id::text AS id, s.name, s.fingerprint, s.request, s.state, s.revision, s.attempts, s.calling, s.error, s.status,
-           s.headers::text AS headers, s.body,
+    SELECT s.id::text AS id, s.name, s.fingerprint, s.request, s.state, s.revision, s.attempts, s.calling, s.repeatable, s.error,
+           s.status, s.headers::text AS headers, s.body,
            (extract(epoch FROM s.since) * 1000)::bigint AS since_ms,
            (extract(epoch FROM s.due_at) * 1000)::bigint AS due_ms,
            (extract(epoch FROM s.expires_at) * 1000)::bigint AS expires_ms,
@@ -383,7 +384,7 @@ fn read(row: &PgRow) -> Result<Held, StepsError> {
             revision: row.try_get("revision")?,
             due_at: ms("due_ms")?,
             attempts: row.try_get::<i32, _>("attempts")?.unsigned_abs(),
-            calling: row.try_get("calling")?,
+            calling: Calling::of(row.try_get("calling")?, row.try_get("repeatable")?),
             error: row.try_get("error")?,
             points,
             answer,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::StepsState;
 use super::database::{Change, CommitError, Database};
 use super::error::StepsError;
-use super::held::{Guard, Next, Point};
+use super::held::{Calling, Guard, Next, Point};
 use super::rules::Rules;
 use super::stopped::Reason;
 use crate::clock::as_ms;
@@ -32,10 +32,19 @@ struct Progress {
     revision: i64,
     attempts: u32,
     points: Vec<Point>,
-    /// The call under way that must not be repeated.
-    calling: Option<String>,
+    /// The call that was begun, now or in an earlier attempt, and has no point yet.
+    calling: Option<Calling>,
     /// Counted from before the database was asked, so that the lease is over here before it is over there.
     leased_at: Instant,
+}
+
+/// What is stored when an attempt begins.
+#[derive(Default)]
+pub(super) struct Start {
+    pub(super) revision: i64,
+    pub(super) attempts: u32,
+    pub(super) points: Vec<Point>,
+    pub(super) calling: Option<Calling>,
 }
 
 impl<D: Database> Owned<D> {
@@ -44,10 +53,11 @@ impl<D: Database> Owned<D> {
         id: String,
         token: Token,
         rules: Rules,
-        (revision, attempts, points): (i64, u32, Vec<Point>),
+        start: Start,
         leased_at: Instant,
     ) -> Self {
-        let progress = Progress { revision, attempts, points, calling: None, leased_at };
+        let Start { revision, attempts, points, calling } = start;
+        let progress = Progress { revision, attempts, points, calling, leased_at };
         Self {
             database,
             id,
@@ -69,7 +79,7 @@ impl<D: Database> Owned<D> {
         self.progress().attempts
     }
 
-    pub(super) fn calling(&self) -> Option<String> {
+    pub(super) fn calling(&self) -> Option<Calling> {
         self.progress().calling.clone()
     }
 
@@ -128,13 +138,13 @@ impl<D: Database> Owned<D> {
         is_ours
     }
 
-    /// The same for the start of a call that must not be repeated.
-    pub(super) async fn is_marked(&self, step: &str) -> bool {
+    /// The same for the start of a call.
+    pub(super) async fn is_marked(&self, calling: &Calling) -> bool {
         let Ok(Some(held)) = self.database.load(&self.id).await else { return false };
         let mut progress = self.progress();
         let is_ours = held.revision == progress.revision + 1
             && held.state == StepsState::Running
-            && held.calling.as_deref() == Some(step);
+            && held.calling.as_ref() == Some(calling);
         if is_ours {
             (progress.revision, progress.calling) = (held.revision, held.calling);
         }

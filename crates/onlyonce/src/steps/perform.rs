@@ -14,8 +14,8 @@ use super::database::Database;
 use super::decide::{Asked, Decision, Ended, after, decide};
 use super::definition::{Program, StepsOutcome};
 use super::error::{StepsError, StuckError};
-use super::held::{Draft, Guard, Held, Point};
-use super::owned::{Owned, WRITE_WAIT_MAX};
+use super::held::{Draft, Guard, Held};
+use super::owned::{Owned, Start, WRITE_WAIT_MAX};
 use super::rules::{ERROR_CHARS_MAX, jitter};
 use super::run::{Finished, Run};
 use super::stopped::{Reason, Stopped, told};
@@ -37,7 +37,7 @@ pub(super) async fn ask<D: Database>(
         match (decision, seen) {
             (Decision::Insert { expired }, _) => {
                 if database.insert(&draft, token, lease_ms, expired).await? {
-                    let start = (1, 1, Vec::new());
+                    let start = Start { revision: 1, attempts: 1, ..Start::default() };
                     let owned = owned(program, database, draft.id, token, start, asked_at);
                     return in_a_task(program, owned, draft.request).await;
                 }
@@ -68,7 +68,12 @@ pub(super) fn taken<D: Database>(
     token: Token,
     asked_at: Instant,
 ) -> (Owned<D>, String) {
-    let start = (held.revision + 1, held.attempts.saturating_add(1), held.points);
+    let start = Start {
+        revision: held.revision + 1,
+        attempts: held.attempts.saturating_add(1),
+        points: held.points,
+        calling: held.calling,
+    };
     (owned(program, database, held.id, token, start, asked_at), held.request)
 }
 
@@ -77,7 +82,7 @@ fn owned<D: Database>(
     database: &D,
     id: String,
     token: Token,
-    start: (i64, u32, Vec<Point>),
+    start: Start,
     asked_at: Instant,
 ) -> Owned<D> {
     Owned::new(database.clone(), id, token, program.rules, start, asked_at)
@@ -193,7 +198,7 @@ async fn write_down<D: Database>(
     };
     let text = stored_text(&reason);
     let (calling, attempts) = (owned.calling(), owned.attempts());
-    let next = after(ended, calling.as_deref(), attempts, text.clone(), &owned.rules, jitter());
+    let next = after(ended, calling, attempts, text.clone(), &owned.rules, jitter());
     tell(owned, name, ended, next.state, &text);
     match timeout(WRITE_WAIT_MAX, owned.swap(&next)).await {
         Ok(Ok(true)) if next.state == StepsState::Unknown => {

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::database::{Change, CommitError, Database};
 use super::decide;
 use super::error::StuckError;
+use super::held::Calling;
 use super::lent::lend;
 use super::owned::Owned;
 use super::rules::{NAME_BYTES_MAX, POINTS_MAX, VALUE_BYTES_MAX};
@@ -60,7 +61,7 @@ impl<D: Database> Run<D> {
     where
         T: Serialize + DeserializeOwned,
     {
-        if let Some(value) = self.remembered(name)? {
+        if let Some(value) = self.remembered(name, Kind::Step)? {
             return Ok(value);
         }
         let (value, open) = self.worked(work).await?;
@@ -74,6 +75,9 @@ impl<D: Database> Run<D> {
     /// its result could not be committed. The key is [derived](OperationId::derive) from the operation and `name`. What `call`
     /// returns is remembered, at most 64 KiB of JSON: a definite refusal is a value too.
     ///
+    /// The name is committed before the call is made for the first time. A version of the program that asks for something else
+    /// at this place is stuck, because it would make the call with another key.
+    ///
     /// After an error the attempt has failed, and the call is made again in the next one.
     pub async fn call<T>(
         &mut self,
@@ -83,9 +87,10 @@ impl<D: Database> Run<D> {
     where
         T: Serialize + DeserializeOwned,
     {
-        if let Some(value) = self.remembered(name)? {
+        if let Some(value) = self.remembered(name, Kind::Call)? {
             return Ok(value);
         }
+        self.mark_start(name, true).await?;
         self.owned.demand_lease().await.map_err(Stopped)?;
         let value = match call(self.key(name)).await {
             Ok(value) => value,
@@ -111,10 +116,10 @@ impl<D: Database> Run<D> {
     where
         T: Serialize + DeserializeOwned,
     {
-        if let Some(value) = self.remembered(name)? {
+        if let Some(value) = self.remembered(name, Kind::CallOnce)? {
             return Ok(value);
         }
-        self.mark_start(name).await?;
+        self.mark_start(name, false).await?;
         match call(self.key(name)).await {
             Ok(value) => {
                 let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
@@ -143,6 +148,7 @@ impl<D: Database> Run<D> {
             let removed = StuckError::Removed { number: number + 1, stored: stored.name };
             return Err(Stopped(removed.into()));
         }
+        self.demand_same_call("", Kind::Finish)?;
         let (reply, open) = self.worked(work).await?;
         self.commit(&Change::Finish(reply.clone()), Some(open)).await?;
         Ok(Finished(reply))
@@ -160,13 +166,20 @@ impl<D: Database> Run<D> {
     }
 
     /// What the step remembered, if its point is committed.
-    fn remembered<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, Stopped> {
+    fn remembered<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+    ) -> Result<Option<T>, Stopped> {
         let number = self.asked.len();
         if std::mem::replace(&mut self.is_stopped, true) {
             return Err(Stopped::failed(STOPPED));
         }
         check_name(name, &self.asked).map_err(|error| Stopped(error.into()))?;
-        let Some(point) = self.owned.point(number) else { return Ok(None) };
+        let Some(point) = self.owned.point(number) else {
+            self.demand_same_call(name, kind)?;
+            return Ok(None);
+        };
         if point.name != name {
             let (stored, asked) = (point.name, name.to_owned());
             let changed = StuckError::Changed { number: number + 1, stored, asked };
@@ -178,6 +191,17 @@ impl<D: Database> Run<D> {
         })?;
         self.passed(name);
         Ok(Some(value))
+    }
+
+    /// Nothing but the call itself, with its name and so with its key, follows a call that an earlier attempt has begun.
+    fn demand_same_call(&self, asked: &str, kind: Kind) -> Result<(), Stopped> {
+        match self.owned.calling() {
+            Some(calling) if calling.name != asked || kind != Kind::Call => {
+                let (stored, asked) = (calling.name, kind.told(asked));
+                Err(Stopped(StuckError::CallChanged { stored, asked }.into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The step is committed: the next one may follow.
@@ -259,16 +283,21 @@ impl<D: Database> Run<D> {
         }
     }
 
-    /// Commits that a call begins that must not be repeated. It is tried several times, as the result of a call is: a start
-    /// whose reply was lost would leave the operation unknown, although the call was never made.
-    async fn mark_start(&self, step: &str) -> Result<(), Stopped> {
+    /// Commits that a call begins, unless an earlier attempt has done so. It is tried several times, as the result of a call
+    /// is: a start whose reply was lost would leave the operation unknown, although the call was never made.
+    async fn mark_start(&self, name: &str, is_repeatable: bool) -> Result<(), Stopped> {
         let owned = &self.owned;
-        let next = decide::calling(Some(step), owned.token, owned.attempts(), &owned.rules);
+        let calling = Calling { name: name.to_owned(), is_repeatable };
+        if owned.calling().as_ref() == Some(&calling) {
+            return Ok(());
+        }
+        let begun = Some(calling.clone());
+        let next = decide::calling(begun, owned.token, owned.attempts(), &owned.rules);
         let mut tries = 1;
         loop {
             let error = match owned.swap(&next).await {
                 Ok(true) => return Ok(()),
-                Ok(false) if tries > 1 && owned.is_marked(step).await => return Ok(()),
+                Ok(false) if tries > 1 && owned.is_marked(&calling).await => return Ok(()),
                 Ok(false) => return Err(Stopped(Reason::Lost)),
                 Err(error) => error,
             };
@@ -288,6 +317,26 @@ impl<D: Database> Run<D> {
             Ok(true) => Ok(()),
             Ok(false) => Err(Stopped(Reason::Lost)),
             Err(error) => Err(Stopped::failed(error)),
+        }
+    }
+}
+
+/// What a program asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Step,
+    Call,
+    CallOnce,
+    Finish,
+}
+
+impl Kind {
+    fn told(self, name: &str) -> String {
+        match self {
+            Self::Step => format!("the step {name:?}"),
+            Self::Call => format!("the call {name:?}"),
+            Self::CallOnce => format!("the call {name:?}, which must not be repeated,"),
+            Self::Finish => "the end".to_owned(),
         }
     }
 }

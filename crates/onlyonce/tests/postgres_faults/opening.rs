@@ -46,7 +46,7 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 7, oldest = 6";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 8, oldest = 7";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;

@@ -1,9 +1,10 @@
 //! Operations that another version of the program has begun.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
+use onlyonce::Failure;
 use onlyonce::steps::{Completer, Run, Steps, StepsError, StepsOutcome, Stopped, StuckError};
 use onlyonce::transaction::Reply;
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ use crate::lab::{Lab, Shop, on_both, operation};
 
 on_both! {
     a_changed_list_of_steps_is_an_error_and_never_a_restart;
+    a_call_that_is_renamed_while_it_is_under_way_is_not_made;
     a_memory_that_cannot_be_read_is_an_error_and_blocks_nothing_else;
     a_stored_request_that_cannot_be_read_is_stuck;
     a_program_of_another_name_does_not_go_on;
@@ -69,6 +71,73 @@ async fn a_changed_list_of_steps_is_an_error_and_never_a_restart<S: Shop>(lab: L
     let right = version::<S>(&["a", "b", "c"]);
     assert!(matches!(right.run(&shop, &operation("k"), &1).await.unwrap(), StepsOutcome::Done(_)));
     assert_eq!(lab.effects(), "a|1\nb|1\nc|1");
+}
+
+/// What a version of a program does at the place of the call.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Call(&'static str),
+    CallOnce(&'static str),
+    Step(&'static str),
+    Finish,
+}
+
+/// Counts the calls, and has them fail after they were made while `fails`.
+fn calling<S: Shop>(place: Place, calls: Arc<Mutex<Vec<String>>>, fails: bool) -> Steps<S, u32> {
+    Steps::new("calling", move |mut run: Run<S>, _: u32| {
+        let calls = calls.clone();
+        async move {
+            run.step("before", async |mut tx| S::effect(&mut tx, "before").await).await?;
+            let call = async |key: String| {
+                calls.lock().unwrap().push(key);
+                if fails { Err(Failure::Unknown("the answer was lost".into())) } else { Ok(()) }
+            };
+            match place {
+                Place::Call(name) => run.call(name, call).await?,
+                Place::CallOnce(name) => run.call_once(name, call).await?,
+                Place::Step(name) => {
+                    run.step(name, async |mut tx| S::effect(&mut tx, name).await).await?;
+                }
+                Place::Finish => {}
+            }
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    })
+    .with_retry_pause(Duration::from_secs(600))
+}
+
+// R132, R135
+async fn a_call_that_is_renamed_while_it_is_under_way_is_not_made<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let run = async |place, fails| {
+        lab.let_time_pass();
+        calling::<S>(place, calls.clone(), fails).run(&shop, &operation("k"), &1).await
+    };
+    let old = Place::Call("card charged");
+    run(old, true).await.unwrap_err();
+    let stored = r#"the call "card charged" may have been made, and the program asks for"#;
+    for (place, asked) in [
+        (Place::Call("charge card"), r#"the call "charge card""#),
+        (
+            Place::CallOnce("card charged"),
+            r#"the call "card charged", which must not be repeated,"#,
+        ),
+        (Place::Step("card charged"), r#"the step "card charged""#),
+        (Place::Finish, "the end"),
+    ] {
+        let stuck = run(place, false).await.unwrap_err();
+        let StepsError::Stuck { why, .. } = stuck else { panic!("{place:?}: {stuck:?}") };
+        assert_eq!(why.to_string(), format!("{stored} {asked} instead"));
+        assert_eq!(lab.sql("SELECT state, calling FROM {steps}"), "stuck|card charged");
+    }
+    assert_eq!(calls.lock().unwrap().len(), 1);
+    // The version that has it makes it again, with the same key.
+    assert!(matches!(run(old, false).await.unwrap(), StepsOutcome::Done(_)));
+    let calls = calls.lock().unwrap();
+    assert_eq!((calls.len(), &calls[0]), (2, &calls[1]));
+    assert_eq!(lab.effects(), "before|1");
+    assert_eq!(lab.sql("SELECT coalesce(calling, '-') FROM {steps}"), "-");
 }
 
 /// Remembers `value`, and fails if it is told so. `T` is what this version expects.

@@ -61,7 +61,8 @@ impl Retry {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
         let operators = self.change.place.open().await?;
         let (stored, _) = named(&operators, &self.change.name).await?;
-        if stored.calling.is_some() && stored.state == StepsState::Unknown && !self.call_again {
+        let is_in_doubt = stored.calling.is_some() && !stored.is_repeatable;
+        if is_in_doubt && stored.state == StepsState::Unknown && !self.call_again {
             return Err(Failed::bad_news(&IN_DOUBT));
         }
         let retried = operators.retry(&stored.id, self.call_again, &self.change.note()).await;

@@ -85,7 +85,7 @@ fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
 
 /// What became of it, and what to do.
 fn verdict(stored: &StoredSteps) -> String {
-    match (stored.state, &stored.calling) {
+    match (stored.state, stored.calling.as_ref().filter(|_| !stored.is_repeatable)) {
         (StepsState::Running, _) => "A process does its steps, or its lease is not over yet.".to_owned(),
         (StepsState::Waiting, _) => {
             "The last attempt failed. It is made again by itself if a completer runs.".to_owned()

@@ -32,6 +32,10 @@ fn held(state: StepsState, due_in_ms: i64) -> Held {
     }
 }
 
+fn called(name: &str, is_repeatable: bool) -> Option<Calling> {
+    Some(Calling { name: name.to_owned(), is_repeatable })
+}
+
 fn decided(held: &Held) -> Decision {
     decide(Some(held), &ASKED, &Rules::DEFAULT)
 }
@@ -89,13 +93,31 @@ fn a_program_of_another_name_does_not_take_it() {
 
 #[test]
 fn an_owner_that_died_amid_a_call_that_must_not_be_repeated_leaves_it_unknown() {
-    let dead = Held { calling: Some("mail sent".to_owned()), ..held(StepsState::Running, 0) };
+    let dead = Held { calling: called("mail sent", false), ..held(StepsState::Running, 0) };
     let Decision::GiveUp(next) = decided(&dead) else { panic!("it was taken") };
     assert_eq!((next.state, next.token, next.due_ms), (StepsState::Unknown, None, None));
-    assert_eq!(next.calling.as_deref(), Some("mail sent"));
+    assert_eq!(next.calling, called("mail sent", false));
     assert!(next.error.unwrap().contains("mail sent"));
-    let alive = Held { calling: Some("mail sent".to_owned()), ..held(StepsState::Running, 1) };
+    let alive = Held { calling: called("mail sent", false), ..held(StepsState::Running, 1) };
     assert!(matches!(decided(&alive), Decision::InProgress { .. }));
+}
+
+#[test]
+fn a_repeatable_call_keeps_its_name_until_its_point_is_committed() {
+    let card = called("card charged", true);
+    let dead = Held { calling: card.clone(), ..held(StepsState::Running, 0) };
+    let Decision::Take(next) = decided(&dead) else { panic!("it was not taken") };
+    assert_eq!(next.calling, card);
+    let Decision::GiveUp(next) = decided(&Held { attempts: 20, ..dead }) else { panic!("taken") };
+    assert_eq!((next.state, next.calling), (StepsState::Unknown, card.clone()));
+    for (ended, attempts, state) in [
+        (Ended::Failed, 1, StepsState::Waiting),
+        (Ended::Stuck, 1, StepsState::Stuck),
+        (Ended::Failed, 20, StepsState::Unknown),
+    ] {
+        let next = after(ended, card.clone(), attempts, "why".to_owned(), &Rules::DEFAULT, 1.0);
+        assert_eq!((next.state, next.calling), (state, card.clone()), "{ended:?}");
+    }
 }
 
 #[test]
@@ -120,7 +142,7 @@ fn after_a_failure_it_waits_and_at_the_limit_it_is_unknown() {
     assert_eq!((stuck.state, stuck.attempts), (StepsState::Stuck, 10));
     assert_eq!(after(Ended::InDoubt, None, 1).state, StepsState::Unknown);
     for ended in [Ended::Failed, Ended::Stuck, Ended::InDoubt] {
-        let next = after(ended, Some("mail sent"), 1);
-        assert_eq!((next.state, next.calling.as_deref()), (StepsState::Unknown, Some("mail sent")));
+        let next = after(ended, called("mail sent", false), 1);
+        assert_eq!((next.state, next.calling), (StepsState::Unknown, called("mail sent", false)));
     }
 }

@@ -104,6 +104,7 @@ fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
         attempts: row.try_get::<_, i32>("attempts")?.unsigned_abs(),
         point: row.try_get("point")?,
         calling: row.try_get("calling")?,
+        is_repeatable: row.try_get("repeatable")?,
         error: row.try_get("error")?,
         note: row.try_get("note")?,
         status: row.try_get::<_, Option<i32>>("status")?.map(u16::try_from).transpose()?,

@@ -114,6 +114,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
         attempts: row.get("attempts")?,
         point: row.get("point")?,
         calling: row.get("calling")?,
+        is_repeatable: row.get("repeatable")?,
         error: row.get("error")?,
         note: row.get("note")?,
         status: row.get("status")?,
@@ -134,10 +135,10 @@ const LIST: &str = "
 const RETRY: &str = "
     UPDATE main.onlyonce_steps
        SET state = 'waiting', since = iif(state = 'waiting', since, ?4), revision = revision + 1, due_at = ?4,
-           attempts = 0, calling = NULL, note = ?3
-     WHERE id = ?1 AND state IN ('waiting', 'stuck', 'unknown') AND (calling IS NULL OR ?2)";
+           attempts = 0, calling = iif(?2, NULL, calling), repeatable = repeatable AND NOT ?2, note = ?3
+     WHERE id = ?1 AND state IN ('waiting', 'stuck', 'unknown') AND (calling IS NULL OR repeatable OR ?2)";
 const SETTLE: &str = "
     UPDATE main.onlyonce_steps
        SET state = 'completed', since = ?6, revision = revision + 1, token = NULL, due_at = NULL, calling = NULL,
-           status = ?2, headers = ?3, body = ?4, expires_at = ?6 + ttl_ms, note = ?5
+           repeatable = 0, status = ?2, headers = ?3, body = ?4, expires_at = ?6 + ttl_ms, note = ?5
      WHERE id = ?1 AND (state IN ('waiting', 'stuck', 'unknown') OR state = 'running' AND due_at <= ?6)";

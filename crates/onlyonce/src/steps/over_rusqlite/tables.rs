@@ -9,7 +9,7 @@ use crate::record::Token;
 use crate::steps::StepsState;
 use crate::steps::database::{Change, Chosen};
 use crate::steps::error::StepsError;
-use crate::steps::held::{Answer, Draft, Guard, Held, Next, points};
+use crate::steps::held::{Answer, Calling, Draft, Guard, Held, Next, points};
 use crate::transaction::TransactionError;
 use crate::transaction::over_rusqlite::settings;
 
@@ -133,7 +133,7 @@ pub(in crate::steps) fn swap(
     let mut update = db.prepare_cached(
         "UPDATE main.onlyonce_steps
             SET state = ?4, since = iif(state = ?4, since, ?5), revision = revision + 1, token = ?6, due_at = ?7,
-                attempts = ?8, calling = ?9, error = coalesce(?10, error)
+                attempts = ?8, calling = ?9, repeatable = ?10, error = coalesce(?11, error)
           WHERE id = ?1 AND revision = ?2 AND (?3 IS NULL OR token = ?3) AND state <> 'completed'",
     )?;
     let count = update.execute(params![
@@ -145,7 +145,8 @@ pub(in crate::steps) fn swap(
         next.token.map(text),
         next.due_ms.map(|ms| now.plus_ms(ms).as_ms()),
         next.attempts,
-        next.calling,
+        next.calling.as_ref().map(|calling| &calling.name),
+        next.calling.as_ref().is_some_and(|calling| calling.is_repeatable),
         next.error,
     ])?;
     Ok(count == 1)
@@ -188,7 +189,8 @@ pub(in crate::steps) fn change(
     match change {
         Change::Point { number, name, value, lease_ms } => {
             let mut update = db.prepare_cached(
-                "UPDATE main.onlyonce_steps SET revision = revision + 1, due_at = ?4, attempts = 0, calling = NULL
+                "UPDATE main.onlyonce_steps SET revision = revision + 1, due_at = ?4, attempts = 0, calling = NULL,
+                        repeatable = 0
                   WHERE id = ?1 AND revision = ?2 AND token = ?3",
             )?;
             let due_at = now.plus_ms(*lease_ms).as_ms();
@@ -206,7 +208,7 @@ pub(in crate::steps) fn change(
             let mut update = db.prepare_cached(
                 "UPDATE main.onlyonce_steps
                     SET state = 'completed', since = ?4, revision = revision + 1, token = NULL, due_at = NULL,
-                        calling = NULL, status = ?5, headers = ?6, body = ?7, expires_at = ?4 + ttl_ms
+                        calling = NULL, repeatable = 0, status = ?5, headers = ?6, body = ?7, expires_at = ?4 + ttl_ms
                   WHERE id = ?1 AND revision = ?2 AND token = ?3",
             )?;
             let (status, headers) = (reply.status.as_u16(), reply.headers_json());
@@ -275,8 +277,8 @@ impl From<Fault> for StepsError {
 
 /// A row and its points, in one statement.
 const COLUMNS: &str = "
-    SELECT s.id, s.name, s.fingerprint, s.request, s.state, s.since, s.revision, s.due_at, s.attempts, s.calling, s.error,
-           s.status, s.headers, s.body, s.expires_at,
+    SELECT s.id, s.name, s.fingerprint, s.request, s.state, s.since, s.revision, s.due_at, s.attempts, s.calling,
+           s.repeatable, s.error, s.status, s.headers, s.body, s.expires_at,
            (SELECT json_group_array(json_array(p.name, p.value))
               FROM (SELECT name, value FROM main.onlyonce_point WHERE operation = s.id ORDER BY number) p) AS points
       FROM main.onlyonce_steps s";
@@ -303,7 +305,7 @@ fn held(row: &Row<'_>) -> Result<Held, Fault> {
         revision: row.get("revision")?,
         due_at: row.get::<_, Option<i64>>("due_at")?.map(StoreTime::from_ms),
         attempts: row.get("attempts")?,
-        calling: row.get("calling")?,
+        calling: Calling::of(row.get("calling")?, row.get("repeatable")?),
         error: row.get("error")?,
         points,
         answer,

@@ -28,8 +28,9 @@ CREATE TABLE main.onlyonce_steps (
   due_at      INTEGER,
   -- Attempts since the last committed point.
   attempts    INTEGER NOT NULL CHECK (attempts >= 0),
-  -- The call under way that must not be repeated.
+  -- The call that was begun and has no point yet. One that is not repeatable must not be called again.
   calling     TEXT,
+  repeatable  INTEGER NOT NULL DEFAULT 0 CHECK (repeatable IN (0, 1)),
   -- Why the last attempt ended.
   error       TEXT,
   -- What an operator has done, and why.
@@ -40,7 +41,8 @@ CREATE TABLE main.onlyonce_steps (
   expires_at  INTEGER,
   CONSTRAINT running_has_a_token CHECK ((state = 'running') = (token IS NOT NULL)),
   CONSTRAINT open_is_due CHECK ((state IN ('running', 'waiting', 'stuck')) = (due_at IS NOT NULL)),
-  CONSTRAINT calls_while_it_runs CHECK (calling IS NULL OR state IN ('running', 'unknown')),
+  CONSTRAINT calls_once_while_it_runs CHECK (calling IS NULL OR repeatable OR state IN ('running', 'unknown')),
+  CONSTRAINT repeatable_is_a_call CHECK (calling IS NOT NULL OR NOT repeatable),
   CONSTRAINT completed_is_whole
     CHECK ((status IS NOT NULL) + (headers IS NOT NULL) + (body IS NOT NULL) + (expires_at IS NOT NULL)
            = CASE state WHEN 'completed' THEN 4 ELSE 0 END)

@@ -16,8 +16,8 @@ use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
 /// transactions; 3: without an audit trail; 4: without the transactional mode; 5: without recovery
-/// points. None of them was released.
-pub(super) const VERSION: i32 = 6;
+/// points; 6: without the names of repeatable calls. None of them was released.
+pub(super) const VERSION: i32 = 7;
 
 /// Makes the tables if there are none; of many nodes that do so at once, one does it. Returns the id of the schema, or
 /// why it is not for us.

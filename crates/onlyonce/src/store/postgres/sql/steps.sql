@@ -24,8 +24,9 @@ CREATE TABLE {schema}.steps (
   due_at      timestamptz,
   -- Attempts since the last committed point.
   attempts    integer NOT NULL CHECK (attempts >= 0),
-  -- The call under way that must not be repeated.
+  -- The call that was begun and has no point yet. One that is not repeatable must not be called again.
   calling     text,
+  repeatable  boolean NOT NULL DEFAULT false,
   -- Why the last attempt ended.
   error       text,
   -- What an operator has done, and why.
@@ -36,7 +37,8 @@ CREATE TABLE {schema}.steps (
   expires_at  timestamptz,
   CONSTRAINT running_has_a_token CHECK ((state = 'running') = (token IS NOT NULL)),
   CONSTRAINT open_is_due CHECK ((state IN ('running', 'waiting', 'stuck')) = (due_at IS NOT NULL)),
-  CONSTRAINT calls_while_it_runs CHECK (calling IS NULL OR state IN ('running', 'unknown')),
+  CONSTRAINT calls_once_while_it_runs CHECK (calling IS NULL OR repeatable OR state IN ('running', 'unknown')),
+  CONSTRAINT repeatable_is_a_call CHECK (calling IS NOT NULL OR NOT repeatable),
   CONSTRAINT completed_is_whole
     CHECK (num_nonnulls(status, headers, body, expires_at) = CASE state WHEN 'completed' THEN 4 ELSE 0 END)
 );
@@ -91,7 +93,8 @@ $$;
 
 -- Compares and swaps: the next state, if the revision is still this one and, for an owner, the token too.
 CREATE FUNCTION {schema}.steps_swap(
-  id uuid, revision bigint, owner uuid, state text, token uuid, due_ms float8, attempts integer, calling text, error text)
+  id uuid, revision bigint, owner uuid, state text, token uuid, due_ms float8, attempts integer, calling text,
+  repeatable boolean, error text)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -102,7 +105,7 @@ BEGIN
   UPDATE {schema}.steps s
      SET state = state, since = CASE WHEN s.state = state THEN s.since ELSE moment END, revision = s.revision + 1,
          token = token, due_at = moment + due_ms * interval '1 ms', attempts = attempts, calling = calling,
-         error = coalesce(error, s.error)
+         repeatable = repeatable, error = coalesce(error, s.error)
    WHERE s.id = id AND s.revision = revision AND (owner IS NULL OR s.token = owner) AND s.state <> 'completed';
   RETURN FOUND;
 END
@@ -142,7 +145,8 @@ BEGIN
   PERFORM {schema}.steps_demand_open(working);
   PERFORM {schema}.steps_commit_durably();
   UPDATE {schema}.steps s
-     SET revision = s.revision + 1, due_at = moment + lease_ms * interval '1 ms', attempts = 0, calling = NULL
+     SET revision = s.revision + 1, due_at = moment + lease_ms * interval '1 ms', attempts = 0, calling = NULL,
+         repeatable = false
    WHERE s.id = id AND s.revision = revision AND s.token = owner;
   IF NOT FOUND THEN
     RETURN false;
@@ -164,7 +168,7 @@ BEGIN
   PERFORM {schema}.steps_commit_durably();
   UPDATE {schema}.steps s
      SET state = 'completed', since = moment, revision = s.revision + 1, token = NULL, due_at = NULL, calling = NULL,
-         status = status, headers = headers, body = body, expires_at = moment + s.ttl
+         repeatable = false, status = status, headers = headers, body = body, expires_at = moment + s.ttl
    WHERE s.id = id AND s.revision = revision AND s.token = owner;
   RETURN FOUND;
 END
@@ -188,7 +192,7 @@ END
 $$;
 
 -- Makes an operation due now, with all of its attempts: one that waits, is stuck, or is unknown. One that is unknown amid a
--- call that must not be repeated only if `call_again` says that the call was not made.
+-- call that must not be repeated only if `call_again` says that the call was not made: the call is forgotten then.
 CREATE FUNCTION {schema}.steps_retry(id uuid, call_again boolean, note text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -196,8 +200,9 @@ BEGIN
   PERFORM {schema}.steps_commit_durably();
   UPDATE {schema}.steps s
      SET state = 'waiting', since = CASE WHEN s.state = 'waiting' THEN s.since ELSE {now} END, revision = s.revision + 1,
-         due_at = {now}, attempts = 0, calling = NULL, note = note
-   WHERE s.id = id AND s.state IN ('waiting', 'stuck', 'unknown') AND (s.calling IS NULL OR call_again);
+         due_at = {now}, attempts = 0, calling = CASE WHEN NOT call_again THEN s.calling END,
+         repeatable = s.repeatable AND NOT call_again, note = note
+   WHERE s.id = id AND s.state IN ('waiting', 'stuck', 'unknown') AND (s.calling IS NULL OR s.repeatable OR call_again);
   RETURN FOUND;
 END
 $$;
@@ -212,7 +217,7 @@ BEGIN
   PERFORM {schema}.steps_commit_durably();
   UPDATE {schema}.steps s
      SET state = 'completed', since = moment, revision = s.revision + 1, token = NULL, due_at = NULL, calling = NULL,
-         status = status, headers = headers, body = body, expires_at = moment + s.ttl, note = note
+         repeatable = false, status = status, headers = headers, body = body, expires_at = moment + s.ttl, note = note
    WHERE s.id = id AND (s.state IN ('waiting', 'stuck', 'unknown') OR s.state = 'running' AND s.due_at <= moment);
   RETURN FOUND;
 END
