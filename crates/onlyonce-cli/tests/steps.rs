@@ -66,7 +66,7 @@ async fn an_operator_finds_out_why_operations_of_a_file_do_not_go_on_and_ends_th
     assert_eq!(json[0]["error"], "the card network is away");
 
     let shown = told(&store, &["show", "in doubt"]);
-    assert!(shown.starts_with("The call \"mail sent\" may have been made"), "{shown}");
+    assert!(shown.starts_with("\"mail sent\" may have been done"), "{shown}");
     assert!(shown.contains("order saved  4711"), "{shown}");
     let json: Value =
         serde_json::from_str(&told(&store, &["show", "in doubt", "--format", "json"])).unwrap();

@@ -72,6 +72,9 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
         work: Option<Self::Work>,
     ) -> impl Future<Output = Result<(), CommitError>> + Send;
 
+    /// Whether the work of a step, which failed, has ended its transaction by itself: what it did may be committed.
+    fn has_ended(&self, work: Self::Work) -> impl Future<Output = bool> + Send;
+
     /// Whether the error of a step's work means that its transaction met another one.
     fn is_conflict(error: &BoxError) -> bool;
 }

@@ -125,7 +125,12 @@ pub(super) fn after(
         Ended::Failed if may_call && attempts < rules.attempts_max => {
             open(StepsState::Waiting, calling, error)
         }
-        _ => unknown(attempts, calling, error),
+        // Named, so that it is tried again only by a person who says that it was not done.
+        Ended::InDoubt => {
+            let name = calling.map_or_else(|| BETWEEN_STEPS.to_owned(), |calling| calling.name);
+            unknown(attempts, Some(Calling { name, is_repeatable: false }), error)
+        }
+        Ended::Failed | Ended::Stuck => unknown(attempts, calling, error),
     }
 }
 
@@ -163,6 +168,8 @@ fn retry_after(left_ms: i64) -> Duration {
     left.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
 }
 
+/// What is in doubt if the program says so, and no step or call is.
+const BETWEEN_STEPS: &str = "between the steps";
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 

@@ -26,7 +26,7 @@ pub(super) struct Held {
     pub(super) now: StoreTime,
 }
 
-/// A call that was begun and has no point yet: it may have been made.
+/// A call that was begun, or a step that has ended its transaction by itself, without a point: it may have been done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Calling {
     pub(super) name: String,

@@ -93,8 +93,8 @@ impl Operators {
     /// Makes an operation due now, with all of its attempts: one that waits, is stuck, or is unknown. A completer takes it, or
     /// the next call of its client.
     ///
-    /// One that is unknown amid a call that must not be repeated is retried only with `call_again`: you say then that the call
-    /// was not made, and it is made again. A repeatable call is forgotten with it too: the program may then ask for another one
+    /// One with a call or a step in doubt is retried only with `call_again`: you say then that it was not done, and it is done
+    /// again. A repeatable call is forgotten with it too: the program may then ask for another one
     /// at its place.
     ///
     /// # Errors
@@ -162,9 +162,9 @@ pub struct StoredSteps {
     pub attempts: u32,
     /// The last committed point.
     pub point: Option<String>,
-    /// The call that was begun and has no point yet.
+    /// What may have been done without its point: a call that was begun, or a step that has ended its transaction by itself.
     pub calling: Option<String>,
-    /// Whether that call is made again by itself, with the same key. Else it is in doubt if the operation is unknown.
+    /// Whether that is a call which is made again by itself, with the same key. Else it is in doubt if the operation is unknown.
     pub is_repeatable: bool,
     /// Why the last attempt ended.
     pub error: Option<String>,

@@ -138,6 +138,10 @@ impl Journal for SqliteDatabase {
         committed.unwrap_or_else(|error| Err(CommitError::Unsure(error.into())))
     }
 
+    async fn has_ended(&self, work: SqliteWork) -> bool {
+        work.0.is_autocommit()
+    }
+
     fn is_conflict(error: &BoxError) -> bool {
         error.downcast_ref::<rusqlite::Error>().is_some_and(is_busy)
     }
@@ -183,8 +187,8 @@ impl Drop for SqliteWork {
 /// The transaction of a step: a connection for the caller's own statements. The step is committed after the work has dropped
 /// it.
 ///
-/// The work must not end the transaction. An error of SQLite may end it, too (a full disk, `INSERT OR ROLLBACK`), so end the
-/// work at the first error.
+/// The work must not end the transaction: the operation is unknown then. An error of SQLite may end it, too (a full disk,
+/// `INSERT OR ROLLBACK`), and cannot be told from a COMMIT.
 #[derive(Debug)]
 pub struct SqliteStep {
     id: String,

@@ -227,6 +227,14 @@ impl Journal for PgDatabase {
         }
     }
 
+    async fn has_ended(&self, mut work: PgWork) -> bool {
+        let demand = query(&self.statements.demand_open).bind(work.working.clone());
+        let asked = timeout(CALL_WAIT_MAX, demand.execute(&mut *work.transaction)).await;
+        // An aborted transaction, and one whose connection is lost, commits nothing any more.
+        let error = asked.ok().and_then(Result::err).map(not_written);
+        matches!(error, Some(CommitError::EndedByWork(_)))
+    }
+
     fn is_conflict(error: &BoxError) -> bool {
         let mut cause: Option<&(dyn Error + 'static)> = Some(&**error);
         while let Some(error) = cause {
@@ -321,6 +329,7 @@ struct Statements {
     locked: Arc<str>,
     point: Arc<str>,
     finish: Arc<str>,
+    demand_open: Arc<str>,
     outbox: Arc<str>,
 }
 
@@ -343,6 +352,7 @@ impl Statements {
                           AS is_written"),
             finish: sql("SELECT {schema}.steps_finish($1::text::uuid, $2, $3::text::uuid, $4, $5,
                                                       $6::text::jsonb, $7) AS is_written"),
+            demand_open: sql("SELECT {schema}.steps_demand_open($1)"),
             outbox: sql("SELECT {schema}.steps_outbox($1::text::uuid, $2, $3, $4, $5)::text AS id"),
         }
     }

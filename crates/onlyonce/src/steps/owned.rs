@@ -24,7 +24,6 @@ pub(super) struct Owned<D: Database> {
     progress: Mutex<Progress>,
     is_lost: AtomicBool,
     lost: Notify,
-    is_in_doubt: AtomicBool,
 }
 
 /// What changes while it runs.
@@ -66,7 +65,6 @@ impl<D: Database> Owned<D> {
             progress: Mutex::new(progress),
             is_lost: AtomicBool::new(false),
             lost: Notify::new(),
-            is_in_doubt: AtomicBool::new(false),
         }
     }
 
@@ -83,13 +81,10 @@ impl<D: Database> Owned<D> {
         self.progress().calling.clone()
     }
 
-    /// Something may have been done without its point: whatever the program makes of it, it must not be tried again.
-    pub(super) fn mark_in_doubt(&self) {
-        self.is_in_doubt.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.is_in_doubt.load(Ordering::Acquire)
+    /// A step may have been done without its point: whatever the program makes of it, it must not be tried again.
+    pub(super) fn mark_in_doubt(&self, step: &str) {
+        let in_doubt = Calling { name: step.to_owned(), is_repeatable: false };
+        self.progress().calling = Some(in_doubt);
     }
 
     /// Compares and swaps under the token.

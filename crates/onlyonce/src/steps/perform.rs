@@ -192,7 +192,6 @@ async fn write_down<D: Database>(
     let ended = match &reason {
         Reason::Lost => return found(owned, name).await,
         Reason::InDoubt(_) => Ended::InDoubt,
-        _ if owned.is_in_doubt() => Ended::InDoubt,
         Reason::Failed(_) | Reason::Conflict(_) => Ended::Failed,
         Reason::Stuck(_) => Ended::Stuck,
     };

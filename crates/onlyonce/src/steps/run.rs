@@ -64,9 +64,9 @@ impl<D: Database> Run<D> {
         if let Some(value) = self.remembered(name, Kind::Step)? {
             return Ok(value);
         }
-        let (value, open) = self.worked(work).await?;
+        let (value, open) = self.worked(name, work).await?;
         let change = self.point(name, &value).map_err(Stopped::failed)?;
-        self.commit(&change, Some(open)).await?;
+        self.commit(name, &change, open).await?;
         self.passed(name);
         Ok(value)
     }
@@ -149,8 +149,8 @@ impl<D: Database> Run<D> {
             return Err(Stopped(removed.into()));
         }
         self.demand_same_call("", Kind::Finish)?;
-        let (reply, open) = self.worked(work).await?;
-        self.commit(&Change::Finish(reply.clone()), Some(open)).await?;
+        let (reply, open) = self.worked(FINISH, work).await?;
+        self.commit(FINISH, &Change::Finish(reply.clone()), open).await?;
         Ok(Finished(reply))
     }
 
@@ -213,20 +213,34 @@ impl<D: Database> Run<D> {
     /// Does the work in a new transaction, and returns the transaction.
     async fn worked<T>(
         &self,
+        name: &str,
         work: impl AsyncFnOnce(D::Tx) -> Result<T, BoxError>,
     ) -> Result<(T, D::Work), Stopped> {
         self.owned.demand_lease().await.map_err(Stopped)?;
         let open = self.owned.database.begin(&self.owned.id, self.asked.len()).await;
         let (lent, home) = lend(open.map_err(Stopped)?);
-        let value = match work(D::Tx::from((self.owned.id.clone(), lent))).await {
-            Ok(value) => value,
-            Err(error) if D::is_conflict(&error) => return Err(Stopped(Reason::Conflict(error))),
-            Err(error) => return Err(Stopped::failed(error)),
-        };
-        match home.take() {
-            Some(open) => Ok((value, open)),
-            None => Err(Stopped::failed("the work has kept the transaction of its step")),
+        let worked = work(D::Tx::from((self.owned.id.clone(), lent))).await;
+        match (worked, home.take()) {
+            (Ok(value), Some(open)) => Ok((value, open)),
+            // Whoever has it now may commit it.
+            (Ok(_), None) => Err(self.in_doubt(name, KEPT.into())),
+            (Err(error), None) => Err(self.in_doubt(name, error)),
+            (Err(error), Some(open)) => Err(self.failed_work(name, error, open).await),
         }
+    }
+
+    /// Work that failed is rolled back and may be done again, unless it has ended its transaction by itself.
+    async fn failed_work(&self, name: &str, error: BoxError, open: D::Work) -> Stopped {
+        match self.owned.database.has_ended(open).await {
+            true => self.in_doubt(name, error),
+            false if D::is_conflict(&error) => Stopped(Reason::Conflict(error)),
+            false => Stopped::failed(error),
+        }
+    }
+
+    fn in_doubt(&self, step: &str, error: BoxError) -> Stopped {
+        self.owned.mark_in_doubt(step);
+        Stopped::in_doubt(error)
     }
 
     fn point(&self, name: &str, value: &impl Serialize) -> Result<Change, BoxError> {
@@ -243,14 +257,11 @@ impl<D: Database> Run<D> {
     }
 
     /// Commits the work of a step.
-    async fn commit(&self, change: &Change, open: Option<D::Work>) -> Result<(), Stopped> {
-        self.owned.commit(change, open).await.map_err(|error| match error {
+    async fn commit(&self, name: &str, change: &Change, open: D::Work) -> Result<(), Stopped> {
+        self.owned.commit(change, Some(open)).await.map_err(|error| match error {
             CommitError::Stale => Stopped(Reason::Lost),
             CommitError::Conflict(error) => Stopped(Reason::Conflict(error)),
-            CommitError::EndedByWork(error) => {
-                self.owned.mark_in_doubt();
-                Stopped::in_doubt(error)
-            }
+            CommitError::EndedByWork(error) => self.in_doubt(name, error),
             CommitError::Unsure(error) => Stopped::failed(error),
         })
     }
@@ -362,6 +373,9 @@ impl<D: Database> fmt::Debug for Run<D> {
     }
 }
 
+/// What is in doubt if the work of the end has ended its transaction.
+const FINISH: &str = "finish";
+const KEPT: &str = "the work has kept the transaction of its step";
 const STOPPED: &str = "an earlier step of this run did not end well, and nothing follows it";
 /// How often the result of a call is tried to be committed: for about six seconds.
 const COMMIT_TRIES_MAX: u32 = 6;

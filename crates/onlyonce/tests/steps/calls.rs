@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce::scope::OperationId;
-use onlyonce::steps::{Finished, PgDatabase, Run, Steps, StepsError, StepsOutcome, Stopped};
+use onlyonce::steps::{PgDatabase, Run, Steps, StepsError, StepsOutcome};
 use onlyonce::transaction::Reply;
 use onlyonce::{Failure, steps::StepsState};
 use sqlx::Connection;
@@ -22,6 +22,8 @@ on_both! {
     a_program_that_runs_too_long_is_stopped;
     too_much_memory_is_refused;
     a_program_that_ignores_an_error_does_not_go_on;
+    work_that_commits_by_itself_leaves_the_operation_unknown;
+    work_that_fails_is_rolled_back_and_done_again;
 }
 
 // R134, R135
@@ -184,33 +186,60 @@ async fn a_program_that_ignores_an_error_does_not_go_on<S: Shop>(lab: Lab) {
     assert_eq!(lab.effects(), "");
 }
 
-/// Two programs of Postgres alone.
-type PgProgram = fn(Run<PgDatabase>, u32) -> BoxedRun;
-type BoxedRun = std::pin::Pin<Box<dyn Future<Output = Result<Finished, Stopped>> + Send>>;
-
-#[tokio::test]
-async fn work_that_commits_by_itself_leaves_the_operation_unknown() {
-    let lab = Lab::postgres().await;
-    let shop = PgDatabase::connect(&lab.address).await;
-    let program: PgProgram = |mut run, _| {
-        Box::pin(async move {
-            let committed = run.step("commits", async |mut tx| {
-                PgDatabase::effect(&mut tx, "committed").await?;
-                sqlx::query("COMMIT").execute(&mut *tx).await?;
-                Ok(())
-            });
-            // Ignored: it is in doubt all the same.
-            let _ = committed.await;
-            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
-        })
-    };
-    let steps = Steps::new("committing", program);
-    for _ in 0..2 {
-        let outcome = steps.run(&shop, &operation("k"), &1).await.unwrap();
-        assert!(matches!(outcome, StepsOutcome::Unknown { .. }), "{outcome:?}");
+async fn work_that_commits_by_itself_leaves_the_operation_unknown<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let steps = Steps::new("committing", async |mut run: Run<S>, fails: bool| {
+        let committed = run.step("commits", async |mut tx| {
+            S::effect(&mut tx, "committed").await?;
+            S::commit(&mut tx).await?;
+            if fails { Err("it fails after its commit".into()) } else { Ok(()) }
+        });
+        // Ignored: it is in doubt all the same.
+        let _ = committed.await;
+        run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+    });
+    let operators = lab.operators().await;
+    for fails in [false, true] {
+        let key = format!("k{fails}");
+        for _ in 0..2 {
+            let outcome = steps.run(&shop, &operation(&key), &fails).await.unwrap();
+            let StepsOutcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
+            let (stored, points) = operators.show(&id).await.unwrap().unwrap();
+            assert_eq!((stored.calling.as_deref(), points.len()), (Some("commits"), 0));
+            assert!(!operators.retry(&id, false, "ann: why not").await.unwrap());
+            lab.let_time_pass();
+        }
     }
-    assert_eq!(lab.effects(), "committed|1");
-    assert_eq!(lab.sql("SELECT count(*) FROM {point}"), "0");
+    assert_eq!(lab.effects(), "committed|2");
+}
+
+/// Also after a statement that failed, which aborts a transaction of Postgres.
+async fn work_that_fails_is_rolled_back_and_done_again<S: Shop>(lab: Lab) {
+    let shop = S::connect(&lab.address).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let steps = Steps::new("failing", move |mut run: Run<S>, _: u32| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            run.step("works", async |mut tx| {
+                S::effect(&mut tx, "works").await?;
+                match number {
+                    0 => Err("it fails".into()),
+                    1 => S::refused(&mut tx).await,
+                    _ => Ok(()),
+                }
+            })
+            .await?;
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    });
+    for _ in 0..2 {
+        let failed = steps.run(&shop, &operation("k"), &1).await.unwrap_err();
+        assert!(matches!(failed, StepsError::Failed { .. }), "{failed:?}");
+        lab.let_time_pass();
+    }
+    answered(&steps, &shop, "k", &1).await;
+    assert_eq!(lab.effects(), "works|1");
 }
 
 /// The step is done again, and the call before it is not.

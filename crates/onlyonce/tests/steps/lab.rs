@@ -20,6 +20,12 @@ pub(crate) trait Shop: Database {
     /// An effect of a step, in its transaction.
     fn effect(tx: &mut Self::Tx, what: &str) -> impl Future<Output = Result<(), BoxError>> + Send;
 
+    /// Ends the transaction of the step, which its work must not do.
+    fn commit(tx: &mut Self::Tx) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// A statement that the database refuses.
+    fn refused(tx: &mut Self::Tx) -> impl Future<Output = Result<(), BoxError>> + Send;
+
     /// A message, in the transaction of the step.
     fn message(tx: &mut Self::Tx) -> impl Future<Output = Result<(), BoxError>> + Send;
 
@@ -31,6 +37,16 @@ impl Shop for PgDatabase {
     async fn effect(tx: &mut PgStep, what: &str) -> Result<(), BoxError> {
         let insert = sqlx::query("INSERT INTO effect (operation, what) VALUES ($1, $2)");
         insert.bind(tx.operation_id().to_owned()).bind(what.to_owned()).execute(&mut **tx).await?;
+        Ok(())
+    }
+
+    async fn commit(tx: &mut PgStep) -> Result<(), BoxError> {
+        sqlx::query("COMMIT").execute(&mut **tx).await?;
+        Ok(())
+    }
+
+    async fn refused(tx: &mut PgStep) -> Result<(), BoxError> {
+        sqlx::query("INSERT INTO effect VALUES (NULL, NULL)").execute(&mut **tx).await?;
         Ok(())
     }
 
@@ -48,6 +64,14 @@ impl Shop for SqliteDatabase {
     async fn effect(tx: &mut SqliteStep, what: &str) -> Result<(), BoxError> {
         tx.execute("INSERT INTO effect VALUES (?1, ?2)", [tx.operation_id(), what])?;
         Ok(())
+    }
+
+    async fn commit(tx: &mut SqliteStep) -> Result<(), BoxError> {
+        Ok(tx.execute_batch("COMMIT")?)
+    }
+
+    async fn refused(tx: &mut SqliteStep) -> Result<(), BoxError> {
+        Ok(tx.execute_batch("INSERT INTO effect VALUES (NULL, NULL)")?)
     }
 
     async fn message(tx: &mut SqliteStep) -> Result<(), BoxError> {

@@ -16,7 +16,7 @@ use crate::commands::operating_user;
 /// Let an operation go on now.
 #[derive(Debug, clap::Args)]
 pub(super) struct Retry {
-    /// The call in doubt was not made: make it again. Use it only if you are sure
+    /// The call or step in doubt was not done: do it again. Use it only if you are sure
     #[arg(long)]
     call_again: bool,
     #[command(flatten)]
@@ -123,5 +123,5 @@ impl Change {
     }
 }
 
-const IN_DOUBT: &str = "a call that must not be repeated may have been made: find out; then settle the operation, or pass \
-                        --call-again if the call was not made";
+const IN_DOUBT: &str = "a call or step that must not be repeated may have been done: find out; then settle the operation, or \
+                        pass --call-again if it was not done";

@@ -94,8 +94,8 @@ fn verdict(stored: &StoredSteps) -> String {
                               itself then, or at once with `steps retry`."
             .to_owned(),
         (StepsState::Unknown, Some(calling)) => format!(
-            "The call \"{}\" may have been made, and is not made again by itself. Find out. If it was made, `steps settle` \
-             gives the answer; if it was not, `steps retry --call-again` makes it.",
+            "\"{}\" may have been done, and is not done again by itself. Find out. If it was done, `steps settle` gives the \
+             answer; if it was not, `steps retry --call-again` does it.",
             plain(calling)
         ),
         (StepsState::Unknown, None) => "It was given up. Fix the cause, then `steps retry`; or `steps settle` gives the answer."

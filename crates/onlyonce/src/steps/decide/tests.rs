@@ -140,7 +140,10 @@ fn after_a_failure_it_waits_and_at_the_limit_it_is_unknown() {
     assert_eq!(after(Ended::Failed, None, 20).state, StepsState::Unknown);
     let stuck = after(Ended::Stuck, None, 20);
     assert_eq!((stuck.state, stuck.attempts), (StepsState::Stuck, 10));
-    assert_eq!(after(Ended::InDoubt, None, 1).state, StepsState::Unknown);
+    for (calling, name) in [(None, BETWEEN_STEPS), (called("card charged", true), "card charged")] {
+        let next = after(Ended::InDoubt, calling, 1);
+        assert_eq!((next.state, next.calling), (StepsState::Unknown, called(name, false)));
+    }
     for ended in [Ended::Failed, Ended::Stuck, Ended::InDoubt] {
         let next = after(ended, called("mail sent", false), 1);
         assert_eq!((next.state, next.calling), (StepsState::Unknown, called("mail sent", false)));

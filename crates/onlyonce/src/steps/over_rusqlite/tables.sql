@@ -28,7 +28,8 @@ CREATE TABLE main.onlyonce_steps (
   due_at      INTEGER,
   -- Attempts since the last committed point.
   attempts    INTEGER NOT NULL CHECK (attempts >= 0),
-  -- The call that was begun and has no point yet. One that is not repeatable must not be called again.
+  -- What may have been done without its point: a call that was begun, or a step that has ended its transaction by itself. If it
+  -- is not repeatable, it must not be done again.
   calling     TEXT,
   repeatable  INTEGER NOT NULL DEFAULT 0 CHECK (repeatable IN (0, 1)),
   -- Why the last attempt ended.

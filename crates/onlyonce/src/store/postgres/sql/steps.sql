@@ -24,7 +24,8 @@ CREATE TABLE {schema}.steps (
   due_at      timestamptz,
   -- Attempts since the last committed point.
   attempts    integer NOT NULL CHECK (attempts >= 0),
-  -- The call that was begun and has no point yet. One that is not repeatable must not be called again.
+  -- What may have been done without its point: a call that was begun, or a step that has ended its transaction by itself. If it
+  -- is not repeatable, it must not be done again.
   calling     text,
   repeatable  boolean NOT NULL DEFAULT false,
   -- Why the last attempt ended.
