@@ -77,6 +77,16 @@ async fn an_operator_finds_out_why_operations_of_a_file_do_not_go_on_and_ends_th
 
     let retry = ["retry", "in doubt", "--reason", "try"];
     assert!(refused(&store, &retry, 1).contains("--call-again"));
+    let revision = json["revision"].to_string();
+    let again = ["retry", "in doubt", "--reason", "not sent", "--call-again"];
+    assert!(shown.contains(&format!("--call-again {revision}")), "{shown}");
+    assert!(refused(&store, &[&again[..], &["0"]].concat(), 1).contains("has changed"));
+    assert!(refused(&store, &[&again[..], &[&revision]].concat(), 1).contains("on its way until"));
+    refused(&store, &["retry", "in doubt", "--reason", "no revision", "--force"], 2);
+    told(&store, &[&again[..], &[&revision, "--force"]].concat());
+    let _ = mail.run(&shop, &operation("in doubt"), &7998).await.unwrap();
+    let late = refused(&store, &[&again[..], &[&revision, "--force"]].concat(), 1);
+    assert!(late.contains("has changed"), "{late}");
     told(
         &store,
         &["settle", "in doubt", "--status", "201", "--reason", "sent by hand", "--who", "ann"],
@@ -117,7 +127,7 @@ fn operations_in_postgres_are_listed_and_settled() {
     postgres.sql(&url, &insert);
     postgres.sql(
         &url,
-        &format!("SELECT onlyonce.steps_swap('{id}', 1, NULL, 'stuck', NULL, 600000, 3, NULL, false, 'point 2 is another')"),
+        &format!("SELECT onlyonce.steps_swap('{id}', 1, NULL, 'stuck', NULL, 600000, 3, NULL, false, 0, 'point 2 is another')"),
     );
     let list = told(&url, &["list", "--state", "stuck"]);
     assert!(list.contains("order-1") && list.contains("charge"), "{list}");

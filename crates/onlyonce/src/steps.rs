@@ -116,7 +116,7 @@ pub use self::database::Database;
 pub use self::definition::{Steps, StepsOutcome};
 pub use self::error::{StepsError, StuckError};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use self::operators::{Operators, StepsFilter, StoredPoint, StoredSteps};
+pub use self::operators::{CallAgain, Operators, StepsFilter, StoredPoint, StoredSteps};
 #[cfg(all(feature = "tower", any(feature = "sqlite", feature = "sqlx")))]
 pub use self::over_http::HttpSteps;
 #[cfg(feature = "sqlite")]

@@ -83,6 +83,8 @@ fn object(stored: &StoredSteps) -> Value {
         "point": stored.point,
         "calling": stored.calling,
         "repeatable": stored.is_repeatable,
+        "quiet_until": stored.quiet_until.map(|quiet_until| quiet_until.rfc3339()),
+        "revision": stored.revision,
         "error": stored.error,
         "note": stored.note,
         "status": stored.status,

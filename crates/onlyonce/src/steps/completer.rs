@@ -18,6 +18,7 @@ use super::error::StepsError;
 use super::held::Held;
 use super::perform::{execute, taken};
 use super::rules::jitter;
+use crate::clock::{Clock, SystemClock};
 use crate::record::Token;
 
 /// Completes what clients have left: operations whose lease is over, and those that wait for their next attempt. Run as many
@@ -98,7 +99,7 @@ impl<D: Database> Completer<D> {
         if room == 0 || self.programs.is_empty() {
             return 0;
         }
-        let asked_at = Instant::now();
+        let asked_at = SystemClock.boot();
         let names: Vec<_> = self.programs.keys().map(|name| name.to_string()).collect();
         let found = self.database.take_due(&names, room, |held| self.choose(held)).await;
         let found = found.unwrap_or_else(|error| {
@@ -128,7 +129,7 @@ impl<D: Database> Completer<D> {
         }
     }
 
-    fn start(&self, held: Held, token: Token, asked_at: Instant, running: &mut JoinSet<()>) {
+    fn start(&self, held: Held, token: Token, asked_at: Duration, running: &mut JoinSet<()>) {
         let Some(program) = self.programs.get(held.name.as_str()).cloned() else { return };
         let (owned, request) = taken(&program, &self.database, held, token, asked_at);
         running.spawn(async move {

@@ -68,12 +68,12 @@ fn take(held: &Held, token: Token, rules: &Rules) -> Decision {
     if let Some(calling) = held.calling.clone().filter(|calling| !calling.is_repeatable) {
         let name = &calling.name;
         let error = format!("its owner died amid {name:?}, which must not be called again");
-        return Decision::GiveUp(unknown(held.attempts, Some(calling), error));
+        return Decision::GiveUp(unknown(held.attempts, Some(calling), error, rules));
     }
     if held.attempts >= rules.attempts_max && held.state != StepsState::Stuck {
         let last = held.error.as_deref().unwrap_or("its owners died");
         let error = format!("{} attempts without a new point; the last: {last}", held.attempts);
-        return Decision::GiveUp(unknown(held.attempts, held.calling.clone(), error));
+        return Decision::GiveUp(unknown(held.attempts, held.calling.clone(), error, rules));
     }
     Decision::Take(Next {
         state: StepsState::Running,
@@ -81,6 +81,7 @@ fn take(held: &Held, token: Token, rules: &Rules) -> Decision {
         due_ms: Some(as_ms(rules.lease)),
         attempts: held.attempts.saturating_add(1),
         calling: held.calling.clone(),
+        quiet_ms: rules.quiet_ms(),
         error: None,
     })
 }
@@ -112,6 +113,7 @@ pub(super) fn after(
         due_ms: Some(pause),
         attempts,
         calling,
+        quiet_ms: rules.quiet_ms(),
         error: Some(error),
     };
     let may_call = calling.as_ref().is_none_or(|calling| calling.is_repeatable);
@@ -128,9 +130,10 @@ pub(super) fn after(
         // Named, so that it is tried again only by a person who says that it was not done.
         Ended::InDoubt => {
             let name = calling.map_or_else(|| BETWEEN_STEPS.to_owned(), |calling| calling.name);
-            unknown(attempts, Some(Calling { name, is_repeatable: false }), error)
+            let in_doubt = Calling { name, is_repeatable: false };
+            unknown(attempts, Some(in_doubt), error, rules)
         }
-        Ended::Failed | Ended::Stuck => unknown(attempts, calling, error),
+        Ended::Failed | Ended::Stuck => unknown(attempts, calling, error, rules),
     }
 }
 
@@ -147,17 +150,19 @@ pub(super) fn calling(
         due_ms: Some(as_ms(rules.lease)),
         attempts,
         calling,
+        quiet_ms: rules.quiet_ms(),
         error: None,
     }
 }
 
-fn unknown(attempts: u32, calling: Option<Calling>, error: String) -> Next {
+fn unknown(attempts: u32, calling: Option<Calling>, error: String, rules: &Rules) -> Next {
     Next {
         state: StepsState::Unknown,
         token: None,
         due_ms: None,
         attempts,
         calling,
+        quiet_ms: rules.quiet_ms(),
         error: Some(error),
     }
 }

@@ -84,6 +84,8 @@ pub(super) struct Next {
     pub(super) due_ms: Option<i64>,
     pub(super) attempts: u32,
     pub(super) calling: Option<Calling>,
+    /// How long after it has ended a call of its owner may still be on its way.
+    pub(super) quiet_ms: i64,
     /// `None` keeps the last one.
     pub(super) error: Option<String>,
 }

@@ -93,16 +93,20 @@ impl Operators {
     /// Makes an operation due now, with all of its attempts: one that waits, is stuck, or is unknown. A completer takes it, or
     /// the next call of its client.
     ///
-    /// One with a call or a step in doubt is retried only with `call_again`: you say then that it was not done, and it is done
-    /// again. A repeatable call is forgotten with it too: the program may then ask for another one
-    /// at its place.
+    /// One with a call or a step in doubt is retried only if you say that it was not done: then it is done again. A repeatable
+    /// call is forgotten, too: the program may then ask for another one at its place.
     ///
     /// # Errors
     /// If the database does not answer: look at the operation before you call again.
-    pub async fn retry(&self, id: &str, call_again: bool, note: &str) -> Result<bool, StepsError> {
-        let is_done = at_place!(self.retry(id, call_again, note))?;
+    pub async fn retry(
+        &self,
+        id: &str,
+        again: CallAgain,
+        note: &str,
+    ) -> Result<bool, StepsError> {
+        let is_done = at_place!(self.retry(id, again, note))?;
         if is_done {
-            tracing::warn!(operation = id, call_again, note, "an operator retries an operation");
+            tracing::warn!(operation = id, ?again, note, "an operator retries an operation");
         }
         Ok(is_done)
     }
@@ -118,6 +122,35 @@ impl Operators {
             tracing::warn!(operation = id, note, "an operator settled an operation");
         }
         Ok(is_done)
+    }
+}
+
+/// What an operator says of the call or step in doubt. The revision is [that](StoredSteps::revision) of the operation which the
+/// operator has seen: if it has changed since, perhaps to another doubt, nothing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallAgain {
+    /// Nothing: an operation with something in doubt is not retried.
+    No,
+    /// It was not done, and is done again; refused while it may still be [on its way](StoredSteps::quiet_until).
+    WhenQuiet {
+        /// Of the operation.
+        revision: i64,
+    },
+    /// It was not done, and its owner is certainly gone: it is done again now.
+    Now {
+        /// Of the operation.
+        revision: i64,
+    },
+}
+
+impl CallAgain {
+    /// The revision, and whether it is forced.
+    fn parts(self) -> (Option<i64>, bool) {
+        match self {
+            Self::No => (None, false),
+            Self::WhenQuiet { revision } => (Some(revision), false),
+            Self::Now { revision } => (Some(revision), true),
+        }
     }
 }
 
@@ -166,6 +199,11 @@ pub struct StoredSteps {
     pub calling: Option<String>,
     /// Whether that is a call which is made again by itself, with the same key. Else it is in doubt if the operation is unknown.
     pub is_repeatable: bool,
+    /// Until when it may still be on its way, by an owner that was taken for dead but is only slow: a lease and the longest
+    /// attempt after the operation came into its state.
+    pub quiet_until: Option<StoreTime>,
+    /// Changes with every write but the renewal of a lease.
+    pub revision: i64,
     /// Why the last attempt ended.
     pub error: Option<String>,
     /// What an operator has done, and why.

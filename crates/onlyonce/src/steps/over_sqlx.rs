@@ -91,6 +91,7 @@ impl PgDatabase {
             .bind(i32::try_from(next.attempts).unwrap_or(i32::MAX))
             .bind(next.calling.as_ref().map(|calling| calling.name.clone()))
             .bind(next.calling.as_ref().is_some_and(|calling| calling.is_repeatable))
+            .bind(next.quiet_ms as f64)
             .bind(next.error.clone())
     }
 
@@ -346,7 +347,7 @@ impl Statements {
             insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8,
                                                       $9::text::uuid, $10, $11) AS is_written"),
             swap: sql("SELECT {schema}.steps_swap($1::text::uuid, $2, $3::text::uuid, $4, $5::text::uuid,
-                                                  $6, $7, $8, $9, $10) AS is_written"),
+                                                  $6, $7, $8, $9, $10, $11) AS is_written"),
             renew: sql("SELECT {schema}.steps_renew($1::text::uuid, $2::text::uuid, $3) AS is_written"),
             point: sql("SELECT {schema}.steps_point($1::text::uuid, $2, $3::text::uuid, $4, $5, $6, $7, $8)
                           AS is_written"),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::StepsState;
 use super::database::{Change, CommitError, Database};
@@ -13,7 +13,7 @@ use super::error::StepsError;
 use super::held::{Calling, Guard, Next, Point};
 use super::rules::Rules;
 use super::stopped::Reason;
-use crate::clock::as_ms;
+use crate::clock::{Clock, SystemClock, as_ms};
 use crate::record::Token;
 
 pub(super) struct Owned<D: Database> {
@@ -33,8 +33,9 @@ struct Progress {
     points: Vec<Point>,
     /// The call that was begun, now or in an earlier attempt, and has no point yet.
     calling: Option<Calling>,
-    /// Counted from before the database was asked, so that the lease is over here before it is over there.
-    leased_at: Instant,
+    /// Counted from before the database was asked, so that the lease is over here before it is over there; and on a clock that
+    /// goes on while the machine sleeps.
+    leased_at: Duration,
 }
 
 /// What is stored when an attempt begins.
@@ -53,7 +54,7 @@ impl<D: Database> Owned<D> {
         token: Token,
         rules: Rules,
         start: Start,
-        leased_at: Instant,
+        leased_at: Duration,
     ) -> Self {
         let Start { revision, attempts, points, calling } = start;
         let progress = Progress { revision, attempts, points, calling, leased_at };
@@ -89,7 +90,7 @@ impl<D: Database> Owned<D> {
 
     /// Compares and swaps under the token.
     pub(super) async fn swap(&self, next: &Next) -> Result<bool, StepsError> {
-        let asked_at = Instant::now();
+        let asked_at = SystemClock.boot();
         let is_written = self.database.swap(&self.id, self.guard(), next).await?;
         if is_written {
             let mut progress = self.progress();
@@ -106,7 +107,7 @@ impl<D: Database> Owned<D> {
         change: &Change,
         open: Option<D::Work>,
     ) -> Result<(), CommitError> {
-        let asked_at = Instant::now();
+        let asked_at = SystemClock.boot();
         self.database.commit(&self.id, self.guard(), change, open).await?;
         let mut progress = self.progress();
         progress.revision += 1;
@@ -151,8 +152,8 @@ impl<D: Database> Owned<D> {
         if self.is_lost.load(Ordering::Acquire) {
             return Err(Reason::Lost);
         }
-        let is_fresh = self.progress().leased_at.elapsed() < self.rules.lease / 2;
-        if is_fresh {
+        let age = SystemClock.boot().saturating_sub(self.progress().leased_at);
+        if age < self.rules.lease / 2 {
             return Ok(());
         }
         match self.renew().await {
@@ -186,7 +187,7 @@ impl<D: Database> Owned<D> {
     }
 
     async fn renew(&self) -> Result<bool, StepsError> {
-        let asked_at = Instant::now();
+        let asked_at = SystemClock.boot();
         let lease_ms = as_ms(self.rules.lease);
         let is_kept = self.database.renew(&self.id, self.token, lease_ms).await?;
         if is_kept {

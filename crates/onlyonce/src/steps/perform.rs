@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::StepsState;
 use super::database::Database;
@@ -19,7 +19,7 @@ use super::owned::{Owned, Start, WRITE_WAIT_MAX};
 use super::rules::{ERROR_CHARS_MAX, jitter};
 use super::run::{Finished, Run};
 use super::stopped::{Reason, Stopped, told};
-use crate::clock::as_ms;
+use crate::clock::{Clock, SystemClock, as_ms};
 use crate::record::Token;
 
 /// What a caller gets.
@@ -30,7 +30,7 @@ pub(super) async fn ask<D: Database>(
 ) -> Result<StepsOutcome, StepsError> {
     let lease_ms = as_ms(program.rules.lease);
     for _ in 0..ROUNDS_MAX {
-        let (token, asked_at) = (Token::random(), Instant::now());
+        let (token, asked_at) = (Token::random(), SystemClock.boot());
         let asked = Asked { name: &program.name, fingerprint: Some(&draft.fingerprint), token };
         let seen = database.load(&draft.id).await?;
         let decision = decide(seen.as_ref(), &asked, &program.rules);
@@ -66,7 +66,7 @@ pub(super) fn taken<D: Database>(
     database: &D,
     held: Held,
     token: Token,
-    asked_at: Instant,
+    asked_at: Duration,
 ) -> (Owned<D>, String) {
     let start = Start {
         revision: held.revision + 1,
@@ -83,7 +83,7 @@ fn owned<D: Database>(
     id: String,
     token: Token,
     start: Start,
-    asked_at: Instant,
+    asked_at: Duration,
 ) -> Owned<D> {
     Owned::new(database.clone(), id, token, program.rules, start, asked_at)
 }

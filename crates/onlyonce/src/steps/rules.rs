@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::clock::as_ms;
+
 /// The rules of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -18,6 +20,11 @@ impl Rules {
         attempt_max: Duration::from_secs(300),
         retry_pause: Duration::from_secs(1),
     };
+
+    /// How long a call may still be on its way after its owner was taken for dead.
+    pub(super) fn quiet_ms(&self) -> i64 {
+        as_ms(self.lease.saturating_add(self.attempt_max))
+    }
 
     /// The pause after so many attempts without a new point: it doubles, and between a half and all of it is waited, so that
     /// operations that failed together are not tried again together. `jitter` is between 0 and 1.

@@ -120,6 +120,11 @@ impl<D: Database> Run<D> {
             return Ok(value);
         }
         self.mark_start(name, false).await?;
+        // The commit may have taken longer than the lease, and the operation may be in other hands.
+        if let Err(reason) = self.owned.demand_lease().await {
+            self.withdraw_start().await?;
+            return Err(Stopped(reason));
+        }
         match call(self.key(name)).await {
             Ok(value) => {
                 let change = self.point(name, &value).map_err(Stopped::in_doubt)?;
@@ -380,3 +385,6 @@ const STOPPED: &str = "an earlier step of this run did not end well, and nothing
 /// How often the result of a call is tried to be committed: for about six seconds.
 const COMMIT_TRIES_MAX: u32 = 6;
 const COMMIT_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

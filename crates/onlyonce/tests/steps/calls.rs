@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use onlyonce::scope::OperationId;
-use onlyonce::steps::{PgDatabase, Run, Steps, StepsError, StepsOutcome};
+use onlyonce::steps::{CallAgain, PgDatabase, Run, Steps, StepsError, StepsOutcome};
 use onlyonce::transaction::Reply;
 use onlyonce::{Failure, steps::StepsState};
 use sqlx::Connection;
@@ -206,7 +206,7 @@ async fn work_that_commits_by_itself_leaves_the_operation_unknown<S: Shop>(lab: 
             let StepsOutcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
             let (stored, points) = operators.show(&id).await.unwrap().unwrap();
             assert_eq!((stored.calling.as_deref(), points.len()), (Some("commits"), 0));
-            assert!(!operators.retry(&id, false, "ann: why not").await.unwrap());
+            assert!(!operators.retry(&id, CallAgain::No, "ann: why not").await.unwrap());
             lab.let_time_pass();
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 use onlyonce::Failure;
 use onlyonce::steps::{
-    Completer, PgDatabase, Run, SqliteDatabase, Steps, StepsFilter, StepsOutcome, StepsState,
-    Stopped,
+    CallAgain, Completer, PgDatabase, Run, SqliteDatabase, Steps, StepsFilter, StepsOutcome,
+    StepsState, Stopped,
 };
 use onlyonce::transaction::Reply;
 
@@ -58,7 +58,7 @@ async fn operators_find_operations_by_state_and_see_their_points<S: Shop>(lab: L
     assert_eq!((points[0].name.as_str(), points[0].value.as_str()), ("first", r#"["ch_1",7]"#));
     assert_eq!(operators.show("no id").await.unwrap(), None);
     // Retried, it is due at once and has all of its attempts.
-    assert!(operators.retry(&stored.id, false, "ann: it is back").await.unwrap());
+    assert!(operators.retry(&stored.id, CallAgain::No, "ann: it is back").await.unwrap());
     let (stored, _) = operators.show(&stored.id).await.unwrap().unwrap();
     assert_eq!((stored.state, stored.attempts), (StepsState::Waiting, 0));
     assert_eq!(stored.note.as_deref(), Some("ann: it is back"));
@@ -85,13 +85,27 @@ async fn a_call_in_doubt_is_made_again_only_if_the_operator_says_so<S: Shop>(lab
     let StepsOutcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
     let (stored, _) = operators.show(&id).await.unwrap().unwrap();
     assert_eq!((stored.state, stored.calling.as_deref()), (StepsState::Unknown, Some("sent")));
-    assert!(!operators.retry(&id, false, "ann: why not").await.unwrap());
+    let revision = stored.revision;
+    let quiet = CallAgain::WhenQuiet { revision };
+    // Not before its owner can send it no more, nor for another doubt than the one that was seen.
+    let early = [CallAgain::No, quiet, CallAgain::Now { revision: revision - 1 }];
+    for again in early {
+        assert!(!operators.retry(&id, again, "ann: why not").await.unwrap(), "{again:?}");
+    }
     assert_eq!(lab.sql("SELECT state FROM {steps}"), "unknown");
-    assert!(operators.retry(&id, true, "ann: it was not sent").await.unwrap());
+    let quiet_ms = stored.quiet_until.unwrap().since_ms(stored.since);
+    assert_eq!(quiet_ms, 330_000, "a lease and the longest attempt");
+    let long_ago = match lab.is_postgres() {
+        true => "since - quiet - interval '1 ms'",
+        false => "since - quiet_ms - 1",
+    };
+    lab.sql(&format!("UPDATE {{steps}} SET since = {long_ago}"));
+    assert!(operators.retry(&id, quiet, "ann: it was not sent").await.unwrap());
     let completer = Completer::new(shop.clone()).with(&steps).with_poll_max(Duration::ZERO);
     completer.run_until(lab.until("SELECT state FROM {steps}", "completed")).await;
     assert_eq!(calls.load(Ordering::SeqCst), 2);
-    assert!(!operators.retry(&id, true, "ann: once more").await.unwrap(), "it is completed");
+    let again = CallAgain::Now { revision: lab.sql("SELECT revision FROM {steps}").parse().unwrap() };
+    assert!(!operators.retry(&id, again, "ann: once more").await.unwrap(), "it is completed");
 }
 
 async fn a_settled_operation_answers_and_its_owner_commits_nothing_more<S: Shop>(lab: Lab) {

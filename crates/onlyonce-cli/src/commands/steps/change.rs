@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use onlyonce::steps::{Operators, StepsState};
+use onlyonce::steps::{CallAgain, Operators, StepsState, StoredSteps};
 use onlyonce::transaction::Reply;
 
 use super::place::{PlaceFlags, named, trouble};
@@ -16,9 +16,13 @@ use crate::commands::operating_user;
 /// Let an operation go on now.
 #[derive(Debug, clap::Args)]
 pub(super) struct Retry {
-    /// The call or step in doubt was not done: do it again. Use it only if you are sure
-    #[arg(long)]
-    call_again: bool,
+    /// The call or step in doubt was not done: do it again. Use it only if you are sure. The revision is the one that `steps
+    /// show` told you: if the operation has changed since, nothing is done
+    #[arg(long, value_name = "REVISION", allow_negative_numbers = true)]
+    call_again: Option<i64>,
+    /// Do not wait until what is in doubt can be on its way no more. Only if its process is certainly gone
+    #[arg(long, requires = "call_again")]
+    force: bool,
     #[command(flatten)]
     change: Change,
 }
@@ -62,12 +66,40 @@ impl Retry {
         let operators = self.change.place.open().await?;
         let (stored, _) = named(&operators, &self.change.name).await?;
         let is_in_doubt = stored.calling.is_some() && !stored.is_repeatable;
-        if is_in_doubt && stored.state == StepsState::Unknown && !self.call_again {
+        if is_in_doubt && stored.state == StepsState::Unknown && self.call_again.is_none() {
             return Err(Failed::bad_news(&IN_DOUBT));
         }
-        let retried = operators.retry(&stored.id, self.call_again, &self.change.note()).await;
+        let retried = operators.retry(&stored.id, self.again(), &self.change.note()).await;
         let is_done = retried.map_err(|error| trouble(&error))?;
+        if let (false, Some(revision)) = (is_done, self.call_again) {
+            return Err(Failed::bad_news(&not_called_again(&stored, revision)));
+        }
         self.change.tell(&operators, "retried", &stored.id, is_done).await
+    }
+}
+
+impl Retry {
+    fn again(&self) -> CallAgain {
+        match self.call_again {
+            None => CallAgain::No,
+            Some(revision) if self.force => CallAgain::Now { revision },
+            Some(revision) => CallAgain::WhenQuiet { revision },
+        }
+    }
+}
+
+/// Why an operation was not retried, as it was found.
+fn not_called_again(stored: &StoredSteps, asked: i64) -> String {
+    let (state, revision) = (stored.state.name(), stored.revision);
+    match stored.quiet_until {
+        _ if revision != asked => format!(
+            "not retried: the operation has changed. It is {state} and has revision {revision}; look at it again"
+        ),
+        Some(quiet_until) => format!(
+            "not retried: what is in doubt may be on its way until {}. Wait, or pass --force if its process is certainly gone",
+            quiet_until.rfc3339()
+        ),
+        None => format!("not retried: the operation is {state}"),
     }
 }
 
@@ -124,4 +156,4 @@ impl Change {
 }
 
 const IN_DOUBT: &str = "a call or step that must not be repeated may have been done: find out; then settle the operation, or \
-                        pass --call-again if it was not done";
+                        pass --call-again with its revision if it was not done";

@@ -65,6 +65,8 @@ fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
         (due, stored.due_at.map(|due_at| due_at.rfc3339())),
         ("Attempts", Some(stored.attempts.to_string())),
         ("Calling", stored.calling.as_deref().map(plain)),
+        ("Quiet after", stored.quiet_until.map(|quiet_until| quiet_until.rfc3339())),
+        ("Revision", Some(stored.revision.to_string())),
         ("Error", stored.error.as_deref().map(plain)),
         ("Operator", stored.note.as_deref().map(plain)),
         ("Answer", stored.status.map(|status| status.to_string())),
@@ -95,8 +97,9 @@ fn verdict(stored: &StoredSteps) -> String {
             .to_owned(),
         (StepsState::Unknown, Some(calling)) => format!(
             "\"{}\" may have been done, and is not done again by itself. Find out. If it was done, `steps settle` gives the \
-             answer; if it was not, `steps retry --call-again` does it.",
-            plain(calling)
+             answer; if it was not, `steps retry --call-again {}` does it.",
+            plain(calling),
+            stored.revision
         ),
         (StepsState::Unknown, None) => "It was given up. Fix the cause, then `steps retry`; or `steps settle` gives the answer."
             .to_owned(),

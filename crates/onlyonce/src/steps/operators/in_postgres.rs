@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
+use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
 use crate::clock::StoreTime;
 use crate::steps::{StepsError, StepsState};
 use crate::store::BoxError;
@@ -20,7 +20,7 @@ impl InPostgres {
         let texts = [
             include_str!("../sql/list.sql"),
             include_str!("../sql/points.sql"),
-            "SELECT {schema}.steps_retry($1::uuid, $2, $3) AS is_done",
+            "SELECT {schema}.steps_retry($1::uuid, $2, $3, $4) AS is_done",
             "SELECT {schema}.steps_settle($1::uuid, $2, $3::text::jsonb, $4, $5) AS is_done",
         ];
         let texts = texts.map(str::to_owned).into();
@@ -53,11 +53,12 @@ impl InPostgres {
     pub(super) async fn retry(
         &self,
         id: &str,
-        call_again: bool,
+        again: CallAgain,
         note: &str,
     ) -> Result<bool, StepsError> {
         let Ok(id) = Uuid::try_parse(id) else { return Ok(false) };
-        self.is_done(RETRY, &[&id, &call_again, &note]).await
+        let (revision, is_forced) = again.parts();
+        self.is_done(RETRY, &[&id, &revision, &is_forced, &note]).await
     }
 
     pub(super) async fn settle(
@@ -105,6 +106,8 @@ fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
         point: row.try_get("point")?,
         calling: row.try_get("calling")?,
         is_repeatable: row.try_get("repeatable")?,
+        revision: row.try_get("revision")?,
+        quiet_until: row.try_get::<_, Option<i64>>("quiet_ms")?.map(StoreTime::from_ms),
         error: row.try_get("error")?,
         note: row.try_get("note")?,
         status: row.try_get::<_, Option<i32>>("status")?.map(u16::try_from).transpose()?,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::{PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
+use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::steps::over_rusqlite::tables::{self, Fault};
 use crate::steps::{StepsError, StepsState};
@@ -60,13 +60,14 @@ impl InSqlite {
     pub(super) async fn retry(
         &self,
         id: &str,
-        call_again: bool,
+        again: CallAgain,
         note: &str,
     ) -> Result<bool, StepsError> {
+        let (revision, is_forced) = again.parts();
         let (id, note, now) = (id.to_owned(), note.to_owned(), SystemClock.wall().as_ms());
         self.on(move |db| {
             tables::written(db, |db| {
-                let count = db.execute(RETRY, params![id, call_again, note, now])?;
+                let count = db.execute(RETRY, params![id, revision, is_forced, note, now])?;
                 Ok(count == 1)
             })
         })
@@ -115,6 +116,8 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
         point: row.get("point")?,
         calling: row.get("calling")?,
         is_repeatable: row.get("repeatable")?,
+        revision: row.get("revision")?,
+        quiet_until: row.get::<_, Option<i64>>("quiet_until")?.map(StoreTime::from_ms),
         error: row.get("error")?,
         note: row.get("note")?,
         status: row.get("status")?,
@@ -124,7 +127,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
 
 /// As `sql/list.sql`.
 const LIST: &str = "
-    SELECT s.*,
+    SELECT s.*, iif(s.calling IS NULL, NULL, s.since + s.quiet_ms) AS quiet_until,
            (SELECT p.name FROM main.onlyonce_point p WHERE p.operation = s.id ORDER BY p.number DESC LIMIT 1) AS point
       FROM main.onlyonce_steps s
      WHERE (?1 IS NULL OR s.state = ?1) AND (?2 IS NULL OR s.name = ?2) AND (?3 IS NULL OR s.key = ?3)
@@ -134,9 +137,11 @@ const LIST: &str = "
 /// As the functions `steps_retry` and `steps_settle` of Postgres.
 const RETRY: &str = "
     UPDATE main.onlyonce_steps
-       SET state = 'waiting', since = iif(state = 'waiting', since, ?4), revision = revision + 1, due_at = ?4,
-           attempts = 0, calling = iif(?2, NULL, calling), repeatable = repeatable AND NOT ?2, note = ?3
-     WHERE id = ?1 AND state IN ('waiting', 'stuck', 'unknown') AND (calling IS NULL OR repeatable OR ?2)";
+       SET state = 'waiting', since = iif(state = 'waiting', since, ?5), revision = revision + 1, due_at = ?5,
+           attempts = 0, calling = iif(?2 IS NULL, calling, NULL), repeatable = repeatable AND ?2 IS NULL, note = ?4
+     WHERE id = ?1 AND state IN ('waiting', 'stuck', 'unknown')
+       AND iif(?2 IS NULL, calling IS NULL OR repeatable,
+               revision = ?2 AND (?3 OR calling IS NULL OR since + quiet_ms <= ?5))";
 const SETTLE: &str = "
     UPDATE main.onlyonce_steps
        SET state = 'completed', since = ?6, revision = revision + 1, token = NULL, due_at = NULL, calling = NULL,

@@ -133,7 +133,7 @@ pub(in crate::steps) fn swap(
     let mut update = db.prepare_cached(
         "UPDATE main.onlyonce_steps
             SET state = ?4, since = iif(state = ?4, since, ?5), revision = revision + 1, token = ?6, due_at = ?7,
-                attempts = ?8, calling = ?9, repeatable = ?10, error = coalesce(?11, error)
+                attempts = ?8, calling = ?9, repeatable = ?10, quiet_ms = ?11, error = coalesce(?12, error)
           WHERE id = ?1 AND revision = ?2 AND (?3 IS NULL OR token = ?3) AND state <> 'completed'",
     )?;
     let count = update.execute(params![
@@ -147,6 +147,7 @@ pub(in crate::steps) fn swap(
         next.attempts,
         next.calling.as_ref().map(|calling| &calling.name),
         next.calling.as_ref().is_some_and(|calling| calling.is_repeatable),
+        next.quiet_ms,
         next.error,
     ])?;
     Ok(count == 1)

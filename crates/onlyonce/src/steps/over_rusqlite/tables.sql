@@ -32,6 +32,8 @@ CREATE TABLE main.onlyonce_steps (
   -- is not repeatable, it must not be done again.
   calling     TEXT,
   repeatable  INTEGER NOT NULL DEFAULT 0 CHECK (repeatable IN (0, 1)),
+  -- How long after `since` it may still be on its way, by an owner that was taken for dead.
+  quiet_ms    INTEGER NOT NULL DEFAULT 0,
   -- Why the last attempt ended.
   error       TEXT,
   -- What an operator has done, and why.

@@ -1,6 +1,7 @@
 -- Operations of state $1, name $2, key $3 and id $4, if they are given; completed ones too, if $5 says so. The page after
 -- the operation with id $7 that is as it is since $6.
-SELECT s.id, s.name, s.key, s.state, s.attempts, s.calling, s.repeatable, s.error, s.note, s.status, s.request,
+SELECT s.id, s.name, s.key, s.state, s.attempts, s.calling, s.repeatable, s.error, s.note, s.status, s.request, s.revision,
+       CASE WHEN s.calling IS NOT NULL THEN (extract(epoch FROM s.since + s.quiet) * 1000)::bigint END AS quiet_ms,
        (extract(epoch FROM s.since) * 1000)::bigint AS since_ms,
        (extract(epoch FROM s.begun_at) * 1000)::bigint AS begun_ms,
        (extract(epoch FROM s.due_at) * 1000)::bigint AS due_ms,

@@ -28,6 +28,8 @@ CREATE TABLE {schema}.steps (
   -- is not repeatable, it must not be done again.
   calling     text,
   repeatable  boolean NOT NULL DEFAULT false,
+  -- How long after `since` it may still be on its way, by an owner that was taken for dead.
+  quiet       interval NOT NULL DEFAULT interval '0',
   -- Why the last attempt ended.
   error       text,
   -- What an operator has done, and why.
@@ -95,7 +97,7 @@ $$;
 -- Compares and swaps: the next state, if the revision is still this one and, for an owner, the token too.
 CREATE FUNCTION {schema}.steps_swap(
   id uuid, revision bigint, owner uuid, state text, token uuid, due_ms float8, attempts integer, calling text,
-  repeatable boolean, error text)
+  repeatable boolean, quiet_ms float8, error text)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -106,7 +108,7 @@ BEGIN
   UPDATE {schema}.steps s
      SET state = state, since = CASE WHEN s.state = state THEN s.since ELSE moment END, revision = s.revision + 1,
          token = token, due_at = moment + due_ms * interval '1 ms', attempts = attempts, calling = calling,
-         repeatable = repeatable, error = coalesce(error, s.error)
+         repeatable = repeatable, quiet = quiet_ms * interval '1 ms', error = coalesce(error, s.error)
    WHERE s.id = id AND s.revision = revision AND (owner IS NULL OR s.token = owner) AND s.state <> 'completed';
   RETURN FOUND;
 END
@@ -192,18 +194,23 @@ BEGIN
 END
 $$;
 
--- Makes an operation due now, with all of its attempts: one that waits, is stuck, or is unknown. One that is unknown amid a
--- call that must not be repeated only if `call_again` says that the call was not made: the call is forgotten then.
-CREATE FUNCTION {schema}.steps_retry(id uuid, call_again boolean, note text) RETURNS boolean
+-- Makes an operation due now, with all of its attempts: one that waits, is stuck, or is unknown. What is in doubt is done again
+-- only if `call_again` has the revision of the row that somebody has seen and says that it was not done: it is forgotten then.
+-- Unless forced, not before it can be on its way no more.
+CREATE FUNCTION {schema}.steps_retry(id uuid, call_again bigint, is_forced boolean, note text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
+DECLARE
+  moment timestamptz := {now};
 BEGIN
   PERFORM {schema}.steps_commit_durably();
   UPDATE {schema}.steps s
-     SET state = 'waiting', since = CASE WHEN s.state = 'waiting' THEN s.since ELSE {now} END, revision = s.revision + 1,
-         due_at = {now}, attempts = 0, calling = CASE WHEN NOT call_again THEN s.calling END,
-         repeatable = s.repeatable AND NOT call_again, note = note
-   WHERE s.id = id AND s.state IN ('waiting', 'stuck', 'unknown') AND (s.calling IS NULL OR s.repeatable OR call_again);
+     SET state = 'waiting', since = CASE WHEN s.state = 'waiting' THEN s.since ELSE moment END, revision = s.revision + 1,
+         due_at = moment, attempts = 0, calling = CASE WHEN call_again IS NULL THEN s.calling END,
+         repeatable = s.repeatable AND call_again IS NULL, note = note
+   WHERE s.id = id AND s.state IN ('waiting', 'stuck', 'unknown')
+     AND CASE WHEN call_again IS NULL THEN s.calling IS NULL OR s.repeatable
+              ELSE s.revision = call_again AND (is_forced OR s.calling IS NULL OR s.since + s.quiet <= moment) END;
   RETURN FOUND;
 END
 $$;
