@@ -122,7 +122,7 @@ fn operations_in_postgres_are_listed_and_settled() {
     assert_eq!(told(&url, &["list", "--format", "json"]), "[]\n");
     let id = "11111111-1111-1111-1111-111111111111";
     let insert = format!(
-        "SELECT onlyonce.steps_insert('{id}', 'charge', 's', 'p', 'order-1', '\\x00', 60000, '{{}}', gen_random_uuid(), 0, NULL)"
+        "SELECT onlyonce.steps_insert('{id}', 'charge', 's', 'p', 'order-1', '\\x00', 60000, '{{}}', 1, gen_random_uuid(), 0, NULL)"
     );
     postgres.sql(&url, &insert);
     postgres.sql(

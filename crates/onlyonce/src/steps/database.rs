@@ -31,7 +31,7 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
         expired: Option<i64>,
     ) -> impl Future<Output = Result<bool, StepsError>> + Send;
 
-    /// Writes `next` if the guard still holds. The revision grows by one.
+    /// Writes `next` if the guard still holds and, without an owner, the operation is due. The revision grows by one.
     fn swap(
         &self,
         id: &str,

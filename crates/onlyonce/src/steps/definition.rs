@@ -20,6 +20,7 @@ use super::run::{Finished, Run};
 use super::stopped::Stopped;
 use crate::Operation;
 use crate::clock::StoreTime;
+use crate::record::Token;
 use crate::store::BoxError;
 use crate::transaction::Reply;
 use crate::transaction::parameters::Parameters;
@@ -135,7 +136,8 @@ where
         let id = parameters.operation_id();
         let Parameters { scope, principal, key, fingerprint, ttl_ms } = parameters;
         let name = self.program.name.to_string();
-        Ok(Draft { id, name, scope, principal, key, fingerprint, ttl_ms, request: text })
+        let revision = first_revision();
+        Ok(Draft { id, name, scope, principal, key, fingerprint, ttl_ms, request: text, revision })
     }
 }
 
@@ -165,6 +167,12 @@ impl<D: Database> Clone for Program<D> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), rules: self.rules, start: self.start.clone() }
     }
+}
+
+/// 48 random bits, so that an operation never has a revision that an expired one with its id had.
+fn first_revision() -> i64 {
+    let [a, b, c, d, e, f, ..] = *Token::random().as_bytes();
+    i64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 fn stored(request: &impl Serialize) -> Result<String, BoxError> {

@@ -74,6 +74,8 @@ pub(super) struct Draft {
     pub(super) fingerprint: Vec<u8>,
     pub(super) ttl_ms: f64,
     pub(super) request: String,
+    /// Its first one, at random.
+    pub(super) revision: i64,
 }
 
 /// What a row becomes. Times count from the database's own time.
@@ -90,7 +92,7 @@ pub(super) struct Next {
     pub(super) error: Option<String>,
 }
 
-/// What must still hold for a row to be written: its revision, and the token of an owner.
+/// What must still hold for a row to be written: its revision, and the token of an owner. Without an owner, that it is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     pub(super) revision: i64,

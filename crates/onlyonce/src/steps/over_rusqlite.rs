@@ -240,3 +240,6 @@ impl fmt::Debug for SqliteDatabase {
 }
 
 const ENDED: &str = "the work has ended the transaction of its step";
+
+#[cfg(test)]
+mod tests;

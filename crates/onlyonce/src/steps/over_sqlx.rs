@@ -154,6 +154,7 @@ impl Journal for PgDatabase {
             .bind(draft.fingerprint)
             .bind(draft.ttl_ms)
             .bind(draft.request)
+            .bind(draft.revision)
             .bind(text(token))
             .bind(lease_ms as f64)
             .bind(expired);
@@ -344,8 +345,8 @@ impl Statements {
                        WHERE s.due_at <= clock_timestamp() AND s.name = ANY($1)
                        ORDER BY s.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"),
             locked: sql(&format!("{COLUMNS} WHERE s.id = ANY($1::text[]::uuid[]) ORDER BY s.due_at")),
-            insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8,
-                                                      $9::text::uuid, $10, $11) AS is_written"),
+            insert: sql("SELECT {schema}.steps_insert($1::text::uuid, $2, $3, $4, $5, $6, $7, $8, $9,
+                                                      $10::text::uuid, $11, $12) AS is_written"),
             swap: sql("SELECT {schema}.steps_swap($1::text::uuid, $2, $3::text::uuid, $4, $5::text::uuid,
                                                   $6, $7, $8, $9, $10, $11) AS is_written"),
             renew: sql("SELECT {schema}.steps_renew($1::text::uuid, $2::text::uuid, $3) AS is_written"),

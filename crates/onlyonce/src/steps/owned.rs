@@ -21,6 +21,8 @@ pub(super) struct Owned<D: Database> {
     pub(super) id: String,
     pub(super) token: Token,
     pub(super) rules: Rules,
+    /// Of its request.
+    pub(super) fingerprint: Vec<u8>,
     progress: Mutex<Progress>,
     is_lost: AtomicBool,
     lost: Notify,
@@ -45,6 +47,7 @@ pub(super) struct Start {
     pub(super) attempts: u32,
     pub(super) points: Vec<Point>,
     pub(super) calling: Option<Calling>,
+    pub(super) fingerprint: Vec<u8>,
 }
 
 impl<D: Database> Owned<D> {
@@ -56,13 +59,14 @@ impl<D: Database> Owned<D> {
         start: Start,
         leased_at: Duration,
     ) -> Self {
-        let Start { revision, attempts, points, calling } = start;
+        let Start { revision, attempts, points, calling, fingerprint } = start;
         let progress = Progress { revision, attempts, points, calling, leased_at };
         Self {
             database,
             id,
             token,
             rules,
+            fingerprint,
             progress: Mutex::new(progress),
             is_lost: AtomicBool::new(false),
             lost: Notify::new(),

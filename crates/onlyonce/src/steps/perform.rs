@@ -37,7 +37,8 @@ pub(super) async fn ask<D: Database>(
         match (decision, seen) {
             (Decision::Insert { expired }, _) => {
                 if database.insert(&draft, token, lease_ms, expired).await? {
-                    let start = Start { revision: 1, attempts: 1, ..Start::default() };
+                    let Draft { revision, fingerprint, .. } = draft;
+                    let start = Start { revision, attempts: 1, fingerprint, ..Start::default() };
                     let owned = owned(program, database, draft.id, token, start, asked_at);
                     return in_a_task(program, owned, draft.request).await;
                 }
@@ -73,6 +74,7 @@ pub(super) fn taken<D: Database>(
         attempts: held.attempts.saturating_add(1),
         points: held.points,
         calling: held.calling,
+        fingerprint: held.fingerprint,
     };
     (owned(program, database, held.id, token, start, asked_at), held.request)
 }
@@ -224,7 +226,8 @@ async fn found<D: Database>(owned: &Owned<D>, name: &str) -> Result<StepsOutcome
     let Some(held) = owned.database.load(&owned.id).await? else {
         return Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER });
     };
-    let asked = Asked { name, fingerprint: None, token: owned.token };
+    // The key may have expired since, and be used for another request.
+    let asked = Asked { name, fingerprint: Some(&owned.fingerprint), token: owned.token };
     let decision = decide(Some(&held), &asked, &owned.rules);
     answer(decision, held, name)
 }

@@ -19,6 +19,7 @@ on_both! {
     duplicates_have_one_effect_and_get_one_answer;
     of_many_who_find_a_lease_over_one_takes_it;
     the_same_key_with_another_request_is_refused;
+    an_owner_that_wakes_up_gets_no_answer_to_another_request;
 }
 
 /// The first run waits at the gate, the others pass.
@@ -285,4 +286,41 @@ async fn the_same_key_with_another_request_is_refused<S: Shop>(lab: Lab) {
     let anew = steps.run(&other, &operation("k"), &2).await.unwrap();
     assert!(matches!(anew, StepsOutcome::Done(_)), "{anew:?}");
     assert_eq!(lab.effects(), "after|2\nbefore|2");
+}
+
+/// Its operation was deleted, and its key used anew.
+async fn an_owner_that_wakes_up_gets_no_answer_to_another_request<S: Shop>(lab: Lab) {
+    let gate = Gate::new();
+    let steps = gated::<S>(gate.clone());
+    let [first, second] = [S::connect(&lab.address).await, S::connect(&lab.address).await];
+    let zombie = steps.clone();
+    let zombie = tokio::spawn(async move { zombie.run(&first, &operation("k"), &1).await });
+    gate.arrived.acquire().await.unwrap().forget();
+    let revision: i64 = lab.sql("SELECT revision FROM {steps}").parse().unwrap();
+    lab.sql("DELETE FROM {point}");
+    lab.sql("DELETE FROM {steps}");
+    let anew = steps.run(&second, &operation("k"), &2).await.unwrap();
+    assert!(matches!(anew, StepsOutcome::Done(_)), "{anew:?}");
+    // Nobody who has seen the old row takes the new one for it.
+    let again: i64 = lab.sql("SELECT revision FROM {steps}").parse().unwrap();
+    assert!(again.abs_diff(revision) > 100, "{revision} and {again}");
+    gate.open.add_permits(1);
+    assert_eq!(zombie.await.unwrap().unwrap(), StepsOutcome::Reused);
+}
+
+/// As in the unit test of SQLite: whoever has seen the row as late does not take it after a renewal.
+#[tokio::test]
+async fn an_owner_that_renews_its_lease_before_it_is_taken_keeps_it() {
+    let lab = Lab::postgres().await;
+    let (id, owner) = ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222");
+    let insert = format!(
+        "SELECT onlyonce.steps_insert('{id}', 'charge', 's', 'p', 'k', '\\x00', 60000, '1', 7, '{owner}', 0, NULL)"
+    );
+    assert_eq!(lab.sql(&insert), "t");
+    let take = format!(
+        "SELECT onlyonce.steps_swap('{id}', 7, NULL, 'running', gen_random_uuid(), 60000, 2, NULL, false, 0, NULL)"
+    );
+    let renew = |lease_ms| format!("SELECT onlyonce.steps_renew('{id}', '{owner}', {lease_ms})");
+    assert_eq!((lab.sql(&renew(60_000)), lab.sql(&take)), ("t".to_owned(), "f".to_owned()));
+    assert_eq!((lab.sql(&renew(0)), lab.sql(&take)), ("t".to_owned(), "t".to_owned()));
 }

@@ -100,11 +100,12 @@ pub(in crate::steps) fn insert(
     }
     let mut insert = db.prepare_cached(
         "INSERT INTO main.onlyonce_steps
-           (id, name, scope, principal, key, fingerprint, ttl_ms, request, begun_at, state, since, token, due_at, attempts)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'running', ?9, ?10, ?11, 1)
+           (id, name, scope, principal, key, fingerprint, ttl_ms, request, begun_at, state, since, revision, token,
+            due_at, attempts)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'running', ?9, ?10, ?11, ?12, 1)
          ON CONFLICT DO NOTHING",
     )?;
-    let Draft { id, name, scope, principal, key, fingerprint, ttl_ms, request } = draft;
+    let Draft { id, name, scope, principal, key, fingerprint, ttl_ms, request, revision } = draft;
     let (ttl_ms, begun_at, due_at) = (*ttl_ms as i64, now.as_ms(), now.plus_ms(lease_ms).as_ms());
     let token = text(token);
     let count = insert.execute(params![
@@ -117,6 +118,7 @@ pub(in crate::steps) fn insert(
         ttl_ms,
         request,
         begun_at,
+        revision,
         token,
         due_at
     ])?;
@@ -134,7 +136,7 @@ pub(in crate::steps) fn swap(
         "UPDATE main.onlyonce_steps
             SET state = ?4, since = iif(state = ?4, since, ?5), revision = revision + 1, token = ?6, due_at = ?7,
                 attempts = ?8, calling = ?9, repeatable = ?10, quiet_ms = ?11, error = coalesce(?12, error)
-          WHERE id = ?1 AND revision = ?2 AND (?3 IS NULL OR token = ?3) AND state <> 'completed'",
+          WHERE id = ?1 AND revision = ?2 AND state <> 'completed' AND iif(?3 IS NULL, due_at <= ?5, token = ?3)",
     )?;
     let count = update.execute(params![
         id,

@@ -20,8 +20,8 @@ CREATE TABLE main.onlyonce_steps (
   begun_at    INTEGER NOT NULL,
   state       TEXT NOT NULL CHECK (state IN ('running', 'waiting', 'stuck', 'unknown', 'completed')),
   since       INTEGER NOT NULL,
-  -- Changes with every write but a renewal.
-  revision    INTEGER NOT NULL DEFAULT 1,
+  -- Changes with every write but a renewal. It begins at random, so that it never comes back for an id.
+  revision    INTEGER NOT NULL,
   -- The owner's, new for each attempt.
   token       TEXT,
   -- From when on anybody may take it: running, when the lease ends; waiting or stuck, when it is tried again.

@@ -16,8 +16,8 @@ CREATE TABLE {schema}.steps (
   begun_at    timestamptz NOT NULL,
   state       text NOT NULL CHECK (state IN ('running', 'waiting', 'stuck', 'unknown', 'completed')),
   since       timestamptz NOT NULL,
-  -- Changes with every write but a renewal.
-  revision    bigint NOT NULL DEFAULT 1,
+  -- Changes with every write but a renewal. It begins at random, so that it never comes back for an id.
+  revision    bigint NOT NULL,
   -- The owner's, new for each attempt.
   token       uuid,
   -- From when on anybody may take it: running, when the lease ends; waiting or stuck, when it is tried again.
@@ -71,11 +71,11 @@ BEGIN
 END
 $$;
 
--- Adds an operation, which runs under a lease; in place of one that has expired, if its revision is given. False if there
--- is one.
+-- Adds an operation with this revision, which runs under a lease; in place of one that has expired, if its revision is given.
+-- False if there is one.
 CREATE FUNCTION {schema}.steps_insert(
   id uuid, name text, scope text, principal text, key text, fingerprint bytea, ttl_ms float8, request text,
-  token uuid, lease_ms float8, expired bigint) RETURNS boolean
+  revision bigint, token uuid, lease_ms float8, expired bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -85,16 +85,17 @@ BEGIN
   IF expired IS NOT NULL THEN
     DELETE FROM {schema}.steps s WHERE s.id = id AND s.revision = expired AND s.expires_at <= moment;
   END IF;
-  INSERT INTO {schema}.steps (id, name, scope, principal, key, fingerprint, ttl, request, begun_at, state, since, token,
-                              due_at, attempts)
-  VALUES (id, name, scope, principal, key, fingerprint, ttl_ms * interval '1 ms', request, moment, 'running', moment, token,
-          moment + lease_ms * interval '1 ms', 1)
+  INSERT INTO {schema}.steps (id, name, scope, principal, key, fingerprint, ttl, request, begun_at, state, since,
+                              revision, token, due_at, attempts)
+  VALUES (id, name, scope, principal, key, fingerprint, ttl_ms * interval '1 ms', request, moment, 'running', moment, revision,
+          token, moment + lease_ms * interval '1 ms', 1)
   ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
 $$;
 
--- Compares and swaps: the next state, if the revision is still this one and, for an owner, the token too.
+-- Compares and swaps: the next state, if the revision is still this one and, for an owner, the token too. Anybody else takes it
+-- only if it is due still: a renewal does not change the revision.
 CREATE FUNCTION {schema}.steps_swap(
   id uuid, revision bigint, owner uuid, state text, token uuid, due_ms float8, attempts integer, calling text,
   repeatable boolean, quiet_ms float8, error text)
@@ -109,7 +110,8 @@ BEGIN
      SET state = state, since = CASE WHEN s.state = state THEN s.since ELSE moment END, revision = s.revision + 1,
          token = token, due_at = moment + due_ms * interval '1 ms', attempts = attempts, calling = calling,
          repeatable = repeatable, quiet = quiet_ms * interval '1 ms', error = coalesce(error, s.error)
-   WHERE s.id = id AND s.revision = revision AND (owner IS NULL OR s.token = owner) AND s.state <> 'completed';
+   WHERE s.id = id AND s.revision = revision AND s.state <> 'completed'
+     AND CASE WHEN owner IS NULL THEN s.due_at <= moment ELSE s.token = owner END;
   RETURN FOUND;
 END
 $$;

@@ -1,0 +1,55 @@
+use super::*;
+use crate::clock::as_ms;
+use crate::steps::StepsState;
+use crate::steps::rules::Rules;
+
+fn open(directory: &tempfile::TempDir) -> Connection {
+    let db = Connection::open(directory.path().join("shop.db")).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").unwrap();
+    db
+}
+
+fn draft() -> Draft {
+    Draft {
+        id: "11111111-1111-1111-1111-111111111111".to_owned(),
+        name: "charge".to_owned(),
+        scope: "POST /charges".to_owned(),
+        principal: "acct_1".to_owned(),
+        key: "order-4711".to_owned(),
+        fingerprint: b"same".to_vec(),
+        ttl_ms: 60_000.0,
+        request: "null".to_owned(),
+        revision: 7,
+    }
+}
+
+fn taken_by(token: Token) -> Chosen {
+    let next = Next {
+        state: StepsState::Running,
+        token: Some(token),
+        due_ms: Some(as_ms(Rules::DEFAULT.lease)),
+        attempts: 2,
+        calling: None,
+        quiet_ms: 0,
+        error: None,
+    };
+    Chosen { next, taken: Some(token) }
+}
+
+#[tokio::test]
+async fn an_owner_that_renews_its_lease_before_it_is_taken_keeps_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let shop = SqliteDatabase::new(open(&directory)).unwrap();
+    let (owner, other) = (Token::random(), Token::random());
+    assert!(shop.insert(&draft(), owner, 0, None).await.unwrap());
+    let names = ["charge".to_owned()];
+    let renewed = |held: &Held| {
+        assert!(tables::renew(&open(&directory), &held.id, owner, 60_000).is_ok_and(|kept| kept));
+        Some(taken_by(other))
+    };
+    assert!(shop.take_due(&names, 1, renewed).await.unwrap().is_empty());
+    // Late again, and silent.
+    assert!(shop.renew(&draft().id, owner, 0).await.unwrap());
+    let taken = shop.take_due(&names, 1, |_| Some(taken_by(other))).await.unwrap();
+    assert_eq!(taken.len(), 1);
+}
