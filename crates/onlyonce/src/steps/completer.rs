@@ -75,7 +75,11 @@ impl<D: Database> Completer<D> {
         let mut shutdown = pin!(shutdown);
         let mut running = JoinSet::new();
         loop {
-            let found = self.start_due(&mut running).await;
+            let found = tokio::select! {
+                // What it was about to take is nobody's then, and is due again when its lease is over.
+                () = &mut shutdown => break,
+                found = self.start_due(&mut running) => found,
+            };
             let look_at = Instant::now() + self.pause(found);
             tokio::select! {
                 () = &mut shutdown => break,

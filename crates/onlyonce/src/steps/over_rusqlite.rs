@@ -5,10 +5,12 @@ pub(super) mod tables;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use self::tables::Fault;
 use super::database::{Change, Chosen, CommitError, Database, Journal};
@@ -45,7 +47,7 @@ impl SqliteDatabase {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StepsError> {
-        let connection = self.connection.clone().lock_owned().await;
+        let connection = turn(&self.connection).await?;
         let worked = spawn_blocking(move || work(&connection)).await;
         let worked = worked.map_err(|error| StepsError::Database(error.into()))?;
         worked.map_err(StepsError::from)
@@ -106,7 +108,8 @@ impl Journal for SqliteDatabase {
     }
 
     async fn begin(&self, _: &str, _: usize) -> Result<SqliteWork, Reason> {
-        let connection = self.connection.clone().lock_owned().await;
+        let connection = turn(&self.connection).await;
+        let connection = connection.map_err(|error| Reason::Failed(error.into()))?;
         let begun = spawn_blocking(move || {
             tables::begin(&connection)?;
             Ok(SqliteWork(connection))
@@ -145,6 +148,14 @@ impl Journal for SqliteDatabase {
     fn is_conflict(error: &BoxError) -> bool {
         error.downcast_ref::<rusqlite::Error>().is_some_and(is_busy)
     }
+}
+
+/// The connection, when nobody else uses it any more.
+pub(super) async fn turn(
+    connection: &Arc<Mutex<Connection>>,
+) -> Result<OwnedMutexGuard<Connection>, StepsError> {
+    let turn = timeout(TURN_WAIT_MAX, connection.clone().lock_owned()).await;
+    turn.map_err(|elapsed| StepsError::Database(elapsed.into()))
 }
 
 fn commit(work: &SqliteWork, id: &str, guard: Guard, change: &Change) -> Result<(), CommitError> {
@@ -239,6 +250,8 @@ impl fmt::Debug for SqliteDatabase {
     }
 }
 
+/// How long a step of another operation may keep the connection before an attempt that waits for it fails.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(35);
 const ENDED: &str = "the work has ended the transaction of its step";
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
-use onlyonce::steps::{Completer, PgDatabase, Run, Steps, StepsError, StepsOutcome, Stopped};
+use onlyonce::steps::{
+    Completer, PgDatabase, Run, SqliteDatabase, Steps, StepsError, StepsOutcome, Stopped,
+};
 use onlyonce::transaction::Reply;
 use sqlx::Connection;
 
@@ -247,4 +249,34 @@ async fn a_completer_sees_the_points_that_were_committed_while_it_looked() {
     drop(stop);
     completer.await.unwrap();
     assert_eq!((calls.load(Ordering::SeqCst), runs.load(Ordering::SeqCst)), (1, 3));
+}
+
+/// Another operation keeps the one connection of the file, amid a step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completer_that_waits_for_the_database_hears_the_shutdown() {
+    let lab = Lab::sqlite();
+    let shop = SqliteDatabase::connect(&lab.address).await;
+    let (arrived, open) =
+        (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let gate = (arrived.clone(), open.clone());
+    let steps = Steps::new("slow", move |mut run: Run<SqliteDatabase>, _: u32| {
+        let (arrived, open) = gate.clone();
+        async move {
+            run.step("slow", async |_tx| {
+                arrived.notify_one();
+                open.notified().await;
+                Ok(())
+            })
+            .await?;
+            run.finish(async |_tx| Ok(Reply::new(StatusCode::OK, ""))).await
+        }
+    });
+    let (owner, database) = (steps.clone(), shop.clone());
+    let owner = tokio::spawn(async move { owner.run(&database, &operation("k"), &1).await });
+    arrived.notified().await;
+    let completer = Completer::new(shop).with(&steps).run_until(async {});
+    let in_time = tokio::time::timeout(Duration::from_secs(10), completer).await;
+    assert!(in_time.is_ok(), "it waits for the connection");
+    open.notify_one();
+    assert!(matches!(owner.await.unwrap().unwrap(), StepsOutcome::Done(_)));
 }

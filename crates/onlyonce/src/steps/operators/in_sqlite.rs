@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::steps::over_rusqlite::tables::{self, Fault};
+use crate::steps::over_rusqlite::turn;
 use crate::steps::{StepsError, StepsState};
 use crate::transaction::Reply;
 
@@ -96,7 +97,7 @@ impl InSqlite {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StepsError> {
-        let connection = self.0.clone().lock_owned().await;
+        let connection = turn(&self.0).await?;
         let worked = spawn_blocking(move || work(&connection)).await;
         Ok(worked.map_err(|error| StepsError::Database(error.into()))??)
     }

@@ -53,3 +53,15 @@ async fn an_owner_that_renews_its_lease_before_it_is_taken_keeps_it() {
     let taken = shop.take_due(&names, 1, |_| Some(taken_by(other))).await.unwrap();
     assert_eq!(taken.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_comes_back_is_not_waited_for_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let shop = SqliteDatabase::new(open(&directory)).unwrap();
+    let _kept = shop.connection.lock().await;
+    let hour = Duration::from_secs(3600);
+    let loaded = timeout(hour, shop.load(&draft().id)).await.expect("it waits");
+    assert!(matches!(loaded, Err(StepsError::Database(_))), "{loaded:?}");
+    let begun = timeout(hour, shop.begin(&draft().id, 0)).await.expect("it waits");
+    assert!(matches!(begun, Err(Reason::Failed(_))));
+}
