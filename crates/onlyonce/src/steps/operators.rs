@@ -187,6 +187,8 @@ pub struct StoredSteps {
     pub state: StepsState,
     /// Since when.
     pub since: StoreTime,
+    /// The same in microseconds, as exact as Postgres has it: a page begins after it.
+    since_us: i64,
     /// When it was begun.
     pub begun_at: StoreTime,
     /// Running: when its lease ends. Waiting or stuck: when it is tried again.

@@ -35,11 +35,11 @@ impl InPostgres {
         let StepsFilter { state, name, key, id } = filter;
         let state = state.map(StepsState::name);
         let Ok(id) = id.map(Uuid::try_parse).transpose() else { return Ok(Vec::new()) };
-        let after_ms = after.map(|last| last.since.as_ms());
+        let after_us = after.map(|last| last.since_us);
         let after_id = after.and_then(|last| Uuid::try_parse(&last.id).ok());
         let with_completed = filter.with_completed();
         let params: [&(dyn ToSql + Sync); 8] =
-            [&state, &name, &key, &id, &with_completed, &after_ms, &after_id, &PAGE_ROWS_MAX];
+            [&state, &name, &key, &id, &with_completed, &after_us, &after_id, &PAGE_ROWS_MAX];
         let rows = self.query(LIST, &params).await?;
         rows.iter().map(|row| stored(row).map_err(StepsError::Database)).collect()
     }
@@ -94,12 +94,14 @@ impl InPostgres {
 fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
     let state =
         StepsState::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
+    let since_us: i64 = row.try_get("since_us")?;
     Ok(StoredSteps {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         name: row.try_get("name")?,
         key: row.try_get("key")?,
         state,
-        since: StoreTime::from_ms(row.try_get("since_ms")?),
+        since: StoreTime::from_ms(since_us.div_euclid(US_PER_MS)),
+        since_us,
         begun_at: StoreTime::from_ms(row.try_get("begun_ms")?),
         due_at: row.try_get::<_, Option<i64>>("due_ms")?.map(StoreTime::from_ms),
         attempts: row.try_get::<_, i32>("attempts")?.unsigned_abs(),
@@ -123,6 +125,7 @@ fn point(row: &Row) -> Result<StoredPoint, BoxError> {
     })
 }
 
+const US_PER_MS: i64 = 1_000;
 /// The numbers of the statements.
 const LIST: usize = 0;
 const POINTS: usize = 1;

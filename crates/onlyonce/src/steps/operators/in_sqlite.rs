@@ -105,12 +105,14 @@ impl InSqlite {
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
     let state: String = row.get("state")?;
+    let since: i64 = row.get("since")?;
     Ok(StoredSteps {
         id: row.get("id")?,
         name: row.get("name")?,
         key: row.get("key")?,
         state: StepsState::of(&state).ok_or(rusqlite::Error::InvalidQuery)?,
-        since: StoreTime::from_ms(row.get("since")?),
+        since: StoreTime::from_ms(since),
+        since_us: since.saturating_mul(1_000),
         begun_at: StoreTime::from_ms(row.get("begun_at")?),
         due_at: row.get::<_, Option<i64>>("due_at")?.map(StoreTime::from_ms),
         attempts: row.get("attempts")?,
