@@ -96,8 +96,9 @@ where
         self
     }
 
-    /// How long one attempt may take: five minutes. Then it is stopped and counts as failed; one that is stopped amid
-    /// [`Run::call_once`] is unknown.
+    /// How long the program may run: five minutes. Then it is stopped and the attempt counts as failed; one that is stopped amid
+    /// [`Run::call_once`] is unknown. A program that is run again because its transaction met another one has the same time again,
+    /// up to five times.
     #[must_use]
     pub fn with_attempt_max(mut self, attempt_max: Duration) -> Self {
         self.program.rules.attempt_max = attempt_max;

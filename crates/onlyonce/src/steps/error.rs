@@ -18,7 +18,7 @@ pub enum StepsError {
         error: BoxError,
     },
     /// What is stored does not fit this version of the program. Nothing was done. Deploy a version that has the stored
-    /// steps, or settle the operation by hand; it is tried again at long intervals.
+    /// steps, or settle the operation by hand; it is tried again after a pause.
     #[error("operation {operation} is stuck")]
     Stuck {
         /// The operation.

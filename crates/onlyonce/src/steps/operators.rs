@@ -98,12 +98,7 @@ impl Operators {
     ///
     /// # Errors
     /// If the database does not answer: look at the operation before you call again.
-    pub async fn retry(
-        &self,
-        id: &str,
-        again: CallAgain,
-        note: &str,
-    ) -> Result<bool, StepsError> {
+    pub async fn retry(&self, id: &str, again: CallAgain, note: &str) -> Result<bool, StepsError> {
         let is_done = at_place!(self.retry(id, again, note))?;
         if is_done {
             tracing::warn!(operation = id, ?again, note, "an operator retries an operation");

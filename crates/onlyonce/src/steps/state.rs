@@ -7,9 +7,9 @@ pub enum StepsState {
     Running,
     /// The last attempt failed; the next one is due later.
     Waiting,
-    /// The stored points or values do not fit this version of the program. It is tried again, at long intervals.
+    /// The stored points or values do not fit this version of the program. It is tried again after a pause.
     Stuck,
-    /// A call that must not be repeated may have been made, or the attempts are used up. A person decides.
+    /// A call that must not be repeated, or a step, may have been done, or the attempts are used up. A person decides.
     Unknown,
     /// It has its answer.
     Completed,

@@ -203,7 +203,9 @@ async fn work_that_commits_by_itself_leaves_the_operation_unknown<S: Shop>(lab: 
         let key = format!("k{fails}");
         for _ in 0..2 {
             let outcome = steps.run(&shop, &operation(&key), &fails).await.unwrap();
-            let StepsOutcome::Unknown { operation: id, .. } = outcome else { panic!("{outcome:?}") };
+            let StepsOutcome::Unknown { operation: id, .. } = outcome else {
+                panic!("{outcome:?}")
+            };
             let (stored, points) = operators.show(&id).await.unwrap().unwrap();
             assert_eq!((stored.calling.as_deref(), points.len()), (Some("commits"), 0));
             assert!(!operators.retry(&id, CallAgain::No, "ann: why not").await.unwrap());

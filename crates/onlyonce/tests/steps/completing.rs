@@ -240,7 +240,8 @@ async fn a_completer_sees_the_points_that_were_committed_while_it_looked() {
     let completer = Completer::new(PgDatabase::connect(&app).await).with(&steps);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let completer = tokio::spawn(completer.run_until(async { drop(stopped.await) }));
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND usename = 'app'";
+    let waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND usename = 'app'";
     lab.until(waits, "1").await;
     steps.run(&other, &operation("k"), &1).await.unwrap_err();
     assert_eq!(calls.load(Ordering::SeqCst), 1);

@@ -104,7 +104,8 @@ async fn a_call_in_doubt_is_made_again_only_if_the_operator_says_so<S: Shop>(lab
     let completer = Completer::new(shop.clone()).with(&steps).with_poll_max(Duration::ZERO);
     completer.run_until(lab.until("SELECT state FROM {steps}", "completed")).await;
     assert_eq!(calls.load(Ordering::SeqCst), 2);
-    let again = CallAgain::Now { revision: lab.sql("SELECT revision FROM {steps}").parse().unwrap() };
+    let again =
+        CallAgain::Now { revision: lab.sql("SELECT revision FROM {steps}").parse().unwrap() };
     assert!(!operators.retry(&id, again, "ann: once more").await.unwrap(), "it is completed");
 }
 

@@ -312,7 +312,8 @@ async fn an_owner_that_wakes_up_gets_no_answer_to_another_request<S: Shop>(lab: 
 #[tokio::test]
 async fn an_owner_that_renews_its_lease_before_it_is_taken_keeps_it() {
     let lab = Lab::postgres().await;
-    let (id, owner) = ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222");
+    let (id, owner) =
+        ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222");
     let insert = format!(
         "SELECT onlyonce.steps_insert('{id}', 'charge', 's', 'p', 'k', '\\x00', 60000, '1', 7, '{owner}', 0, NULL)"
     );
