@@ -94,6 +94,8 @@ mod over_sqlx;
 #[cfg(feature = "postgres")]
 mod over_tokio_postgres;
 pub(crate) mod parameters;
+#[cfg(feature = "sqlx")]
+pub(crate) mod pool;
 mod reply;
 #[cfg(feature = "sqlx")]
 mod retry;

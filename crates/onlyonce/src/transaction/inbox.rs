@@ -45,10 +45,11 @@ impl Transactions {
         E: Into<BoxError>,
     {
         use super::over_sqlx::{failed, query};
+        use super::pool::begin;
         use sqlx::Row;
 
         let message_id = message_id.as_ref();
-        let mut transaction = pool.begin().await.map_err(failed)?;
+        let mut transaction = begin(pool, None).await.map_err(failed)?;
         if !self.is_first_delivery(&mut transaction, consumer, message_id).await? {
             return Ok(Consumed::Duplicate);
         }

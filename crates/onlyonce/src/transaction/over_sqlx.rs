@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::parameters::Parameters;
 use super::statements::{Statements, VERSION};
-use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
+use super::{AnswerRow, Begun, Reply, TransactionError, Transactions, pool};
 use crate::Operation;
 use crate::store::BoxError;
 
@@ -142,7 +142,7 @@ pub(super) async fn begin(
     pool: &PgPool,
     parameters: Arc<Parameters>,
 ) -> Result<Begun<SqlxTx>, TransactionError> {
-    let mut transaction = pool.begin().await.map_err(failed)?;
+    let mut transaction = pool::begin(pool, None).await.map_err(failed)?;
     let begin = query(&statements.begin)
         .bind(&parameters.scope)
         .bind(&parameters.principal)
@@ -205,7 +205,7 @@ async fn resolve_once(
     parameters: &Parameters,
 ) -> Result<Option<PgRow>, sqlx::Error> {
     // Whatever the default is: an older snapshot would not see the commit.
-    let mut transaction = pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+    let mut transaction = pool::begin(pool, Some(READ_COMMITTED)).await?;
     let resolve = query(&statements.resolve).bind(token).bind(&parameters.fingerprint);
     resolve.fetch_optional(&mut *transaction).await
 }
@@ -229,6 +229,7 @@ pub(super) fn failed(error: sqlx::Error) -> TransactionError {
     TransactionError::of_database(state.as_deref(), error.into())
 }
 
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// How long a commit may take before the database is asked whether it was made.
 const COMMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long the database is asked whether a commit was made, and how often; one call waits for a lock for two seconds.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use onlyonce::transaction::{Begun, TransactionError, Transactions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_postgres::NoTls;
 
 use crate::lab::{CHARGE, Lab, charge, created, pool, tiered};
@@ -71,10 +72,20 @@ async fn over_tokio_postgres_the_caller_asks_on_a_new_connection() {
     assert_eq!(lab.charges(), "1");
 }
 
-/// A line to the server that is cut once, at the next COMMIT.
+/// A line to the server that is cut once, at the next COMMIT, or that holds back the replies to a statement.
 pub(crate) struct Line {
     address: SocketAddr,
     pub(crate) cut: Arc<AtomicU8>,
+    hold: watch::Sender<Hold>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Hold {
+    Nothing,
+    /// The replies from the next statement on that has this text.
+    RepliesTo(&'static str),
+    /// Such a statement was sent, and its reply is held.
+    Holding,
 }
 
 pub(crate) const CUT_NOTHING: u8 = 0;
@@ -85,13 +96,28 @@ impl Line {
     pub(crate) async fn lay(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, cut) = (listener.local_addr().unwrap(), Arc::<AtomicU8>::default());
-        let at = cut.clone();
+        let hold = watch::Sender::new(Hold::Nothing);
+        let (at, held) = (cut.clone(), hold.clone());
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, server, at.clone()));
+                tokio::spawn(carry(near, server, at.clone(), held.clone()));
             }
         });
-        Self { address, cut }
+        Self { address, cut, hold }
+    }
+
+    /// Holds back the reply to the next statement that has this text, and all replies after it.
+    pub(crate) fn hold(&self, statement: &'static str) {
+        self.hold.send_replace(Hold::RepliesTo(statement));
+    }
+
+    /// Waits until the server has the statement.
+    pub(crate) async fn holding(&self) {
+        self.hold.subscribe().wait_for(|hold| *hold == Hold::Holding).await.unwrap();
+    }
+
+    pub(crate) fn release(&self) {
+        self.hold.send_replace(Hold::Nothing);
     }
 
     pub(crate) fn url(&self, url: &str) -> String {
@@ -101,28 +127,45 @@ impl Line {
     }
 }
 
-async fn carry(mut near: TcpStream, server: u16, cut: Arc<AtomicU8>) {
+async fn carry(mut near: TcpStream, server: u16, cut: Arc<AtomicU8>, hold: watch::Sender<Hold>) {
     let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
-    let mut is_reply_lost = false;
+    let (mut is_reply_lost, mut is_held, mut held) = (false, false, hold.subscribe());
     loop {
         tokio::select! {
             read = near.read(&mut up) => {
                 let Ok(length @ 1..) = read else { return };
-                if up[..length].windows(6).any(|bytes| bytes == b"COMMIT") {
+                let sent = &up[..length];
+                if has(sent, "COMMIT") {
                     match cut.swap(CUT_NOTHING, Ordering::SeqCst) {
                         CUT_REQUEST => return,
                         at => is_reply_lost = at == CUT_REPLY,
                     }
                 }
-                far.write_all(&up[..length]).await.unwrap();
+                far.write_all(sent).await.unwrap();
+                is_held |= hold.send_if_modified(|hold| match *hold {
+                    Hold::RepliesTo(statement) if has(sent, statement) => {
+                        *hold = Hold::Holding;
+                        true
+                    }
+                    _ => false,
+                });
             }
-            read = far.read(&mut down) => {
+            read = far.read(&mut down), if !is_held => {
                 let Ok(length @ 1..) = read else { return };
                 if is_reply_lost || near.write_all(&down[..length]).await.is_err() {
                     return;
                 }
             }
+            () = released(&mut held), if is_held => is_held = false,
         }
     }
+}
+
+fn has(sent: &[u8], statement: &str) -> bool {
+    sent.windows(statement.len()).any(|bytes| bytes == statement.as_bytes())
+}
+
+async fn released(held: &mut watch::Receiver<Hold>) {
+    held.wait_for(|hold| *hold == Hold::Nothing).await.unwrap();
 }

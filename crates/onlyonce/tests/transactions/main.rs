@@ -11,3 +11,4 @@ mod lost_commit;
 mod over_sqlx;
 mod over_tokio_postgres;
 mod races;
+mod silence;

@@ -1,0 +1,61 @@
+//! A database that does not answer, and callers that do not wait for it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use onlyonce::transaction::{Begun, SqlxTx, Transactions};
+use sqlx::PgPool;
+
+use crate::lab::{CHARGE, Lab, charge, created, pool};
+use crate::lost_commit::{CUT_REPLY, Line};
+
+async fn begun(pool: &PgPool, key: &str) -> SqlxTx {
+    match Transactions::new().begin(pool, &charge(key)).await.unwrap() {
+        Begun::Mine(tx) => tx,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The reply to BEGIN comes when its caller has gone: what others write through the pool is not part of that transaction.
+// R126
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_begin_whose_caller_has_gone_leaves_no_open_transaction_in_the_pool() {
+    let lab = Lab::start().await;
+    let line = Line::lay(lab.postgres.port()).await;
+    let pool = pool(&line.url(&lab.url), 1).await;
+    for (round, call) in ["begin", "begin_within", "consume", "resolve"].into_iter().enumerate() {
+        let calling = match call {
+            "resolve" => {
+                let tx = begun(&pool, "resolve").await;
+                line.cut.store(CUT_REPLY, Ordering::SeqCst);
+                line.hold("BEGIN ISOLATION");
+                tokio::spawn(async move { drop(tx.complete(created()).await) })
+            }
+            _ => {
+                line.hold("BEGIN");
+                let pool = pool.clone();
+                tokio::spawn(async move { called(call, &pool).await })
+            }
+        };
+        line.holding().await;
+        calling.abort();
+        assert!(calling.await.unwrap_err().is_cancelled(), "{call}");
+        line.release();
+        sqlx::query(CHARGE).execute(&pool).await.unwrap();
+        assert_eq!(lab.charges(), (round + 1).to_string(), "{call}: the charge is committed");
+    }
+}
+
+async fn called(call: &str, pool: &PgPool) {
+    let (transactions, operation) = (Transactions::new(), charge("k"));
+    match call {
+        "begin" => drop(transactions.begin(pool, &operation).await),
+        "begin_within" => {
+            drop(transactions.begin_within(pool, &operation, Duration::from_secs(60)).await)
+        }
+        _ => {
+            let work = async |_: &mut sqlx::PgConnection| Ok::<_, sqlx::Error>(());
+            drop(transactions.consume(pool, "mailer", "m", work).await)
+        }
+    }
+}
