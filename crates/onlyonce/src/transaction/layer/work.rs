@@ -209,6 +209,10 @@ impl Work {
         let (ending, response) = (answer.ending, answer.into_response());
         let response = match is_aborted {
             true => match self.after_abort(&token, response, took).await {
+                // A refusal that is not kept is not sent either: a retry may be told something else.
+                Ok(Attempted::Conflict(_)) if ending == Ending::Decline => {
+                    return Attempted::Conflict(self.told(Problem::conflict()));
+                }
                 Ok(attempted) => return attempted,
                 Err(response) => response,
             },

@@ -100,6 +100,37 @@ async fn a_deadlock_runs_the_handler_again() {
     assert!(shop.runs() > 2 * rounds, "no deadlock was met: {} runs", shop.runs());
 }
 
+/// Every attempt meets a conflict, and the handler makes an answer of its own from it: one that would be kept is not sent.
+// R128
+#[tokio::test]
+async fn an_answer_that_is_not_kept_is_never_sent_as_if_it_were() {
+    let lab = Lab::start_with(&["default_transaction_isolation=serializable"]).await;
+    let conflict = "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$";
+    let handler = async move |mut tx: Tx, State(runs): Runs, body: String| {
+        insert(&mut tx, &runs).await;
+        sqlx::raw_sql(conflict).execute(&mut *tx).await.unwrap_err();
+        StatusCode::from_u16(body.parse().unwrap()).unwrap()
+    };
+    let shop = Shop::open_in(lab, Policy::default(), handler, |layer| layer).await;
+    for (status, sent, is_ours) in [
+        ("402", 409, true),
+        ("404", 409, true),
+        ("201", 500, true),
+        ("401", 401, false),
+        ("500", 500, false),
+    ] {
+        let before = shop.runs();
+        let answer = shop.post(&format!("k{status}"), status).await;
+        assert_eq!(answer.status.as_u16(), sent, "{status}: {answer:?}");
+        assert_eq!(answer.headers.contains_key("retry-after"), sent == 409, "{status}");
+        if is_ours {
+            assert_eq!(answer.code(), "idempotency_rolled_back", "{status}");
+        }
+        assert_eq!((shop.runs() - before, shop.operations()), (6, "0".to_owned()), "{status}");
+    }
+    assert_eq!(shop.lab.charges(), "0");
+}
+
 // R128, the other way round: under READ COMMITTED a fast failure is no conflict, and is not run again.
 #[tokio::test]
 async fn an_error_that_cannot_be_a_conflict_runs_once() {
