@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row, Transaction};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::parameters::Parameters;
+use super::pool::ANSWER_WAIT_MAX;
 use super::statements::{Statements, VERSION};
 use super::{AnswerRow, Begun, Reply, TransactionError, Transactions, pool};
 use crate::Operation;
@@ -67,7 +68,7 @@ impl SqlxTx {
             .bind(i32::from(reply.status.as_u16()))
             .bind(reply.headers_json())
             .bind(&reply.body[..]);
-        complete.execute(&mut *self.transaction).await.map_err(failed)?;
+        answered(complete.execute(&mut *self.transaction)).await?;
         let lost: BoxError = match timeout(COMMIT_WAIT_MAX, self.transaction.commit()).await {
             Ok(Ok(())) => return Ok(reply),
             Ok(Err(error)) => error.into(),
@@ -83,7 +84,7 @@ impl SqlxTx {
     /// As [`SqlxTx::complete`].
     // Not by a savepoint: sqlx waits for the answer to each statement, so that every operation would pay for it.
     pub async fn decline(self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
-        self.transaction.rollback().await.map_err(failed)?;
+        answered(self.transaction.rollback()).await?;
         match begin(&self.statements, &self.pool, self.parameters).await? {
             Begun::Mine(empty) => Box::pin(empty.complete(reply)).await,
             Begun::Replay(reply) => Ok(reply),
@@ -150,7 +151,7 @@ pub(super) async fn begin(
         .bind(&parameters.fingerprint)
         .bind(parameters.ttl_ms)
         .bind(VERSION);
-    let row = read(&begin.fetch_one(&mut *transaction).await.map_err(failed)?)?;
+    let row = read(&answered(begin.fetch_one(&mut *transaction)).await?)?;
     let (statements, pool) = (statements.clone(), pool.clone());
     row.begun(|token| SqlxTx { transaction, pool, token, parameters, statements })
 }
@@ -221,6 +222,16 @@ pub(super) fn query(
     sql: &Arc<str>,
 ) -> sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
+}
+
+/// What the server answers, in time, to a statement before COMMIT: whatever goes wrong, nothing is committed.
+async fn answered<T>(
+    asked: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, TransactionError> {
+    match timeout(ANSWER_WAIT_MAX, asked).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(elapsed) => Err(TransactionError::NotDone(elapsed.into())),
+    }
 }
 
 pub(super) fn failed(error: sqlx::Error) -> TransactionError {

@@ -1,9 +1,13 @@
 //! Transactions of a sqlx pool that are never left open.
 
+use std::time::Duration;
+
 use sqlx::{PgPool, Postgres, Transaction};
+use tokio::time::timeout;
 use tracing::Instrument;
 
-/// Begins a transaction, by another statement than BEGIN if there is one.
+/// Begins a transaction, by another statement than BEGIN if there is one. A server that does not answer it in time is an
+/// error; how long the pool may take to give out a connection is its own setting.
 ///
 /// In a task of its own: sqlx 0.9 notes that a transaction is open only when BEGIN was answered. A caller that is dropped
 /// before would give the connection back to the pool with the transaction open, and what others write through it would
@@ -12,14 +16,21 @@ pub(crate) async fn begin(
     pool: &PgPool,
     statement: Option<&'static str>,
 ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-    let pool = pool.clone();
+    let (pool_wait, pool) = (pool.options().get_acquire_timeout(), pool.clone());
     let beginning = async move {
         match statement {
             Some(statement) => pool.begin_with(statement).await,
             None => pool.begin().await,
         }
     };
-    let begun = tokio::spawn(beginning.in_current_span()).await;
-    // A task that has no answer was ended with its runtime.
-    begun.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    let limit = pool_wait.saturating_add(ANSWER_WAIT_MAX);
+    match timeout(limit, tokio::spawn(beginning.in_current_span())).await {
+        Ok(Ok(begun)) => begun,
+        // The task was ended with its runtime.
+        Ok(Err(_)) => Err(sqlx::Error::WorkerCrashed),
+        Err(elapsed) => Err(sqlx::Error::Io(elapsed.into())),
+    }
 }
+
+/// How long the server may take to answer a statement of ours.
+pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);

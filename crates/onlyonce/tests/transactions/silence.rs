@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onlyonce::transaction::{Begun, SqlxTx, Transactions};
+use onlyonce::transaction::{Begun, SqlxTx, TransactionError, Transactions};
 use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 
 use crate::lab::{CHARGE, Lab, charge, created, pool};
 use crate::lost_commit::{CUT_REPLY, Line};
@@ -58,4 +59,43 @@ async fn called(call: &str, pool: &PgPool) {
             drop(transactions.consume(pool, "mailer", "m", work).await)
         }
     }
+}
+
+/// The time is the runtime's, so that nobody waits for it.
+#[tokio::test]
+async fn a_database_that_falls_silent_before_commit_has_done_nothing() {
+    let lab = Lab::start().await;
+    let line = Line::lay(lab.postgres.port()).await;
+    let options = PgPoolOptions::new().acquire_timeout(Duration::from_secs(3));
+    for (key, statement) in
+        [("a", "BEGIN"), ("b", "\".begin("), ("c", "\".complete("), ("d", "ROLLBACK")]
+    {
+        let pool = options.clone().connect(&line.url(&lab.url)).await.unwrap();
+        let calling = match key {
+            "a" | "b" => {
+                line.hold(statement);
+                tokio::spawn(async move {
+                    Transactions::new().begin(&pool, &charge(key)).await.map(drop)
+                })
+            }
+            _ => {
+                let tx = begun(&pool, key).await;
+                line.hold(statement);
+                tokio::spawn(async move {
+                    match key {
+                        "c" => tx.complete(created()).await.map(drop),
+                        _ => tx.decline(created()).await.map(drop),
+                    }
+                })
+            }
+        };
+        line.holding().await;
+        tokio::time::pause();
+        let ended = tokio::time::timeout(Duration::from_secs(60), calling).await;
+        tokio::time::resume();
+        let ended = ended.expect("it gives up").unwrap();
+        assert!(matches!(ended, Err(TransactionError::NotDone(_))), "{statement}: {ended:?}");
+        line.release();
+    }
+    assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.transactional"), "0");
 }
