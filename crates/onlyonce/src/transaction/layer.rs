@@ -18,6 +18,7 @@ mod work;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -32,6 +33,7 @@ pub use self::slot::Tx;
 use self::service::Story;
 use super::Transactions;
 use super::last_line::OperationColumn;
+use super::statements::Statements;
 use crate::http::{Body, Who};
 use crate::once::{Limits, Room};
 use crate::policy::Policy;
@@ -79,9 +81,11 @@ impl Transactions {
         F: Fn(&Parts) -> W + Send + Sync + 'static,
         W: Into<Who>,
     {
+        let statement_limit = policy.upstream_timeout().saturating_add(STATEMENT_MARGIN);
+        let statements = Arc::new(self.statements.with_statement_limit(statement_limit));
         TransactionLayer {
             rules: Arc::new(Rules {
-                transactions: self.clone(),
+                statements,
                 pool,
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
                 policy: Arc::new(policy),
@@ -128,7 +132,7 @@ impl<S> Layer<S> for TransactionLayer {
 /// The rules of one layer.
 #[derive(Clone)]
 struct Rules {
-    transactions: Transactions,
+    statements: Arc<Statements>,
     pool: PgPool,
     identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     policy: Arc<Policy>,
@@ -175,3 +179,6 @@ where
         Box::pin(story.tell(request))
     }
 }
+
+/// How much longer than its request a statement may run: the request is to end first, and to be told so.
+const STATEMENT_MARGIN: Duration = Duration::from_secs(1);

@@ -97,7 +97,7 @@ impl Work {
         if retries > 0 {
             wait = wait.max(OWN_ROLLBACK_WAIT);
         }
-        let (statements, pool) = (&self.rules.transactions.statements, &self.rules.pool);
+        let (statements, pool) = (&self.rules.statements, &self.rules.pool);
         let begun = begin_within(statements, pool, &self.asked.parameters, wait).await;
         let tx = match self.begun(begun) {
             Ok(tx) => tx,
@@ -233,7 +233,7 @@ impl Work {
             "no answer of the handler can be kept: rolled back"
         );
         let told = self.told(no_answer.problem());
-        // After a timeout a statement may still be running, and is not waited for.
+        // After a timeout a statement may still be running. The server ends it, and the rollback comes after it.
         let is_aborted = match no_answer {
             NoAnswer::TimedOut => false,
             _ => match self.has_failed(&mut tx).await {
@@ -271,7 +271,7 @@ impl Work {
     /// Whether a statement of the handler has failed, so that the transaction is aborted. It is an error if the handler
     /// has ended the transaction by itself.
     async fn has_failed(&self, tx: &mut SqlxTx) -> Result<bool, Response<Body>> {
-        let state = state(&self.rules.transactions.statements, tx);
+        let state = state(&self.rules.statements, tx);
         match timeout(END_WAIT_MAX, state).await {
             Ok(Ok(State::Open)) => Ok(false),
             Ok(Ok(State::Aborted)) => Ok(true),
@@ -283,7 +283,7 @@ impl Work {
 
     /// Keeps the answer of an operation whose writes are undone.
     async fn decline(&self, reply: &Reply, fresh: Response<Body>) -> Attempted {
-        let (statements, pool) = (&self.rules.transactions.statements, &self.rules.pool);
+        let (statements, pool) = (&self.rules.statements, &self.rules.pool);
         // Another caller may have begun it in the moment between.
         let begun = begin(statements, pool, self.asked.parameters.clone()).await;
         match self.begun(begun) {
@@ -308,7 +308,7 @@ impl Work {
                 operation = token,
                 "the operation was done before, and its record is gone: look at it"
             );
-            let statements = &self.rules.transactions.statements;
+            let statements = &self.rules.statements;
             let begun = begin(statements, pool, self.asked.parameters.clone()).await;
             return Ok(match self.begun(begun) {
                 Ok(_dropped) => Attempted::Ended(self.told(Problem::already_done())),

@@ -148,6 +148,38 @@ async fn a_handler_that_takes_too_long_is_rolled_back() {
     assert_eq!(shop.lab.charges(), "1");
 }
 
+/// The server ends a statement that nobody waits for any more, so that the key is free again.
+#[tokio::test]
+async fn a_statement_that_outlives_its_request_does_not_keep_the_key() {
+    let stuck = async |mut tx: Tx, State(runs): Runs| {
+        if insert(&mut tx, &runs).await == 1 {
+            sqlx::query("SELECT pg_sleep(3600)").execute(&mut *tx).await.unwrap();
+        }
+        StatusCode::CREATED
+    };
+    let policy = Policy::default().with_upstream_timeout(Duration::from_millis(200));
+    let shop = Shop::open(policy, stuck).await;
+    refused(&shop.post("k", BODY).await, 504, "idempotency_rolled_back");
+    assert_eq!(shop.post("k", BODY).await.status, StatusCode::CREATED);
+    assert_eq!(shop.lab.charges(), "1");
+}
+
+#[tokio::test]
+async fn statements_end_with_their_request_or_by_a_shorter_limit_of_the_role() {
+    let limit = async |mut tx: Tx| {
+        sqlx::query_scalar::<_, String>("SHOW statement_timeout").fetch_one(&mut *tx).await.unwrap()
+    };
+    for (set, expected) in [("0", "31s"), ("2min", "31s"), ("7s", "7s")] {
+        let lab = Lab::start().await;
+        lab.sql(&format!("ALTER ROLE ALL SET statement_timeout = '{set}'"));
+        let shop = Shop::open_in(lab, Policy::default(), limit, |layer| layer).await;
+        assert_eq!(shop.post("k", BODY).await.body, expected, "{set}");
+        let pooled: String =
+            sqlx::query_scalar("SHOW statement_timeout").fetch_one(&shop.pool).await.unwrap();
+        assert_eq!(pooled, set, "for the transaction alone");
+    }
+}
+
 fn refused(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status.as_u16(), answer.code().as_str()), (status, code), "{answer:?}");
     assert_eq!(answer.headers["content-type"], "application/problem+json");
