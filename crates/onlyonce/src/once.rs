@@ -55,6 +55,7 @@ pub(crate) use self::limits::Room;
 pub(crate) use self::perform::{Verdict, Worked};
 #[cfg(feature = "tower")]
 pub(crate) use self::reconcile::Asking;
+pub(crate) use self::wait::Waiters;
 
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::audit::Readings;
@@ -67,7 +68,6 @@ use self::flight::Flights;
 use self::reconcile::Absences;
 use self::routes::RouteState;
 use self::settle::UnsettledAnswers;
-use self::wait::Waiters;
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
 use crate::engine::Write;
 use crate::record::{Response, State, Token};

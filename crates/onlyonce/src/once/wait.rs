@@ -18,7 +18,7 @@ use crate::store::Seen;
 impl Inner {
     /// Waits at most `wait` for the operation to end, without a connection or a lock of the store.
     pub(crate) async fn wait<T>(&self, ask: &Ask, wait: Duration) -> Ended<T> {
-        let Some(_place) = self.waiters.enter(ask) else {
+        let Some(_place) = self.waiters.enter(ask.id, ask.principal) else {
             return Ended::Refused(Refusal::InProgress);
         };
         ask.counters.waited.one();
@@ -115,18 +115,19 @@ impl Waiters {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).in_all
     }
 
-    fn enter(&self, ask: &Ask) -> Option<Place> {
+    /// A place for one that waits; `None` if there is no room.
+    pub(crate) fn enter(&self, id: OperationId, principal: Principal) -> Option<Place> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let per_key = counts.per_key.get(&ask.id).copied().unwrap_or(0);
-        let per_principal = counts.per_principal.get(&ask.principal).copied().unwrap_or(0);
+        let per_key = counts.per_key.get(&id).copied().unwrap_or(0);
+        let per_principal = counts.per_principal.get(&principal).copied().unwrap_or(0);
         let has_room = counts.in_all < self.limits.waiters_max
             && per_key < self.limits.waiters_per_key_max
             && per_principal < self.limits.waiters_per_principal_max;
         has_room.then(|| {
             counts.in_all += 1;
-            counts.per_key.insert(ask.id, per_key + 1);
-            counts.per_principal.insert(ask.principal, per_principal + 1);
-            Place { counts: self.counts.clone(), id: ask.id, principal: ask.principal }
+            counts.per_key.insert(id, per_key + 1);
+            counts.per_principal.insert(principal, per_principal + 1);
+            Place { counts: self.counts.clone(), id, principal }
         })
     }
 }

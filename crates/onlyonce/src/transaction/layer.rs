@@ -5,12 +5,14 @@
 //! 2. The answer of the handler decides: [`Ending`] has the table. Nothing of the answer is sent before it is committed.
 //! 3. A serialization failure or a deadlock runs the handler again, from its start, with the same request. Everything else
 //!    that goes wrong rolls back, so that the key is free and a retry runs.
-//! 4. The work runs in a task of its own. A client that hangs up changes nothing.
+//! 4. The work runs in a task of its own: a client that hangs up changes nothing. A duplicate that waits does so on the
+//!    connection of its client, and leaves with it.
 //!
 //! The handler may run several times, of which one is committed: it must not call other services. The layer always
 //! enforces its policy: there is no observing.
 
 mod answer;
+mod begin;
 mod service;
 mod slot;
 mod work;
@@ -35,7 +37,7 @@ use super::Transactions;
 use super::last_line::OperationColumn;
 use super::statements::Statements;
 use crate::http::{Body, Who};
-use crate::once::{Limits, Room};
+use crate::once::{Limits, Room, Waiters};
 use crate::policy::Policy;
 use crate::store::BoxError;
 
@@ -90,6 +92,7 @@ impl Transactions {
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
                 policy: Arc::new(policy),
                 room: Arc::new(Room::new(&Limits::default())),
+                waiters: Arc::new(Waiters::new(Limits::default())),
                 column: None,
             }),
         }
@@ -103,12 +106,13 @@ pub struct TransactionLayer {
 }
 
 impl TransactionLayer {
-    /// Bounds the requests under way and the bytes of their bodies. Default: [`Limits::default`], of which only
-    /// `executing_max` and `bodies_bytes_max` count here. Past a limit a request is refused with 503.
+    /// Bounds the requests under way, the bytes of their bodies and the duplicates that wait. Default:
+    /// [`Limits::default`], of which only `executing_max`, `bodies_bytes_max` and the limits of waiters count here. Past a
+    /// limit a request is refused with 503, and a duplicate that would wait with 409.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
-        let room = Arc::new(Room::new(&limits));
-        Self { rules: Arc::new(Rules { room, ..(*self.rules).clone() }) }
+        let (room, waiters) = (Arc::new(Room::new(&limits)), Arc::new(Waiters::new(limits)));
+        Self { rules: Arc::new(Rules { room, waiters, ..(*self.rules).clone() }) }
     }
 
     /// Names the unique column of your business table that has the operation's id: the last line of defence. If a statement
@@ -137,6 +141,7 @@ struct Rules {
     identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     policy: Arc<Policy>,
     room: Arc<Room>,
+    waiters: Arc<Waiters>,
     column: Option<OperationColumn>,
 }
 

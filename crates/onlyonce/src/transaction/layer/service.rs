@@ -9,6 +9,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::Rules;
+use super::begin::Mine;
 use super::slot::{Slot, Unkeyed};
 use super::work::{Asked, Work};
 use crate::http::request;
@@ -37,7 +38,8 @@ where
     /// 2. A key in the head is checked before the body is read.
     /// 3. The body is read whole.
     /// 4. Scope and key make the operation; the fingerprint tells whether the request is the same.
-    /// 5. The transaction is begun, worked on and ended in a task of its own, for which this connection only waits.
+    /// 5. The transaction is begun, or another request is waited for.
+    /// 6. The transaction is worked on and ended in a task of its own, for which this connection only waits.
     pub(super) async fn tell<B>(self, request: Request<B>) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -81,18 +83,18 @@ where
         let id = request::id_by(policy, None, &head, &who, &key);
         let fingerprint = request::fingerprint(policy, &head, &body, raw);
         let parameters = Parameters::of_request(policy, id, &who, &key, &fingerprint);
-        Ok(Keyed::Yes(Asked { head, body, key, id, parameters: Arc::new(parameters) }))
+        Ok(Keyed::Yes(Asked { head, body, key, id, who, parameters: Arc::new(parameters) }))
     }
 
     async fn work(self, asked: Asked) -> Response<Body> {
-        let policy = self.rules.policy.clone();
-        let Some(place) = self.rules.room.operation() else {
-            return Problem::overloaded().response(&policy);
-        };
+        let (policy, inner) = (self.rules.policy.clone(), self.inner);
         let work = Work { rules: self.rules, asked };
-        let inner = self.inner;
+        let Mine { tx, place } = match work.begin().await {
+            Ok(mine) => mine,
+            Err(response) => return response,
+        };
         let task = async move {
-            let response = work.run(inner).await;
+            let response = work.run(inner, tx).await;
             drop(place);
             response
         };

@@ -21,9 +21,8 @@ use crate::http::service::origin;
 use crate::http::{Body, headers, problem};
 use crate::key::Key;
 use crate::once::Refusal;
-use crate::policy::InFlight;
 use crate::problem::Problem;
-use crate::scope::OperationId;
+use crate::scope::{OperationId, Principal};
 use crate::store::BoxError;
 use crate::transaction::over_sqlx::begin;
 use crate::transaction::parameters::Parameters;
@@ -38,6 +37,7 @@ pub(super) struct Asked {
     pub(super) body: Whole,
     pub(super) key: Key,
     pub(super) id: OperationId,
+    pub(super) who: Principal,
     pub(super) parameters: Arc<Parameters>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Work {
 }
 
 /// How an attempt ended.
-enum Attempted {
+pub(super) enum Attempted {
     Ended(Response<Body>),
     /// It met other transactions, or may have. The answer is for a caller whose attempts are used up.
     Conflict(Response<Body>),
@@ -55,57 +55,47 @@ enum Attempted {
 
 impl Work {
     /// Attempts the operation until it has not met another transaction.
-    pub(super) async fn run<S, A>(self, mut inner: S) -> Response<Body>
+    pub(super) async fn run<S, A>(self, mut inner: S, tx: SqlxTx) -> Response<Body>
     where
         S: Service<Request<Body>, Response = Response<A>> + Send,
         S::Error: Into<BoxError>,
         A: http_body::Body<Data = Bytes>,
         A::Error: Into<BoxError>,
     {
-        let wait_end = Instant::now() + self.wait();
         let mut retries = 0;
+        let mut begun: Result<_, Box<Attempted>> = Ok(tx);
         loop {
-            let answer = match self.attempt(&mut inner, retries, wait_end).await {
-                Attempted::Ended(response) => return response,
-                Attempted::Conflict(response) => response,
+            let attempted = match begun {
+                Ok(tx) => self.attempt(&mut inner, tx, retries + 1).await,
+                Err(stopped) => *stopped,
             };
-            if retries == RETRIES_MAX {
-                return answer;
+            match attempted {
+                Attempted::Conflict(_) if retries < RETRIES_MAX => {}
+                Attempted::Ended(response) | Attempted::Conflict(response) => return response,
             }
             tracing::debug!("the transaction met another; running the handler again");
             sleep(RETRY_PAUSE * 2_u32.pow(retries)).await;
             retries += 1;
+            begun = self.begin_again().await;
         }
     }
 
-    /// How long a duplicate waits.
-    fn wait(&self) -> Duration {
-        match self.rules.policy.in_flight() {
-            InFlight::Reject => Duration::ZERO,
-            InFlight::Wait(wait) => wait.min(WAIT_MAX),
-        }
+    /// The next transaction of the operation, unless another request has it now.
+    async fn begin_again(&self) -> Result<SqlxTx, Box<Attempted>> {
+        let (statements, pool) = (&self.rules.statements, &self.rules.pool);
+        self.begun(begin_within(statements, pool, &self.asked.parameters, OWN_ROLLBACK_WAIT).await)
     }
 
-    async fn attempt<S, A>(&self, inner: &mut S, retries: u32, wait_end: Instant) -> Attempted
+    async fn attempt<S, A>(&self, inner: &mut S, tx: SqlxTx, number: u32) -> Attempted
     where
         S: Service<Request<Body>, Response = Response<A>> + Send,
         S::Error: Into<BoxError>,
         A: http_body::Body<Data = Bytes>,
         A::Error: Into<BoxError>,
     {
-        let mut wait = wait_end.saturating_duration_since(Instant::now());
-        if retries > 0 {
-            wait = wait.max(OWN_ROLLBACK_WAIT);
-        }
-        let (statements, pool) = (&self.rules.statements, &self.rules.pool);
-        let begun = begin_within(statements, pool, &self.asked.parameters, wait).await;
-        let tx = match self.begun(begun) {
-            Ok(tx) => tx,
-            Err(attempted) => return *attempted,
-        };
         let token = tx.operation_id().to_owned();
         let (began, slot) = (Instant::now(), Slot::new(self.asked.id, tx));
-        let called = self.call(inner, slot.clone(), &token, retries + 1).await;
+        let called = self.call(inner, slot.clone(), &token, number).await;
         let Some(tx) = slot.close() else {
             tracing::error!(
                 operation = token,
@@ -121,7 +111,7 @@ impl Work {
     }
 
     /// The transaction, if the operation is the caller's.
-    fn begun(
+    pub(super) fn begun(
         &self,
         begun: Result<Begun<SqlxTx>, TransactionError>,
     ) -> Result<SqlxTx, Box<Attempted>> {
@@ -330,19 +320,19 @@ impl Work {
         })
     }
 
-    fn refused(&self, refusal: &Refusal) -> Response<Body> {
+    pub(super) fn refused(&self, refusal: &Refusal) -> Response<Body> {
         let origin = || origin(&self.asked.head);
         problem::refused(refusal, &self.rules.policy, self.asked.key.as_str(), origin)
     }
 
-    fn told(&self, problem: Problem) -> Response<Body> {
+    pub(super) fn told(&self, problem: Problem) -> Response<Body> {
         problem.about_key(self.asked.key.as_str()).response(&self.rules.policy)
     }
 }
 
 /// Rolls back now, so that the key is free when the client has its answer. A rollback that is not answered is made all the
 /// same, only later: by sqlx, or by the server when the connection ends.
-async fn roll_back(tx: SqlxTx) {
+pub(super) async fn roll_back(tx: SqlxTx) {
     if let Ok(Err(error)) = timeout(END_WAIT_MAX, tx.roll_back()).await {
         tracing::warn!(error = &error as &dyn std::error::Error, "a rollback was not answered");
     }
@@ -355,5 +345,3 @@ fn failed(error: impl Into<BoxError>) -> NoAnswer {
 const FAILED: http::StatusCode = http::StatusCode::INTERNAL_SERVER_ERROR;
 /// How long the database may take to tell the state of a transaction, or to roll back.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
-/// A wait without a bound is bounded.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use http::StatusCode;
-use onlyonce::Policy;
 use onlyonce::policy::InFlight;
 use onlyonce::testing::twice_with_failure;
-use onlyonce::transaction::{Begun, Transactions, Tx};
+use onlyonce::transaction::{Begun, TransactionLayer, Transactions, Tx};
+use onlyonce::{Limits, Policy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
@@ -70,13 +70,20 @@ async fn sixty_four_duplicates_in_two_processes_have_one_effect_and_one_answer()
 
 /// A handler that answers once `open` says so.
 async fn gated(policy: Policy) -> (Shop, watch::Sender<bool>) {
+    gated_with(policy, |layer| layer).await
+}
+
+async fn gated_with(
+    policy: Policy,
+    change: impl FnOnce(TransactionLayer) -> TransactionLayer,
+) -> (Shop, watch::Sender<bool>) {
     let (open, opened) = watch::channel(false);
     let handler = async move |mut tx: Tx, State(runs): Runs| {
         let run = insert(&mut tx, &runs).await;
         opened.clone().wait_for(|open| *open).await.unwrap();
         (StatusCode::CREATED, format!("charge {run}"))
     };
-    (Shop::open(policy, handler).await, open)
+    (Shop::open_in(Lab::start().await, policy, handler, change).await, open)
 }
 
 async fn until(condition: impl Fn() -> bool) {
@@ -123,6 +130,37 @@ async fn a_client_that_hangs_up_changes_nothing() {
     let answer = shop.post("k", BODY).await;
     assert_eq!((answer.is_replay(), &answer.body[..]), (true, &b"charge 1"[..]));
     assert_eq!(shop.runs(), 1);
+}
+
+/// There is room for one that waits. It gives its place back when it hangs up.
+// R127
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_are_limited_and_leave_with_their_clients() {
+    let policy = Policy::default().with_in_flight(InFlight::Wait(Duration::from_secs(60)));
+    let limits = Limits::default().with_executing_max(3);
+    for limits in
+        [limits.with_waiters(1, 9, 9), limits.with_waiters(9, 1, 9), limits.with_waiters(9, 9, 1)]
+    {
+        let (shop, open) = gated_with(policy.clone(), |layer| layer.with_limits(limits)).await;
+        let first = tokio::spawn(send(shop.app.clone(), charge("k", BODY)));
+        until(|| shop.runs() == 1).await;
+        for _ in 0..3 {
+            let mut duplicates = JoinSet::new();
+            for _ in 0..2 {
+                duplicates.spawn(send(shop.app.clone(), charge("k", BODY)));
+            }
+            let refused = tokio::time::timeout(Duration::from_secs(20), duplicates.join_next());
+            let refused = refused.await.expect("there is room for one").unwrap().unwrap();
+            assert_eq!(refused.code(), "idempotency_in_progress");
+            assert!(duplicates.try_join_next().is_none(), "the other one waits");
+            duplicates.shutdown().await;
+        }
+        let waiting = tokio::spawn(send(shop.app.clone(), charge("k", BODY)));
+        open.send_replace(true);
+        assert_eq!(first.await.unwrap().status, StatusCode::CREATED);
+        assert!(waiting.await.unwrap().is_replay());
+        assert_eq!((shop.lab.charges(), shop.runs()), ("1".to_owned(), 1));
+    }
 }
 
 /// Duplicates in sequence and at once, clients that hang up at every poll, and a handler that fails half-way.
