@@ -211,6 +211,12 @@ impl Problem {
         Self { retry: Retry::Never, ..Self::new(status, &kind::OUTCOME_UNKNOWN, detail) }
     }
 
+    /// The handler has worked outside of its transaction, and its answer is not known or not kept.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn may_have_run(status: StatusCode) -> Self {
+        closed(Self::outcome_unknown(status, Recovery::Fail))
+    }
+
     /// The effect is there, and the record of the key is not.
     #[cfg(feature = "sqlx")]
     pub(crate) fn already_done() -> Self {

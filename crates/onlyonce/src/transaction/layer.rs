@@ -15,6 +15,7 @@ mod answer;
 mod begin;
 mod service;
 mod slot;
+mod without_tx;
 mod work;
 
 use std::pin::Pin;

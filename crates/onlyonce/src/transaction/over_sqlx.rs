@@ -85,13 +85,7 @@ impl SqlxTx {
     // Not by a savepoint: sqlx waits for the answer to each statement, so that every operation would pay for it.
     pub async fn decline(self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
         answered(self.transaction.rollback()).await?;
-        match begin(&self.statements, &self.pool, self.parameters).await? {
-            Begun::Mine(empty) => Box::pin(empty.complete(reply)).await,
-            Begun::Replay(reply) => Ok(reply),
-            Begun::InProgress { .. } | Begun::Reused => {
-                Err(TransactionError::NotDone("another caller has the key now".into()))
-            }
-        }
+        keep(&self.statements, &self.pool, self.parameters, reply.into()).await
     }
 
     /// Undoes the work and frees the key, before another caller may ask for it.
@@ -154,6 +148,22 @@ pub(super) async fn begin(
     let row = read(&answered(begin.fetch_one(&mut *transaction)).await?)?;
     let (statements, pool) = (statements.clone(), pool.clone());
     row.begun(|token| SqlxTx { transaction, pool, token, parameters, statements })
+}
+
+/// Keeps the answer of an operation in a transaction that does nothing else.
+pub(super) async fn keep(
+    statements: &Arc<Statements>,
+    pool: &PgPool,
+    parameters: Arc<Parameters>,
+    reply: Reply,
+) -> Result<Reply, TransactionError> {
+    match begin(statements, pool, parameters).await? {
+        Begun::Mine(empty) => Box::pin(empty.complete(reply)).await,
+        Begun::Replay(reply) => Ok(reply),
+        Begun::InProgress { .. } | Begun::Reused => {
+            Err(TransactionError::NotDone("another caller has the key now".into()))
+        }
+    }
 }
 
 fn read(row: &PgRow) -> Result<AnswerRow, TransactionError> {

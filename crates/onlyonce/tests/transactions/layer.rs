@@ -5,6 +5,7 @@ mod conflicts;
 mod duplicates;
 mod endings;
 mod misuse;
+mod without_tx;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

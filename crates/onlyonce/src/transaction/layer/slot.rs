@@ -1,6 +1,7 @@
 //! Where the transaction of a request is while the handler does not have it.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
@@ -133,6 +134,7 @@ pub(super) struct Slot {
     /// The operation, for a layer further in.
     id: OperationId,
     place: Mutex<Place>,
+    was_taken: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -145,7 +147,13 @@ enum Place {
 
 impl Slot {
     pub(super) fn new(id: OperationId, tx: SqlxTx) -> Arc<Self> {
-        Arc::new(Self { id, place: Mutex::new(Place::Here(Box::new(tx))) })
+        let place = Mutex::new(Place::Here(Box::new(tx)));
+        Arc::new(Self { id, place, was_taken: AtomicBool::new(false) })
+    }
+
+    /// Whether the handler has ever had the transaction. If not, it has done nothing in it.
+    pub(super) fn was_taken(&self) -> bool {
+        self.was_taken.load(Ordering::SeqCst)
     }
 
     /// Whether another layer runs the operation of this request already.
@@ -165,7 +173,10 @@ impl Slot {
     fn take(&self) -> Option<SqlxTx> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Here(tx) => Some(*tx),
+            Place::Here(tx) => {
+                self.was_taken.store(true, Ordering::SeqCst);
+                Some(*tx)
+            }
             other => {
                 *place = other;
                 None

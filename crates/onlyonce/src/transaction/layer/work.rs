@@ -105,6 +105,7 @@ impl Work {
             return Attempted::Ended(self.told(Problem::rolled_back(FAILED, why)));
         };
         match called {
+            called if !slot.was_taken() => Attempted::Ended(self.end_without_tx(tx, called).await),
             Ok(answer) => self.end(tx, answer, began.elapsed()).await,
             Err(no_answer) => self.give_up(tx, &no_answer, began.elapsed()).await,
         }
