@@ -61,7 +61,7 @@ impl MessageId {
         for part in parts {
             text += &format!(" {}:{part}", part.len());
         }
-        if text.len() > TEXT_BYTES_MAX {
+        if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
             let digest: [u8; 32] = Sha256::digest(&text).into();
             text = format!("sha256:{}", hex::encode(&digest));
         }
@@ -86,7 +86,8 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// A longer text is kept as its digest: an index of Postgres does not take long keys.
+/// A longer text is kept as its digest: an index of Postgres does not take long keys. So is a text with a NUL, which Postgres
+/// does not take at all.
 const TEXT_BYTES_MAX: usize = 512;
 
 #[cfg(test)]
@@ -125,6 +126,14 @@ mod tests {
             MessageId::of_kafka_record("o", 0, 7).to_string(),
             "12:kafka record 1:o 1:0 1:7"
         );
+    }
+
+    #[test]
+    fn an_id_with_a_nul_is_kept_as_a_digest() {
+        let ids = ["a\0", "a\0b", "\0a", "a"].map(|id| MessageId::of_webhook("shop", id));
+        assert!(ids.iter().all(|id| !id.as_str().contains('\0')), "{ids:?}");
+        let distinct: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Transactions {
             require_transaction(transaction)?;
             settings::check_writing(transaction)?;
             tables::require_version(transaction)?;
-            Ok(tables::take_message(transaction, consumer, message_id, SystemClock.wall())?)
+            tables::take_message(transaction, consumer, message_id, SystemClock.wall())
         };
         take().map_err(|stop: Stop| stop.into())
     }

@@ -359,3 +359,19 @@ async fn a_consumer_sees_a_message_once_with_its_effect() {
     assert!(!client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0));
     assert_eq!(lab.sql("SELECT onlyonce.seen('printer', 'm1')"), "t", "another consumer");
 }
+
+/// An empty id is that of no message: the second one would be taken for a duplicate of the first, and lost.
+// R140
+#[tokio::test]
+async fn a_message_without_an_id_or_a_consumer_is_refused() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    for (consumer, message_id) in
+        [("''", "'m1'"), ("'mailer'", "''"), ("NULL", "'m1'"), ("'mailer'", "NULL")]
+    {
+        let deliver = format!("SELECT onlyonce.seen({consumer}, {message_id})");
+        let error = client.query_one(&deliver, &[]).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "OO001", "{deliver}");
+    }
+    assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.inbox"), "0");
+}

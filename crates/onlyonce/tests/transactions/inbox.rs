@@ -83,6 +83,23 @@ async fn work_that_hides_an_error_or_ends_its_transaction_is_not_acknowledged() 
 
 // R140
 #[tokio::test]
+async fn a_message_without_an_id_is_refused_and_one_with_any_id_is_taken() {
+    let lab = Lab::start().await;
+    let (pool, transactions) = (lab.pool(1).await, Transactions::new());
+    for (consumer, id) in [("mailer", ""), ("", "m")] {
+        let refused = transactions.consume(&pool, consumer, id, charge).await;
+        assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    }
+    // Postgres has no text with a NUL in it.
+    let id = MessageId::of_webhook("shop", "m\0");
+    for expected in [Consumed::Done(1), Consumed::Duplicate] {
+        assert_eq!(transactions.consume(&pool, "mailer", &id, charge).await.unwrap(), expected);
+    }
+    assert_eq!(lab.charges(), "1");
+}
+
+// R140
+#[tokio::test]
 async fn over_tokio_postgres_a_second_delivery_has_no_effect() {
     let lab = Lab::start().await;
     let (mut client, connection) = tokio_postgres::connect(&lab.url, NoTls).await.unwrap();
@@ -132,6 +149,10 @@ fn over_rusqlite_a_second_delivery_has_no_effect() {
         Err::<(), _>(rusqlite::Error::QueryReturnedNoRows)
     });
     assert!(failed.is_err());
+    for (consumer, id) in [("mailer", ""), ("", "m")] {
+        let refused = transactions.consume_in(&mut db, consumer, id, charge);
+        assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    }
     let charges: i64 = db.query_row("SELECT count(*) FROM charge", [], |row| row.get(0)).unwrap();
     assert_eq!(charges, 1);
 }

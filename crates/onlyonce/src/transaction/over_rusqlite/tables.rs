@@ -145,13 +145,18 @@ pub(super) fn add_message(
     Ok(id)
 }
 
-/// Adds a message to those that `consumer` has taken; false if it was there.
+/// Adds a message to those that `consumer` has taken; false if it was there. Messages without an id would all be taken for
+/// one, and are refused.
 pub(super) fn take_message(
     db: &Connection,
     consumer: &str,
     message_id: &str,
     now: StoreTime,
-) -> rusqlite::Result<bool> {
+) -> Result<bool, Stop> {
+    if consumer.is_empty() || message_id.is_empty() {
+        let needed = "a consumer and the id of a message are needed";
+        return Err(TransactionError::NotDone(needed.into()).into());
+    }
     let mut insert = db.prepare_cached(
         "INSERT INTO main.onlyonce_inbox (consumer, message_id, seen_at) VALUES (?1, ?2, ?3)
          ON CONFLICT DO NOTHING",

@@ -232,6 +232,10 @@ CREATE FUNCTION {schema}.seen(consumer text, message_id text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
+  -- Messages without an id would all be taken for one.
+  IF coalesce(consumer, '') = '' OR coalesce(message_id, '') = '' THEN
+    RAISE EXCEPTION 'a consumer and the id of a message are needed' USING ERRCODE = 'OO001';
+  END IF;
   INSERT INTO {schema}.inbox (consumer, message_id, seen_at) VALUES (consumer, message_id, {now})
   ON CONFLICT DO NOTHING;
   IF NOT FOUND THEN
