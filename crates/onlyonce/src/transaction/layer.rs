@@ -34,6 +34,7 @@ pub use self::answer::Ending;
 pub use self::slot::Tx;
 
 use self::service::Story;
+use self::slot::Tables;
 use super::Transactions;
 use super::last_line::OperationColumn;
 use super::statements::Statements;
@@ -88,6 +89,7 @@ impl Transactions {
         let statements = Arc::new(self.statements.with_statement_limit(statement_limit));
         TransactionLayer {
             rules: Arc::new(Rules {
+                tables: Arc::new(Tables::of(&pool, &statements.schema)),
                 statements,
                 pool,
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
@@ -139,6 +141,7 @@ impl<S> Layer<S> for TransactionLayer {
 struct Rules {
     statements: Arc<Statements>,
     pool: PgPool,
+    tables: Arc<Tables>,
     identify: Arc<dyn Fn(&Parts) -> Who + Send + Sync>,
     policy: Arc<Policy>,
     room: Arc<Room>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Statements {
     /// The name of the schema, quoted.
     #[cfg(all(feature = "sqlx", feature = "tower"))]
-    schema: String,
+    pub(super) schema: String,
     /// scope, principal, key, fingerprint, milliseconds of the ttl, version
     pub(super) begin: Arc<str>,
     /// token, status, headers, body

@@ -5,6 +5,7 @@ mod conflicts;
 mod duplicates;
 mod endings;
 mod misuse;
+mod nested;
 mod without_tx;
 
 use std::sync::Arc;

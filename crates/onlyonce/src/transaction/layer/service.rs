@@ -63,7 +63,9 @@ where
             Err(stop) => return Ok(stop.problem(&policy).response(&policy)),
         };
         match self.asked(early, head, body) {
-            Ok(Keyed::Yes(asked)) if Slot::is_executed(&asked.head, asked.id) => {
+            Ok(Keyed::Yes(asked))
+                if Slot::is_executed(&asked.head, asked.id, &self.rules.tables) =>
+            {
                 self.forward(asked.head, asked.body.into_body()).await
             }
             Ok(Keyed::Yes(asked)) => Ok(self.work(asked).await),

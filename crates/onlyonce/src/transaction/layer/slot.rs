@@ -1,6 +1,7 @@
 //! Where the transaction of a request is while the handler does not have it.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 
 use crate::policy::Policy;
 use crate::problem::Problem;
@@ -131,10 +132,36 @@ pub(super) struct Unkeyed(pub(super) Arc<Policy>);
 /// Among the extensions of a request: its transaction.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The operation, for a layer further in.
+    /// The operation and the tables that have it, for a layer further in.
     id: OperationId,
+    tables: Arc<Tables>,
     place: Mutex<Place>,
     was_taken: AtomicBool,
+}
+
+/// Which tables have the operations of a layer, by the address of their database and their schema: pools cannot be
+/// compared, and two of them may be of one database.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tables {
+    host: String,
+    socket: Option<PathBuf>,
+    port: u16,
+    database: String,
+    schema: String,
+}
+
+impl Tables {
+    pub(super) fn of(pool: &PgPool, schema: &str) -> Self {
+        let options = pool.connect_options();
+        Self {
+            host: options.get_host().to_owned(),
+            socket: options.get_socket().cloned(),
+            port: options.get_port(),
+            // Postgres takes the user's name for that of the database where there is none.
+            database: options.get_database().unwrap_or(options.get_username()).to_owned(),
+            schema: schema.to_owned(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -146,9 +173,9 @@ enum Place {
 }
 
 impl Slot {
-    pub(super) fn new(id: OperationId, tx: SqlxTx) -> Arc<Self> {
+    pub(super) fn new(id: OperationId, tables: Arc<Tables>, tx: SqlxTx) -> Arc<Self> {
         let place = Mutex::new(Place::Here(Box::new(tx)));
-        Arc::new(Self { id, place, was_taken: AtomicBool::new(false) })
+        Arc::new(Self { id, tables, place, was_taken: AtomicBool::new(false) })
     }
 
     /// Whether the handler has ever had the transaction. If not, it has done nothing in it.
@@ -156,9 +183,10 @@ impl Slot {
         self.was_taken.load(Ordering::SeqCst)
     }
 
-    /// Whether another layer runs the operation of this request already.
-    pub(super) fn is_executed(head: &Parts, id: OperationId) -> bool {
-        head.extensions.get::<Arc<Self>>().is_some_and(|outer| outer.id == id)
+    /// Whether another layer runs the operation of this request already, in the same tables.
+    pub(super) fn is_executed(head: &Parts, id: OperationId, tables: &Tables) -> bool {
+        let outer = head.extensions.get::<Arc<Self>>();
+        outer.is_some_and(|outer| outer.id == id && *outer.tables == *tables)
     }
 
     /// The transaction, at the end of the request; `None` if the handler still has it.

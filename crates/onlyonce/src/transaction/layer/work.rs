@@ -94,7 +94,8 @@ impl Work {
         A::Error: Into<BoxError>,
     {
         let token = tx.operation_id().to_owned();
-        let (began, slot) = (Instant::now(), Slot::new(self.asked.id, tx));
+        let (began, slot) =
+            (Instant::now(), Slot::new(self.asked.id, self.rules.tables.clone(), tx));
         let called = self.call(inner, slot.clone(), &token, number).await;
         let Some(tx) = slot.close() else {
             tracing::error!(
