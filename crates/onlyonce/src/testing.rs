@@ -57,7 +57,7 @@ where
 {
     let mut trials = Trials::new(service, request, effects);
     trials.run().await;
-    trials.report
+    trials.ended()
 }
 
 /// [`twice`], and the retry after a failure of your own making: `fail` makes the next execution fail, for example by a
@@ -80,5 +80,5 @@ where
     trials.run().await;
     fail().await;
     trials.failure().await;
-    trials.report
+    trials.ended()
 }

@@ -143,6 +143,20 @@ async fn a_service_that_is_cancelled_with_its_client_is_found_by_hanging_up() {
     assert!(report.to_string().starts_with("not once: 1 of "), "{report}");
 }
 
+/// A request that is wrong in the test itself would pass every trial.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_refuses_every_request_has_shown_nothing() {
+    let shop = Shop::default();
+    let handler = async || (StatusCode::UNPROCESSABLE_ENTITY, "no such account");
+    let report = shop.try_out(guarded(Router::new().route("/charges", post(handler)))).await;
+    assert!(!report.is_once(), "{report}");
+    let [finding] = &report.findings[..] else { panic!("{report}") };
+    assert!(
+        matches!(&finding.what, What::NoEffect { last } if last.starts_with("422 ")),
+        "{report}"
+    );
+}
+
 /// Keeps the key of a failed execution for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_whose_key_is_never_free_again_is_found_by_a_failure() {

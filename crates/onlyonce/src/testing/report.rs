@@ -146,6 +146,11 @@ pub enum What {
         /// The same, of the duplicate.
         later: String,
     },
+    /// Of all operations together, none had an effect: nothing was tested. Is the request right, and the count?
+    NoEffect {
+        /// The last answer.
+        last: String,
+    },
     /// No attempt got an answer: refusals to the end.
     NoAnswer {
         /// The last one.
@@ -166,6 +171,12 @@ impl fmt::Display for What {
             }
             Self::Differs { first, later } => {
                 write!(f, "one answer was {first}, another one {later}")
+            }
+            Self::NoEffect { last } => {
+                write!(
+                    f,
+                    "no operation had an effect, the last was answered {last}: is the request right?"
+                )
             }
             Self::NoAnswer { last, at_poll } => {
                 write!(f, "no retry was answered, the last got {last}{}", At(*at_poll))

@@ -21,6 +21,10 @@ pub(super) struct Trials<S, R, E> {
     service: S,
     request: R,
     effects: E,
+    /// Whether any operation had an effect.
+    has_effect: bool,
+    /// The answer to the last operation.
+    last: String,
     pub(super) report: Report,
 }
 
@@ -36,7 +40,14 @@ where
     E: AsyncFn() -> u64,
 {
     pub(super) fn new(service: S, request: R, effects: E) -> Self {
-        Self { service, request, effects, report: Report::default() }
+        Self {
+            service,
+            request,
+            effects,
+            has_effect: false,
+            last: String::new(),
+            report: Report::default(),
+        }
     }
 
     pub(super) async fn run(&mut self) {
@@ -55,6 +66,15 @@ where
     /// The next execution was told to fail.
     pub(super) async fn failure(&mut self) {
         self.in_sequence(Trial::Failure).await;
+    }
+
+    /// What all trials tell together. A service that only refuses would pass each of them.
+    pub(super) fn ended(mut self) -> Report {
+        if !self.has_effect && self.report.is_once() {
+            let last = std::mem::take(&mut self.last);
+            self.find(Trial::InSequence, What::NoEffect { last });
+        }
+        self.report
     }
 
     async fn in_sequence(&mut self, trial: Trial) {
@@ -134,7 +154,10 @@ where
                 break;
             }
         }
-        match (self.effects)().await.saturating_sub(before) {
+        let effects = (self.effects)().await.saturating_sub(before);
+        self.has_effect |= effects > 0;
+        self.last = first.told();
+        match effects {
             0 if first.status.is_success() => {
                 self.find(trial, What::Lost { status: first.status, at_poll });
             }
