@@ -40,8 +40,9 @@ use crate::store::BoxError;
 /// Runs `service` under duplicates, and reports what happened twice or got another answer.
 ///
 /// `request` makes the request for a key; each operation has a key of its own. `effects` counts how often the effect has
-/// happened until now, all keys together: nothing else may cause effects meanwhile. On a runtime with several threads
-/// duplicates really run at the same time.
+/// happened until now, all keys together: nothing else may cause effects meanwhile. Effects that come after an operation was
+/// counted are found too, until the last trial has ended. On a runtime with several threads duplicates really run at the same
+/// time.
 pub async fn twice<S, A, B>(
     service: S,
     request: impl Fn(&str) -> Request<B>,
@@ -57,7 +58,7 @@ where
 {
     let mut trials = Trials::new(service, request, effects);
     trials.run().await;
-    trials.ended()
+    trials.ended().await
 }
 
 /// [`twice`], and the retry after a failure of your own making: `fail` makes the next execution fail, for example by a
@@ -80,5 +81,5 @@ where
     trials.run().await;
     fail().await;
     trials.failure().await;
-    trials.ended()
+    trials.ended().await
 }

@@ -157,6 +157,30 @@ async fn a_service_that_refuses_every_request_has_shown_nothing() {
     );
 }
 
+/// The effect happens once more when it was counted already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_that_comes_after_the_count_is_found() {
+    let shop = Shop::default();
+    let (of_handler, is_late) = (shop.clone(), Arc::new(AtomicBool::new(false)));
+    let late = is_late.clone();
+    let handler = async move || {
+        late.store(true, Ordering::SeqCst);
+        (StatusCode::CREATED, of_handler.charge().await)
+    };
+    let app = guarded(Router::new().route("/charges", post(handler)));
+    let effects = async || {
+        let counted = shop.charges.load(Ordering::SeqCst);
+        if is_late.swap(false, Ordering::SeqCst) {
+            shop.charges.fetch_add(1, Ordering::SeqCst);
+        }
+        counted
+    };
+    let report = twice(app, request, effects).await;
+    println!("{report}");
+    let late = report.findings.iter().filter(|it| it.what == What::Late { effects: 1 });
+    assert_eq!(late.count(), report.operations, "{report}");
+}
+
 /// Keeps the key of a failed execution for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_whose_key_is_never_free_again_is_found_by_a_failure() {

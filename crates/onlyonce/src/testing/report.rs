@@ -146,6 +146,11 @@ pub enum What {
         /// The same, of the duplicate.
         later: String,
     },
+    /// Effects came when those of the operation were counted already, and before the next one was sent.
+    Late {
+        /// How many.
+        effects: u64,
+    },
     /// Of all operations together, none had an effect: nothing was tested. Is the request right, and the count?
     NoEffect {
         /// The last answer.
@@ -171,6 +176,9 @@ impl fmt::Display for What {
             }
             Self::Differs { first, later } => {
                 write!(f, "one answer was {first}, another one {later}")
+            }
+            Self::Late { effects } => {
+                write!(f, "{effects} more effects after every duplicate was answered")
             }
             Self::NoEffect { last } => {
                 write!(

@@ -21,6 +21,8 @@ pub(super) struct Trials<S, R, E> {
     service: S,
     request: R,
     effects: E,
+    /// The effects after the last operation, and in which trial it was.
+    counted: Option<(Trial, u64)>,
     /// Whether any operation had an effect.
     has_effect: bool,
     /// The answer to the last operation.
@@ -44,6 +46,7 @@ where
             service,
             request,
             effects,
+            counted: None,
             has_effect: false,
             last: String::new(),
             report: Report::default(),
@@ -69,7 +72,8 @@ where
     }
 
     /// What all trials tell together. A service that only refuses would pass each of them.
-    pub(super) fn ended(mut self) -> Report {
+    pub(super) async fn ended(mut self) -> Report {
+        self.count_late().await;
         if !self.has_effect && self.report.is_once() {
             let last = std::mem::take(&mut self.last);
             self.find(Trial::InSequence, What::NoEffect { last });
@@ -144,6 +148,7 @@ where
     ) -> Option<Answer> {
         let first = self.answered(key).await;
         if first.is_refusal() {
+            self.counted = Some((trial, (self.effects)().await));
             self.find(trial, What::NoAnswer { last: first.told(), at_poll });
             return None;
         }
@@ -154,7 +159,9 @@ where
                 break;
             }
         }
-        let effects = (self.effects)().await.saturating_sub(before);
+        let counted = (self.effects)().await;
+        self.counted = Some((trial, counted));
+        let effects = counted.saturating_sub(before);
         self.has_effect |= effects > 0;
         self.last = first.told();
         match effects {
@@ -183,14 +190,26 @@ where
         send(self.service.clone(), request).await
     }
 
+    /// The effects until now. Those that came since the last operation was counted are that one's.
+    async fn count_late(&mut self) -> u64 {
+        let effects = (self.effects)().await;
+        if let Some((trial, counted)) = self.counted.take()
+            && effects > counted
+        {
+            self.find(trial, What::Late { effects: effects - counted });
+        }
+        effects
+    }
+
     /// A key that was not used before, and the effects until now.
     async fn next(&mut self) -> (String, u64) {
+        let before = self.count_late().await;
         self.report.operations += 1;
         let mut random = [0; 16];
         // Without randomness the keys of two runs would meet in a database that both use.
         getrandom::fill(&mut random).expect("the system gives random bytes");
         let key = format!("twice-{}", crate::hex::encode(&random));
-        (key, (self.effects)().await)
+        (key, before)
     }
 
     fn whole(&mut self, key: &str) -> Request<Body> {
