@@ -375,3 +375,27 @@ async fn a_message_without_an_id_or_a_consumer_is_refused() {
     }
     assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.inbox"), "0");
 }
+
+/// The rows that a sweep reads are those that it deletes, however many are kept.
+#[tokio::test]
+async fn a_sweep_reads_no_rows_that_it_keeps() {
+    let lab = Lab::start().await;
+    lab.sql(
+        "INSERT INTO onlyonce.transactional
+           SELECT gen_random_uuid(), 's', 'p', 'k', '', '1 day', now(), '1', 200, '{}', '', now() + n * interval '1 h'
+             FROM generate_series(-2, 2000) n;
+         INSERT INTO onlyonce.inbox
+           SELECT 'mailer', n::text, now() - n * interval '1 s' FROM generate_series(1, 2000) n;
+         INSERT INTO onlyonce.inbox SELECT 'old', n::text, now() - interval '31 days' FROM generate_series(1, 3) n;
+         ANALYZE onlyonce.transactional, onlyonce.inbox",
+    );
+    let read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+                 WHERE indexrelname IN ('transactional_expiry', 'inbox_age')";
+    let scans = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('transactional', 'inbox')";
+    let before = lab.sql(scans);
+    let swept = "SELECT onlyonce.sweep_transactions(); SELECT pg_stat_force_next_flush()";
+    assert_eq!(lab.sql(swept).lines().next(), Some("6"));
+    assert_eq!(lab.sql(scans), before, "no table is read from end to end");
+    let read: u64 = lab.sql(read).parse().unwrap();
+    assert!(read < 100, "{read} entries of the indexes were read");
+}
