@@ -40,7 +40,7 @@ use super::last_line::OperationColumn;
 use super::statements::Statements;
 use crate::http::{Body, Who};
 use crate::once::{Limits, Room, Waiters};
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy};
 use crate::store::BoxError;
 
 impl Transactions {
@@ -93,7 +93,7 @@ impl Transactions {
                 statements,
                 pool,
                 identify: Arc::new(move |head| principal_of_caller(head).into()),
-                policy: Arc::new(policy),
+                policy: Arc::new(policy.with_mode(Mode::Enforce)),
                 room: Arc::new(Room::new(&Limits::default())),
                 waiters: Arc::new(Waiters::new(Limits::default())),
                 column: None,

@@ -391,7 +391,8 @@ async fn a_sweep_reads_no_rows_that_it_keeps() {
     );
     let read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
                  WHERE indexrelname IN ('transactional_expiry', 'inbox_age')";
-    let scans = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('transactional', 'inbox')";
+    let scans =
+        "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('transactional', 'inbox')";
     let before = lab.sql(scans);
     let swept = "SELECT onlyonce.sweep_transactions(); SELECT pg_stat_force_next_flush()";
     assert_eq!(lab.sql(swept).lines().next(), Some("6"));

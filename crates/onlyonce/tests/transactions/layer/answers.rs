@@ -12,7 +12,7 @@ use axum::routing::post;
 use http::{Request, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
-use onlyonce::policy::KeyNeed;
+use onlyonce::policy::{KeyNeed, Mode};
 use onlyonce::transaction::{Transactions, Tx};
 
 use super::{Answer, BODY, Shop, caller, charge, insert, send};
@@ -178,6 +178,16 @@ async fn statements_end_with_their_request_or_by_a_shorter_limit_of_the_role() {
             sqlx::query_scalar("SHOW statement_timeout").fetch_one(&shop.pool).await.unwrap();
         assert_eq!(pooled, set, "for the transaction alone");
     }
+}
+
+#[tokio::test]
+async fn the_layer_enforces_even_if_the_policy_says_to_observe() {
+    let shop = Shop::open(Policy::default().with_mode(Mode::Observe), create).await;
+    assert_eq!(shop.post("k", BODY).await.status, StatusCode::CREATED);
+    assert!(shop.post("k", BODY).await.is_replay());
+    let mut request = charge("k", BODY);
+    *request.method_mut() = "post".parse().unwrap();
+    refused(&send(shop.app.clone(), request).await, 400, "request_ambiguous");
 }
 
 fn refused(answer: &Answer, status: u16, code: &str) {
