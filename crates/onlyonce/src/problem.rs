@@ -217,11 +217,11 @@ impl Problem {
         closed(Self::outcome_unknown(status, Recovery::Fail))
     }
 
-    /// The effect is there, and the record of the key is not.
+    /// The effect is there, and the record of the key is not, or cannot be read.
     #[cfg(feature = "sqlx")]
     pub(crate) fn already_done() -> Self {
-        let detail = "The operation was executed before, and its response is not kept any more. Do not send it again; \
-                      read what it created from the service.";
+        let detail = "The operation was executed before, and its response is not kept any more, or cannot be read. Do not \
+                      send it again; read what it created from the service.";
         Self::new(StatusCode::CONFLICT, &kind::RESPONSE_UNAVAILABLE, detail)
     }
 

@@ -44,7 +44,7 @@ pub enum TransactionError {
         /// The values that are allowed.
         wanted: &'static str,
     },
-    /// The kept answer cannot be read.
+    /// The operation was done, and its kept answer cannot be read. Do not retry; read what the operation created.
     #[error("the kept answer cannot be read")]
     Reply(#[from] ReplyError),
 }

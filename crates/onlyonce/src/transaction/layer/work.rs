@@ -130,7 +130,10 @@ impl Work {
                     error = &error as &dyn std::error::Error,
                     "cannot begin a transaction"
                 );
-                self.told(Problem::store_unavailable())
+                self.told(match error {
+                    TransactionError::Reply(_) => Problem::already_done(),
+                    _ => Problem::store_unavailable(),
+                })
             }
         })))
     }
@@ -318,6 +321,7 @@ impl Work {
         self.told(match error {
             TransactionError::Unsure { .. } => Problem::unsettled(),
             TransactionError::EndedByWork(_) => Problem::ended_by_work(),
+            TransactionError::Reply(_) => Problem::already_done(),
             _ => Problem::rolled_back(FAILED, "The database did not take the answer."),
         })
     }

@@ -180,6 +180,16 @@ async fn statements_end_with_their_request_or_by_a_shorter_limit_of_the_role() {
     }
 }
 
+/// Whoever wrote it: the operation was done, and nobody may say that it was not.
+#[tokio::test]
+async fn a_kept_answer_that_cannot_be_read_is_never_told_as_not_executed() {
+    let shop = Shop::open(Policy::default(), create).await;
+    shop.post("k", BODY).await;
+    shop.lab.sql(r#"UPDATE onlyonce.transactional SET headers = '{"a b": "c"}'"#);
+    refused(&shop.post("k", BODY).await, 409, "idempotency_response_unavailable");
+    assert_eq!(shop.runs(), 1);
+}
+
 #[tokio::test]
 async fn the_layer_enforces_even_if_the_policy_says_to_observe() {
     let shop = Shop::open(Policy::default().with_mode(Mode::Observe), create).await;
