@@ -28,12 +28,19 @@ impl MessageId {
         Self::of("cloudevent", &[source, id])
     }
 
-    /// Of a Kafka record: where it lies. The same record is read again from the same place after a rebalance. A producer
-    /// that sends one message twice without `enable.idempotence` makes two records: use
+    /// Of a Kafka record: where it lies. The same record is read again from the same place after a rebalance.
+    ///
+    /// `topic_id` tells apart topics that have one name: a topic that is deleted and made again, or one of another cluster,
+    /// counts its offsets from 0 again, and its records would be taken for those that were seen before. Pass the topic's UUID
+    /// (Kafka 2.8 and later: `kafka-topics.sh --describe`, or the Metadata response), or a name of your own that you change
+    /// whenever the topic is made again or the cluster is another one. The same text at every delivery: with another one all
+    /// records are new.
+    ///
+    /// A producer that sends one message twice without `enable.idempotence` makes two records: use
     /// [`of_kafka_header`](Self::of_kafka_header) for those. The offset that a consumer has committed is about deliveries,
     /// and does not make its effects idempotent.
-    pub fn of_kafka_record(topic: &str, partition: i32, offset: i64) -> Self {
-        Self::of("kafka record", &[topic, &partition.to_string(), &offset.to_string()])
+    pub fn of_kafka_record(topic_id: &str, topic: &str, partition: i32, offset: i64) -> Self {
+        Self::of("kafka record", &[topic_id, topic, &partition.to_string(), &offset.to_string()])
     }
 
     /// Of a Kafka record whose producer puts an id of the message into a header: the same in every record of it, wherever
@@ -103,9 +110,10 @@ mod tests {
             MessageId::of_cloud_event("/a", "c"),
             MessageId::of_cloud_event("/a 1:b", ""),
             MessageId::of_cloud_event("", "/a 1:b"),
-            MessageId::of_kafka_record("orders", 1, 23),
-            MessageId::of_kafka_record("orders", 12, 3),
-            MessageId::of_kafka_record("orders1", 2, 3),
+            MessageId::of_kafka_record("t1", "orders", 1, 23),
+            MessageId::of_kafka_record("t2", "orders", 1, 23),
+            MessageId::of_kafka_record("t1", "orders", 12, 3),
+            MessageId::of_kafka_record("t1", "orders1", 2, 3),
             MessageId::of_kafka_header("/a", "b"),
             MessageId::of_activity("/a", "b"),
             MessageId::of_activity("run 2", "b"),
@@ -123,8 +131,8 @@ mod tests {
         assert_eq!(id(), id());
         assert_eq!(id().as_str(), "8:activity 5:run-1 6:charge");
         assert_eq!(
-            MessageId::of_kafka_record("o", 0, 7).to_string(),
-            "12:kafka record 1:o 1:0 1:7"
+            MessageId::of_kafka_record("t", "o", 0, 7).to_string(),
+            "12:kafka record 1:t 1:o 1:0 1:7"
         );
     }
 

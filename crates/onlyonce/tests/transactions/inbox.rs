@@ -20,7 +20,7 @@ async fn a_message_delivered_many_times_at_once_has_one_effect() {
         let mut deliveries = JoinSet::new();
         for _ in 0..8 {
             let pool = pool.clone();
-            let id = MessageId::of_kafka_record("orders", 0, round as i64);
+            let id = MessageId::of_kafka_record("t1", "orders", 0, round as i64);
             deliveries.spawn(async move {
                 let work = async |connection: &mut PgConnection| charge(connection).await;
                 Transactions::new().consume(&pool, "mailer", &id, work).await.unwrap()
