@@ -25,6 +25,8 @@ use crate::transaction::Reply;
 /// | what the policy calls not executed (401, 403, 407, 408, 421, 425, 429; 409 with `Retry-After`): `RollBack` | undone | sent once | free |
 /// | 5xx, a panic, a timeout: `RollBack` | undone | sent once | free |
 ///
+/// The header `Idempotency-Store` counts as in the ordinary layer, but for `store` on a 5xx: that is `RollBack` all the same.
+///
 /// A handler overrules it by a part of its response:
 ///
 /// ```

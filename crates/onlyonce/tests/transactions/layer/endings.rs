@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use onlyonce::Policy;
 use onlyonce::transaction::{Ending, Tx};
 
@@ -23,6 +23,9 @@ async fn answer_as_told(mut tx: Tx, State(runs): Runs, body: String) -> Response
     if told["retry_after"] == true {
         response.headers_mut().insert(header::RETRY_AFTER, 1.into());
     }
+    if told["store"] == true {
+        response.headers_mut().insert("idempotency-store", HeaderValue::from_static("store"));
+    }
     match told["ending"].as_str() {
         Some("complete") => (Ending::Complete, response).into_response(),
         Some("decline") => (Ending::Decline, response).into_response(),
@@ -32,7 +35,7 @@ async fn answer_as_told(mut tx: Tx, State(runs): Runs, body: String) -> Response
 }
 
 /// The answer, whether the writes stay, and whether the answer stays.
-const TABLE: [(&str, bool, bool); 22] = [
+const TABLE: [(&str, bool, bool); 24] = [
     (r#"{"status":200}"#, true, true),
     (r#"{"status":201}"#, true, true),
     (r#"{"status":303}"#, true, true),
@@ -51,6 +54,8 @@ const TABLE: [(&str, bool, bool); 22] = [
     (r#"{"status":503}"#, false, false),
     (r#"{"status":503,"retry_after":true}"#, false, false),
     (r#"{"status":504}"#, false, false),
+    (r#"{"status":401,"store":true}"#, false, true),
+    (r#"{"status":500,"store":true}"#, false, false),
     (r#"{"status":402,"ending":"complete"}"#, true, true),
     (r#"{"status":500,"ending":"complete"}"#, true, true),
     (r#"{"status":500,"ending":"decline"}"#, false, true),

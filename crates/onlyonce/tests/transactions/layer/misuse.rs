@@ -58,6 +58,22 @@ async fn a_handler_that_ends_its_transaction_by_itself_is_never_a_success() {
     }
 }
 
+/// The one thing that the layer cannot undo, so that the documentation warns of it.
+#[tokio::test]
+async fn what_a_handler_writes_after_the_end_of_its_transaction_stays() {
+    for sql in ["COMMIT", "ROLLBACK"] {
+        let handler = async move |mut tx: Tx, State(runs): Runs| {
+            insert(&mut tx, &runs).await;
+            let _ = sqlx::raw_sql(sql).execute(&mut *tx).await;
+            insert(&mut tx, &runs).await;
+            StatusCode::CREATED
+        };
+        let shop = Shop::open(Policy::default(), handler).await;
+        assert_eq!(shop.post("k", BODY).await.code(), "idempotency_outcome_unknown", "{sql}");
+        assert_eq!((shop.lab.charges(), shop.runs()), ("1".to_owned(), 2), "{sql}");
+    }
+}
+
 // R126
 #[tokio::test]
 async fn a_panic_rolls_back_and_frees_the_key() {
