@@ -21,6 +21,7 @@ use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;
 use crate::store::BoxError;
+use crate::transaction::pool;
 
 /// A Postgres database, through a pool of the caller. The tables and functions are made by
 /// [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or `onlyonce migrate`.
@@ -179,7 +180,7 @@ impl Journal for PgDatabase {
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> Result<Vec<(Held, Token)>, StepsError> {
-        let mut transaction = in_time(self.pool.begin()).await?;
+        let mut transaction = in_time(pool::begin(&self.pool, "BEGIN")).await?;
         let rows = self.lock_due(&mut transaction, names, rows_max).await?;
         let mut taken = Vec::new();
         for row in &rows {
@@ -200,8 +201,8 @@ impl Journal for PgDatabase {
     async fn begin(&self, id: &str, number: usize) -> Result<PgWork, Reason> {
         let working = format!("{id} {number}");
         // In one round trip. The id is a UUID.
-        let begin = format!("BEGIN; SET LOCAL onlyonce.step = '{working}'");
-        let begun = in_time(self.pool.begin_with(AssertSqlSafe(begin))).await;
+        let statement = format!("BEGIN; SET LOCAL onlyonce.step = '{working}'");
+        let begun = in_time(pool::begin(&self.pool, AssertSqlSafe(statement))).await;
         let transaction = begun.map_err(|error| Reason::Failed(error.into()))?;
         Ok(PgWork { transaction, working, outbox: self.statements.outbox.clone() })
     }

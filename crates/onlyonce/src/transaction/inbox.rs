@@ -49,7 +49,7 @@ impl Transactions {
         use sqlx::Row;
 
         let message_id = message_id.as_ref();
-        let mut transaction = begin(pool, None).await.map_err(failed)?;
+        let mut transaction = begin(pool, "BEGIN").await.map_err(failed)?;
         if !self.is_first_delivery(&mut transaction, consumer, message_id).await? {
             return Ok(Consumed::Duplicate);
         }

@@ -137,7 +137,7 @@ pub(super) async fn begin(
     pool: &PgPool,
     parameters: Arc<Parameters>,
 ) -> Result<Begun<SqlxTx>, TransactionError> {
-    let mut transaction = pool::begin(pool, None).await.map_err(failed)?;
+    let mut transaction = pool::begin(pool, "BEGIN").await.map_err(failed)?;
     let begin = query(&statements.begin)
         .bind(&parameters.scope)
         .bind(&parameters.principal)
@@ -216,7 +216,7 @@ async fn resolve_once(
     parameters: &Parameters,
 ) -> Result<Option<PgRow>, sqlx::Error> {
     // Whatever the default is: an older snapshot would not see the commit.
-    let mut transaction = pool::begin(pool, Some(READ_COMMITTED)).await?;
+    let mut transaction = pool::begin(pool, READ_COMMITTED).await?;
     let resolve = query(&statements.resolve).bind(token).bind(&parameters.fingerprint);
     resolve.fetch_optional(&mut *transaction).await
 }
