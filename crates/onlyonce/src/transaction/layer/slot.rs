@@ -158,7 +158,7 @@ impl Tables {
             socket: options.get_socket().cloned(),
             port: options.get_port(),
             // Postgres takes the user's name for that of the database where there is none.
-            database: options.get_database().unwrap_or(options.get_username()).to_owned(),
+            database: options.get_database().unwrap_or_else(|| options.get_username()).to_owned(),
             schema: schema.to_owned(),
         }
     }
