@@ -104,7 +104,7 @@ pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<ParkedMessage>, BoxError>>;
 
     /// The one with this id, and its payload.
-    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>>;
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<WithPayload>, BoxError>>;
 
     /// The one with this id, or up to [`RETRY_ROWS_MAX`] that match; how many there were.
     fn retry<'a>(
@@ -118,6 +118,9 @@ pub(super) trait ParkedRows: std::fmt::Debug + Send + Sync {
 
     fn status(&self) -> BoxFuture<'_, Result<OutboxStatus, BoxError>>;
 }
+
+/// A parked message and its payload.
+pub(super) type WithPayload = (ParkedMessage, Vec<u8>);
 
 /// The database did not answer. Call again: what was asked may have been done, and is not done twice.
 #[derive(Debug, thiserror::Error)]

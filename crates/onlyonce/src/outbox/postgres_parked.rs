@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::RelayOptions;
 use super::parked::{
     OutboxStatus, PAGE_ROWS_MAX, ParkedFilter, ParkedMessage, ParkedRows, RETRY_ROWS_MAX,
-    TOPICS_MAX, TopicStatus,
+    TOPICS_MAX, TopicStatus, WithPayload,
 };
 use crate::clock::StoreTime;
 use crate::store::BoxError;
@@ -52,7 +52,7 @@ impl ParkedRows for PostgresParked {
         list.boxed()
     }
 
-    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<WithPayload>, BoxError>> {
         let find = async move {
             let rows = self.connection.lock().await.query(FIND, &[&id]).await?;
             rows.first().map(with_payload).transpose()
@@ -105,7 +105,7 @@ fn parked_message(row: &Row) -> Result<ParkedMessage, BoxError> {
     })
 }
 
-fn with_payload(row: &Row) -> Result<(ParkedMessage, Vec<u8>), BoxError> {
+fn with_payload(row: &Row) -> Result<WithPayload, BoxError> {
     Ok((parked_message(row)?, row.try_get("payload")?))
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::parked::{
     OutboxStatus, PAGE_ROWS_MAX, ParkedFilter, ParkedMessage, ParkedRows, RETRY_ROWS_MAX,
-    TOPICS_MAX, TopicStatus,
+    TOPICS_MAX, TopicStatus, WithPayload,
 };
 use super::sqlite_file::{OutboxFile, OutboxFileError};
 use crate::clock::{Clock, StoreTime, SystemClock};
@@ -42,7 +42,7 @@ impl ParkedRows for SqliteParked {
         list.boxed()
     }
 
-    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<(ParkedMessage, Vec<u8>)>, BoxError>> {
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<WithPayload>, BoxError>> {
         let find = self.file.run(move |db| {
             let mut find = db.prepare_cached(FIND)?;
             find.query_row([id.to_string()], with_payload).optional()
@@ -96,7 +96,7 @@ fn parked_message(row: &Row<'_>) -> rusqlite::Result<ParkedMessage> {
     })
 }
 
-fn with_payload(row: &Row<'_>) -> rusqlite::Result<(ParkedMessage, Vec<u8>)> {
+fn with_payload(row: &Row<'_>) -> rusqlite::Result<WithPayload> {
     Ok((parked_message(row)?, row.get(8)?))
 }
 
