@@ -397,6 +397,8 @@ fn places(sources: &[KeySource]) -> String {
         KeySource::Json(pointer) => Some(format!("the member {pointer} of the JSON body")),
         KeySource::Query(name) => Some(format!("the query parameter {name}")),
         KeySource::Form(name) => Some(format!("the form field {name}")),
+        KeySource::CloudEvent => Some("the source and the id of a CloudEvent".to_owned()),
+        KeySource::Body { .. } => Some("the body".to_owned()),
         KeySource::Fingerprint => None,
     });
     let places: Vec<_> = places.collect();

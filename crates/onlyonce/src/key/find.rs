@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
+use sha2::{Digest, Sha256};
 
 use super::{Key, KeyError, KeyRules, KeySource};
 use crate::body::{self, Kind, form, json, multipart};
@@ -18,8 +19,8 @@ use crate::hex;
 /// 4. A body of another media type than the source asks for has no key; one that says it is the right
 ///    type and cannot be read (malformed, doubled member names, a content coding) is an error. A body without
 ///    a media type is taken for JSON.
-/// 5. The fingerprint's key is the canonical digest in hexadecimal. It is taken only where no other source has
-///    a key, and is not held to `rules`.
+/// 5. The body's key is a digest of the body, the fingerprint's the canonical digest, in hexadecimal. They are taken, in
+///    this order, only where no other source has a key, and are not held to `rules`.
 ///
 /// Without `body` or `fingerprint` the sources that need them count as having no key, so pass them as
 /// soon as any [`needs_body`](KeySource::needs_body).
@@ -45,6 +46,7 @@ pub fn find(
         let key = in_source(source, head, body, rules)?;
         found = agreed(found, key)?;
     }
+    let found = found.or_else(|| of_body(sources, body?));
     let fallback = fingerprint.filter(|_| sources.contains(&KeySource::Fingerprint));
     Ok(found.or_else(|| fallback.map(of_fingerprint)))
 }
@@ -63,7 +65,8 @@ fn in_source(
         KeySource::Json(pointer) => in_json(head, body, pointer)?,
         KeySource::Query(name) => in_query(head, name)?,
         KeySource::Form(name) => in_form(head, body, name)?,
-        KeySource::Fingerprint => None,
+        KeySource::CloudEvent => return of_cloud_event(head, body),
+        KeySource::Body { .. } | KeySource::Fingerprint => None,
     };
     text.map(|text| Key::from_text(&text, rules)).transpose()
 }
@@ -148,6 +151,42 @@ fn agreed(first: Option<Key>, second: Option<Key>) -> Result<Option<Key>, KeyErr
         (Some(first), Some(second)) if first != second => Err(KeyError::Disagreement),
         (first, second) => Ok(first.or(second)),
     }
+}
+
+/// An id is unique only within its source. Either may be longer than a key, so the key is a digest of both.
+fn of_cloud_event(head: &Parts, body: Option<&[u8]>) -> Result<Option<Key>, KeyError> {
+    let media = field(head, &CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    let part = |name: &'static str| match media.starts_with(b"application/cloudevents") {
+        true => {
+            let pointer = format!("/{name}").parse().map_err(|_| KeyError::Unreadable)?;
+            in_json(head, body, &pointer)
+        }
+        false => {
+            let lines = head.headers.get_all(format!("ce-{name}")).into_iter();
+            only(lines.map(|line| Ok(line.as_bytes().to_vec())))
+        }
+    };
+    let (Some(source), Some(id)) = (part("source")?, part("id")?) else { return Ok(None) };
+    if source.is_empty() || id.is_empty() {
+        return Err(KeyError::Empty);
+    }
+    let mut text = b"onlyonce cloudevent key 1\0".to_vec();
+    [source, id].iter().for_each(|part| body::put(&mut text, part.as_bytes()));
+    Ok(Some(Key(hex::encode(&Sha256::digest(text)).into())))
+}
+
+/// The media type does not count: who sends a recorded request again could send it with another one.
+fn of_body(sources: &[KeySource], body: &[u8]) -> Option<Key> {
+    let without = sources.iter().find_map(|source| match source {
+        KeySource::Body { without } => Some(without.as_slice()),
+        _ => None,
+    })?;
+    let mut hash = Sha256::new_with_prefix(b"onlyonce body key 1\0");
+    match json::canonical(body, &[], without) {
+        Ok(values) => hash.update([&[1], values.as_slice()].concat()),
+        Err(body::Odd) => hash.update([&[0], body].concat()),
+    }
+    Some(Key(hex::encode(&hash.finalize()).into()))
 }
 
 fn of_fingerprint(fingerprint: &Fingerprint) -> Key {

@@ -27,6 +27,15 @@ pub enum KeySource {
     Query(Box<str>),
     /// A field of a form body, url-encoded or multipart, `form:name`.
     Form(Box<str>),
+    /// The source and the id of a CloudEvent together, `cloudevent`: of the headers `ce-source` and `ce-id`, or of a body
+    /// of the media type `application/cloudevents+json`.
+    CloudEvent,
+    /// A digest of the body alone, `body`: equal bodies are one operation, whatever the headers and the query say. JSON
+    /// counts by its values, anything else by its bytes. Used where no other source but the fingerprint has a key.
+    Body {
+        /// A value of a JSON body that does not count, `body-without:/pointer`.
+        without: Option<Pointer>,
+    },
     /// The request's own fingerprint, `fingerprint`: equal requests are one operation. Used where no
     /// other source has a key.
     Fingerprint,
@@ -35,7 +44,7 @@ pub enum KeySource {
 impl KeySource {
     /// Whether the body must be read before the key is known.
     pub fn needs_body(&self) -> bool {
-        matches!(self, Self::Json(_) | Self::Form(_) | Self::Fingerprint)
+        !matches!(self, Self::Header(_) | Self::Query(_))
     }
 }
 
@@ -55,6 +64,9 @@ impl FromStr for KeySource {
             "json" => Ok(Self::Json(name.parse()?)),
             "query" => named(name).map(Self::Query),
             "form" => named(name).map(Self::Form),
+            "cloudevent" if text == place => Ok(Self::CloudEvent),
+            "body" if text == place => Ok(Self::Body { without: None }),
+            "body-without" => Ok(Self::Body { without: Some(name.parse()?) }),
             "fingerprint" if text == place => Ok(Self::Fingerprint),
             _ => Err(KeySourceError::Place),
         }
@@ -68,6 +80,9 @@ impl fmt::Display for KeySource {
             Self::Json(pointer) => write!(f, "json:{pointer}"),
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Form(name) => write!(f, "form:{name}"),
+            Self::CloudEvent => f.write_str("cloudevent"),
+            Self::Body { without: None } => f.write_str("body"),
+            Self::Body { without: Some(pointer) } => write!(f, "body-without:{pointer}"),
             Self::Fingerprint => f.write_str("fingerprint"),
         }
     }
@@ -78,7 +93,9 @@ impl fmt::Display for KeySource {
 #[non_exhaustive]
 pub enum KeySourceError {
     /// Begin with one of the known places.
-    #[error("a key source is header:NAME, json:/pointer, query:name, form:name or fingerprint")]
+    #[error(
+        "a key source is header:NAME, json:/pointer, query:name, form:name, cloudevent, body, body-without:/pointer or fingerprint"
+    )]
     Place,
     /// Give a name that HTTP allows for a header field.
     #[error("the key source names no valid header field")]
