@@ -95,6 +95,7 @@
 //! | `sqlx` | operations inside the caller's own sqlx transaction (`postgres` has the same for tokio-postgres), and operations of several steps; with `tower`, a layer and an extractor for axum |
 //! | `outbox` | the relay that ships the messages of transactions; with `redis`, to Redis Streams |
 //! | `outbox-webhook` | the relay's messages as signed webhooks |
+//! | `webhook` | webhooks in: `webhook::Verifier` tells genuine deliveries from forged ones |
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |
@@ -134,6 +135,8 @@ pub mod store;
 pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
 pub mod transaction;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 mod body;
 mod hex;

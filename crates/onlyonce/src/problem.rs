@@ -82,6 +82,15 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
     }
 
+    /// A delivery that is not known to be the sender's.
+    pub(crate) fn webhook_unverified(why: &str) -> Self {
+        let detail = format!(
+            "The signature of this webhook does not hold: {why}. {NOT_EXECUTED} It claimed no key: a delivery with a \
+             valid signature is taken as if this one had never come."
+        );
+        Self::new(StatusCode::UNAUTHORIZED, &kind::WEBHOOK_SIGNATURE_INVALID, detail)
+    }
+
     pub(crate) fn request_too_large(policy: &Policy) -> Self {
         let detail = format!(
             "The request body is larger than the {} bytes that this route accepts. This request was not executed.",

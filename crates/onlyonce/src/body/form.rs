@@ -11,10 +11,7 @@ use crate::hex;
 /// a list, whose names have `[]`, is odd: Rack and Rails read `items[][id]` by its order among all other fields. So is
 /// one with very many fields: sorting them takes a hundred times the memory of the body.
 pub(crate) fn canonical(body: &[u8]) -> Result<Vec<u8>, Odd> {
-    if memchr::memchr_iter(b'&', body).count() >= FIELDS_MAX {
-        return Err(Odd);
-    }
-    let mut fields = fields(body).map(Field::decoded).collect::<Result<Vec<_>, Odd>>()?;
+    let mut fields = decoded(body)?;
     if fields.iter().any(|(name, _)| is_list(name)) {
         return Err(Odd);
     }
@@ -25,6 +22,14 @@ pub(crate) fn canonical(body: &[u8]) -> Result<Vec<u8>, Odd> {
         put_optional(&mut out, value.as_deref());
     }
     Ok(out)
+}
+
+/// The form's fields, decoded, in order.
+pub(crate) fn decoded(body: &[u8]) -> Result<Vec<Decoded<'_>>, Odd> {
+    if memchr::memchr_iter(b'&', body).count() >= FIELDS_MAX {
+        return Err(Odd);
+    }
+    fields(body).map(Field::decoded).collect()
 }
 
 /// The decoded values of every field or parameter with this name, in order.
@@ -42,7 +47,8 @@ struct Field<'a> {
     value: Option<&'a [u8]>,
 }
 
-type Decoded<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
+/// A field's name, and its value if it has one.
+pub(crate) type Decoded<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
 
 impl<'a> Field<'a> {
     fn decoded(self) -> Result<Decoded<'a>, Odd> {

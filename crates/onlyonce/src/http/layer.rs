@@ -14,12 +14,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::look_up::look_up;
+use super::request::Whole;
 use super::service::{Story, slips_by};
 use super::{Body, deadline, grpc, key_age};
-use crate::clock::as_ms;
+use crate::clock::{StoreTime, as_ms};
 use crate::key::Key;
 use crate::once::{Counters, Once, Reconciler};
-use crate::policy::{Mode, OldKeys, Policy};
+use crate::policy::{KeyNeed, Mode, OldKeys, Policy};
 use crate::problem::{self, Problem};
 use crate::record;
 use crate::scope::Principal;
@@ -58,6 +59,7 @@ impl Once {
                 failure,
                 sent_as: Arc::default(),
                 reconciler: None,
+                verifier: None,
             }),
         }
     }
@@ -112,6 +114,29 @@ impl OnceLayer {
             self.rules.once.inner.learn_reconciler(&self.rules.policy, reconciler.clone());
         }
         let rules = Rules { reconciler: Some(reconciler), ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules) }
+    }
+
+    /// Refuses every guarded request that `verifier` does not take for genuine: 401, before the key is claimed. It is given
+    /// the head, the whole body as it came, and the time of this node. Default: none. The text of its error is shown to
+    /// the sender.
+    ///
+    /// A key is required from here on, whatever the policy says: a request without a key would pass unverified. Methods
+    /// that the policy does not guard still pass.
+    ///
+    /// The feature `webhook` has verifiers for the signatures of common senders.
+    #[must_use]
+    pub fn with_verifier<F, E>(self, verifier: F) -> Self
+    where
+        F: Fn(&Parts, &[u8], StoreTime) -> Result<(), E> + Send + Sync + 'static,
+        E: std::fmt::Display,
+    {
+        let verifier: Verifier = Arc::new(move |head, body, now| {
+            let verified = verifier(head, body, now);
+            verified.map_err(|error| Problem::webhook_unverified(&error.to_string()))
+        });
+        let policy = Arc::new((*self.rules.policy).clone().with_key(KeyNeed::Required));
+        let rules = Rules { verifier: Some(verifier), policy, ..(*self.rules).clone() };
         Self { rules: Arc::new(rules) }
     }
 
@@ -172,7 +197,10 @@ pub(super) struct Rules {
     /// How requests are passed on: see `OnceLayer::with_sent_as`.
     pub(super) sent_as: Arc<str>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
+    verifier: Option<Verifier>,
 }
+
+type Verifier = Arc<dyn Fn(&Parts, &[u8], StoreTime) -> Result<(), Problem> + Send + Sync>;
 
 impl Rules {
     /// The answer to a request that is refused before any claim.
@@ -202,6 +230,14 @@ impl Rules {
         };
         self.policy.old_keys() == OldKeys::Refuse
             && age_ms().is_some_and(|age_ms| age_ms >= as_ms(self.policy.ttl()))
+    }
+
+    /// Whether the request is genuine, where the layer has a verifier.
+    pub(super) fn verify(&self, head: &Parts, body: &Whole) -> Result<(), Problem> {
+        match &self.verifier {
+            Some(verify) => verify(head, &body.bytes, self.once.inner.clock.wall()),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn identify(&self, head: &Parts) -> Result<Principal, Problem> {

@@ -101,6 +101,7 @@ where
 
     fn asked(&self, early: Early, head: &Parts, body: &Whole) -> Result<Option<Ask>, Problem> {
         let policy = &self.rules.policy;
+        self.rules.verify(head, body)?;
         let raw = request::raw_digest(head, body);
         let Some(key) = key_of_body(early, policy, head, body, raw)? else {
             self.rules.counters.unkeyed.one();

@@ -52,20 +52,23 @@ impl Whole {
     }
 }
 
-/// Reads the whole body, within the size limit of the route, the memory limit of the process, and a time limit.
+/// Reads the whole body, within the size limit of the route, the memory limit of the process, and a time limit. Then
+/// the layer's verifier, if it has one, judges the request, before anything is claimed.
 pub(super) async fn read<B>(rules: &Rules, head: &Parts, body: B) -> Result<Whole, Problem>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     let read = read_whole(&rules.policy, &rules.once.inner.room, head, body).await;
-    read.map_err(|stop| {
+    let whole = read.map_err(|stop| {
         match stop {
             Stop::NoRoom(_) => rules.counters.overloaded.one(),
             Stop::TooLarge(_) | Stop::Broken(_) | Stop::TooSlow => rules.counters.refused.one(),
         }
         stop.problem(&rules.policy)
-    })
+    })?;
+    rules.verify(head, &whole).inspect_err(|_| rules.counters.refused.one())?;
+    Ok(whole)
 }
 
 /// The same, without counting.

@@ -38,7 +38,7 @@ where
     ///
     /// 1. Unguarded requests pass.
     /// 2. A key in the head is checked before the body is read.
-    /// 3. The body is read whole.
+    /// 3. The body is read whole, and the request is verified where the layer has a verifier.
     /// 4. Scope and key make the operation's id; the fingerprint tells whether the request is the same. A completed
     ///    operation in the cache is answered from there.
     /// 5. The claim, the call and the settling happen in a task of their own. This connection only awaits its answer,

@@ -112,6 +112,12 @@ pub(super) const PRINCIPAL_MISSING: Kind = Kind::new(
     "A request with an idempotency key must carry the credentials of its caller.",
     Retry::SameKey,
 );
+pub(super) const WEBHOOK_SIGNATURE_INVALID: Kind = Kind::new(
+    "webhook_signature_invalid",
+    "Webhook signature is not valid",
+    "The signature of the webhook is missing, wrong, or too old or too new. The request was not executed, and claimed no key.",
+    Retry::Never,
+);
 pub(super) const REQUEST_TOO_LARGE: Kind = Kind::new(
     "request_too_large",
     "Request body too large",
@@ -173,7 +179,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 23] = [
+const ALL: [&Kind; 24] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -187,6 +193,7 @@ const ALL: [&Kind; 23] = [
     &NOT_FOUND,
     &PRINCIPAL_UNCLEAR,
     &PRINCIPAL_MISSING,
+    &WEBHOOK_SIGNATURE_INVALID,
     &REQUEST_TOO_LARGE,
     &REQUEST_INCOMPLETE,
     &REQUEST_AMBIGUOUS,
