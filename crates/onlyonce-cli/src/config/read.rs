@@ -15,6 +15,7 @@ use super::odd;
 use super::preset::Preset;
 use super::route::Route;
 use super::rules::Rules;
+use super::webhook;
 
 /// Reads the whole text: the configuration, and what in it is allowed but probably not meant. `env` tells what
 /// variables hold.
@@ -175,8 +176,12 @@ impl Draft {
         }));
         let mut rules = policy.inherited();
         let matching = wrong.gather(matching(table, &fields));
-        // The preset first, so that the route's own values stand over it.
-        fields.sort_by_key(|field| field.name.name != "preset");
+        // The preset first, then the webhook's, so that the route's own values stand over them.
+        fields.sort_by_key(|field| match field.name.name {
+            "preset" => 0,
+            "webhook" => 1,
+            _ => 2,
+        });
         for field in fields {
             wrong.gather(set(&mut rules, field, matching.as_ref()));
         }
@@ -209,6 +214,10 @@ fn set(rules: &mut Rules, field: Field<'_>, matching: Option<&Match>) -> Result<
             let preset = field.one_of(&Preset::ALL)?;
             preset.apply(rules, field.named_at);
             rules.is_payments = preset == Preset::Payments;
+            Ok(())
+        }
+        "webhook" => {
+            webhook::apply(webhook::read(field)?, rules, field.named_at);
             Ok(())
         }
         "methods" if does_name_methods => Err(field

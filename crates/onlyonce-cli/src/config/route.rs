@@ -8,6 +8,7 @@ use onlyonce::fingerprint::FingerprintMode;
 use onlyonce::key::KeySource;
 use onlyonce::policy::{Absent, InFlight, Recovery};
 use onlyonce::scope::ScopePart;
+use onlyonce::webhook::Verifier;
 
 use super::address::Upstream;
 use super::cors::CorsOrigin;
@@ -16,6 +17,7 @@ use super::matching::Match;
 use super::principal::PrincipalRule;
 use super::reconcile::ReconcileRule;
 use super::rules::{Remedy, Rules};
+use super::webhook;
 
 /// Which requests a route is for, and what holds for them.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Route {
     pub reconcile: Option<ReconcileRule>,
     /// Whether it has the preset `payments`: a store that may lose what it said is not for it.
     pub is_payments: bool,
+    /// What tells the genuine deliveries of a webhook from forged ones.
+    pub webhook: Option<Verifier>,
 }
 
 impl Route {
@@ -62,6 +66,7 @@ impl Route {
             upstream: rules.upstream,
             upstream_idle: rules.upstream_idle,
             is_payments: rules.is_payments,
+            webhook: rules.webhook,
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })
     }
@@ -121,16 +126,18 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             "`recovery` \"reconcile\" needs reconcile = { ask = \"GET /…{key}\", found = \"/…\" }";
         return Some((&["recovery"], message.into()));
     };
+    if let Some(source) = rules.policy.key_from().iter().find(|source| is_made_here(source)) {
+        let message = format!(
+            "`key_from` \"{source}\" with `recovery` \"reconcile\": the upstream does not know such a key, and could not be asked about it"
+        );
+        return Some((&["key_from", "recovery"], message));
+    }
     let is_per_caller = rules.policy.scope().contains(&ScopePart::Principal)
         && rules.principal != PrincipalRule::None;
     let found: Contradiction = match rules.forward_key {
         ForwardKey::Strip => (
             &["forward_key", "recovery"],
             "`forward_key` \"strip\" with `recovery` \"reconcile\": the upstream cannot be asked about a key that it never sees".into(),
-        ),
-        _ if rules.policy.key_from().contains(&KeySource::Fingerprint) => (
-            &["key_from", "recovery"],
-            "`key_from` \"fingerprint\" with `recovery` \"reconcile\": the upstream does not know such a key, and could not be asked about it".into(),
         ),
         ForwardKey::Verbatim if rule.auth.is_some() && is_per_caller => (
             &["reconcile"],
@@ -171,6 +178,11 @@ fn quiet(rules: &Rules, rule: &ReconcileRule) -> Option<Contradiction> {
     })
 }
 
+/// Whether no client has sent such a key.
+fn is_made_here(source: &KeySource) -> bool {
+    matches!(source, KeySource::Fingerprint | KeySource::Body { .. } | KeySource::CloudEvent)
+}
+
 fn has_header(scope: &[ScopePart]) -> bool {
     scope.iter().any(|part| matches!(part, ScopePart::Header(_)))
 }
@@ -185,6 +197,9 @@ fn everywhere(rules: &Rules) -> Option<Contradiction> {
     if is_nobody && rules.anonymous == Anonymous::Reject {
         let message = "`principal` \"none\" makes every caller anonymous, and `anonymous` \"reject\" refuses them: no keyed request would pass";
         return Some((&["anonymous", "principal"], message.into()));
+    }
+    if let Some(message) = webhook::contradiction(rules) {
+        return Some((&["key", "webhook"], message.into()));
     }
     if rules.hold_max < rules.policy.ttl() {
         return Some((&["hold_max", "ttl"], "hold_max is shorter than ttl".into()));

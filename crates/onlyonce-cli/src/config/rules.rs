@@ -10,6 +10,7 @@ use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
 use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown};
 use onlyonce::scope::ScopePart;
 use onlyonce::store::audit::IDS_MAX;
+use onlyonce::webhook::Verifier;
 
 use super::address::Upstream;
 use super::cors::CorsOrigin;
@@ -38,6 +39,7 @@ pub(super) struct Rules {
     pub(super) cors: Vec<CorsOrigin>,
     pub(super) upstream_idle: Duration,
     pub(super) is_payments: bool,
+    pub(super) webhook: Option<Verifier>,
     pub(super) said: Said,
 }
 
@@ -58,6 +60,7 @@ impl Default for Rules {
             cors: Vec::new(),
             upstream_idle: Duration::from_secs(1),
             is_payments: false,
+            webhook: None,
             said: Said::default(),
         }
     }

@@ -242,7 +242,10 @@ fn layer(route: &Route, (uri, upstream): &Service, once: &Once) -> OnceLayer {
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
     let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
-    let layer = layer.with_sent_as(&sent_as);
+    let mut layer = layer.with_sent_as(&sent_as);
+    if let Some(verifier) = route.webhook.clone() {
+        layer = layer.with_verifier(move |head, body, now| verifier.verify(head, body, now));
+    }
     match &route.reconcile {
         Some(rule) => {
             layer.with_reconciler(Asker::new(route, rule.clone(), upstream.clone(), &sent_as))

@@ -83,6 +83,22 @@ impl Ask {
         self.header("Content-Type", media)
     }
 
+    /// Another value for a line that is there.
+    pub(crate) fn replaced(self, name: &str, value: &str) -> Self {
+        self.without(name).header(name, value)
+    }
+
+    /// One line less.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.lines.retain(|(other, _)| other != name);
+        self
+    }
+
+    /// Another body.
+    pub(crate) fn saying(self, body: &str) -> Self {
+        Self { body: body.into(), ..self }
+    }
+
     /// From this tenant.
     pub(crate) fn tenant(self, name: &str) -> Self {
         self.header("Authorization", format!("Bearer tok_{name}"))

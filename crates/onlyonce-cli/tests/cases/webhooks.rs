@@ -1,4 +1,7 @@
-//! Webhooks that are delivered again: `preset = "webhook"`, with the sender's own header as the key.
+//! 8. Webhooks: `preset = "webhook"`, with the sender's own header as the key; and, in `verified`, `webhook = { … }`.
+
+pub(crate) mod sender;
+mod verified;
 
 use serde_json::json;
 

@@ -187,9 +187,40 @@ pub const RECONCILE: Section = Section {
     ]],
 };
 
+/// `webhook = { … }`.
+pub const WEBHOOK: Section = Section {
+    place: "in a webhook = { … }",
+    names: &[&[
+        Name::new(
+            "provider",
+            "\"standard\", \"stripe\", \"github\", \"gitlab\", \"twilio\", \"shopify\", \"linear\" or \"cloudevents\"",
+            "",
+            "whose deliveries they are: how they are signed, and what tells two events apart; needed",
+        ),
+        Name::new(
+            "secrets",
+            "a list of \"env:NAME\", such as [\"env:HOOK\", \"env:HOOK_OLD\"]",
+            "",
+            "what the provider signs with; needed, but for cloudevents, which are not signed. Any of them may have signed a delivery, so that a secret can be replaced without a gap",
+        ),
+        Name::new(
+            "tolerance",
+            "a duration above zero and of at most an hour, such as \"5m\"",
+            "\"5m\"",
+            "how far a signed timestamp may be from now, before or after",
+        ),
+        Name::new(
+            "url",
+            "http:// or https:// and a host, such as \"https://hooks.example.com\"",
+            "",
+            "for Twilio, which signs the URL that it calls: the beginning of that URL; needed there",
+        ),
+    ]],
+};
+
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 7] =
-    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE];
+pub(super) const ALL: [&Section; 8] =
+    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK];
 
 /// `[[route]]` without what `[policy]` has as well.
 const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
@@ -206,6 +237,12 @@ const MATCH: &[Name] = &[
         "\"payments\", \"signup\", \"webhook\", \"job\", \"jsonrpc\" or \"mcp\"",
         "",
         "defaults for one kind of route; see below",
+    ),
+    Name::new(
+        "webhook",
+        "a table such as { provider = \"standard\", secrets = [\"env:HOOK\"] }",
+        "",
+        "the route takes webhooks: a delivery that is not genuine is answered 401; see below and docs/webhooks.md",
     ),
 ];
 
@@ -224,7 +261,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "key_from",
-        "a list of header:NAME, json:/pointer, query:name, form:name or fingerprint",
+        "a list of header:NAME, json:/pointer, query:name, form:name, cloudevent, body, body-without:/pointer or fingerprint",
         "[\"header:Idempotency-Key\"]",
         "where the key is found; sources that are present must agree",
     ),

@@ -28,7 +28,7 @@ fn the_examples_in_the_default_text_are_good() {
     };
     let lines: Vec<_> = Config::default_text().lines().map(uncommented).collect();
     let text = lines.join("\n").replace("env:ADMIN_TOKEN", "env:SECRET");
-    let text = text.replace("env:READ_TOKEN", "another");
+    let text = text.replace("env:READ_TOKEN", "another").replace("env:HOOK", "env:SECRET");
     let without = |start: &str| {
         let kept = text.lines().filter(|line| !line.starts_with(start));
         kept.collect::<Vec<_>>().join("\n")
@@ -286,4 +286,24 @@ fn values() -> impl Strategy<Value = String> {
             Just(format!("{{ ask = {} }}", words[0])),
         ]
     })
+}
+
+#[test]
+fn a_webhook_sets_what_its_provider_needs_and_the_route_may_say_otherwise() {
+    let route = |more: &str| {
+        let text = format!(
+            "[policy]\nanonymous = \"reject\"\n[[route]]\nmatch = \"POST /hooks\"\n{more}\n\
+             webhook = {{ provider = \"github\", secrets = [\"env:SECRET\"] }}\n"
+        );
+        good(&text).routes.remove(0)
+    };
+    let plain = route("");
+    assert_eq!(plain.policy.key_from(), [KeySource::Body { without: None }]);
+    assert_eq!(plain.policy.scope(), [ScopePart::Path]);
+    assert_eq!(plain.principal, PrincipalRule::None);
+    assert_eq!(plain.anonymous, Anonymous::Allow);
+    assert!(!format!("{plain:?}").contains("0123456789abcdef"), "no secret is shown");
+    let own = route("key_from = [\"header:X-GitHub-Delivery\"]\nscope = [\"path\", \"host\"]");
+    assert_eq!(own.policy.key_from()[0].to_string(), "header:x-github-delivery");
+    assert_eq!(own.policy.scope(), [ScopePart::Path, ScopePart::Host]);
 }

@@ -9,7 +9,7 @@ use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 7] = [
+const SECTIONS: [(&str, &Section); 8] = [
     ("top", &TOP),
     ("admin", &ADMIN),
     ("otlp", &OTLP),
@@ -17,6 +17,7 @@ const SECTIONS: [(&str, &Section); 7] = [
     ("policy", &POLICY),
     ("route", &ROUTE),
     ("reconcile", &RECONCILE),
+    ("webhook", &WEBHOOK),
 ];
 
 #[test]
@@ -77,6 +78,7 @@ fn the_examples_of_all_pages_are_good() {
 fn environment(name: &str) -> Option<String> {
     match name {
         "DATABASE_URL" => Some("postgres://localhost/onlyonce".to_owned()),
+        _ if name.contains("HOOK") => Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
         _ => Some(format!("{name:0>32}")),
     }
 }

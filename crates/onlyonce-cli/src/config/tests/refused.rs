@@ -342,3 +342,59 @@ fn a_file_that_cannot_be_read_is_named() {
     std::fs::write(&file, vec![b'#'; 1 + FILE_BYTES_MAX as usize]).unwrap();
     assert!(matches!(Config::load(&file), Err(ConfigError::TooLong { .. })));
 }
+
+#[test]
+fn a_webhook_that_verifies_nothing_is_refused() {
+    let cases = [
+        ("{}", "3:11: `webhook`: it needs `provider`, such as \"standard\""),
+        (
+            "{ provider = \"githup\" }",
+            "3:24: `provider` is \"standard\", \"stripe\", \"github\", \"gitlab\", \"twilio\", \"shopify\", \"linear\" or \"cloudevents\", not \"githup\"; did you mean \"github\"?",
+        ),
+        (
+            "{ provider = \"github\" }",
+            "3:11: `webhook`: this provider signs its deliveries, and there is no secret to verify them with",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"env:NOT_SET\"] }",
+            "3:45: `secrets`: the environment has no variable \"NOT_SET\"",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"env:EMPTY\"] }",
+            "3:45: `secrets`: it is empty; leave it out, or give it a value",
+        ),
+        (
+            "{ provider = \"standard\", secrets = [\"env:SECRET\", \"hunter2\"] }",
+            "3:11: `webhook`: a secret of Standard Webhooks is whsec_ and the base64 of 24 to 64 bytes",
+        ),
+        (
+            "{ provider = \"cloudevents\", secrets = [\"env:SECRET\"] }",
+            "3:11: `webhook`: this provider does not sign its deliveries, so there is nothing to verify with a secret",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"env:SECRET\"], tolerance = \"2h\" }",
+            "3:72: `tolerance` is a duration above zero and of at most an hour, such as \"5m\"",
+        ),
+        (
+            "{ provider = \"twilio\", secrets = [\"env:SECRET\"] }",
+            "3:11: `webhook`: Twilio signs the URL that it calls; give its beginning as `url`, such as \"https://hooks.example.com\"",
+        ),
+        (
+            "{ provider = \"twilio\", secrets = [\"env:SECRET\"], url = \"https://a/hooks\" }",
+            "3:11: `webhook`: the URL is http:// or https:// and a host, without a path, such as \"https://hooks.example.com\"",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"env:SECRET\"], url = \"https://a\" }",
+            "3:11: `webhook`: `url` is for \"twilio\" alone; remove it",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"env:SECRET\"] }\nkey = \"optional\"",
+            "4:1: `key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`",
+        ),
+    ];
+    for (table, expected) in cases {
+        let said = complaint(&format!("[[route]]\nmatch = \"POST /hooks\"\nwebhook = {table}\n"));
+        assert_eq!(said, expected, "{table}");
+        assert!(!said.contains("hunter2"));
+    }
+}

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::profile::{self, Profile};
+use crate::webhooks::sender;
 use crate::within;
 
 #[derive(Debug)]
@@ -61,6 +62,8 @@ async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
         .args(["serve", "--config", CONFIG])
         .current_dir(folder)
         .env("ONLYONCE_SECRET", "a secret of the test, and long enough for one")
+        .env("HOOK", sender::SECRET)
+        .env("HOOK_OLD", sender::OLD_SECRET)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log(folder))

@@ -1,0 +1,82 @@
+//! A route that takes webhooks: who sends them, and how a genuine delivery is told from a forged one.
+
+use std::time::Duration;
+
+use onlyonce::policy::KeyNeed;
+use onlyonce::webhook::{Provider, Verifier};
+
+use super::error::{Remark, Remarks};
+use super::field::Field;
+use super::names::WEBHOOK;
+use super::principal::PrincipalRule;
+use super::route::Anonymous;
+use super::rules::Rules;
+
+/// The verifier that the table describes.
+pub(super) fn read(field: Field<'_>) -> Result<Verifier, Remarks> {
+    let mut draft = Draft::default();
+    field.each(&WEBHOOK, |field| draft.set(field))?;
+    let Some(provider) = draft.provider else {
+        return Err(field.wrong("it needs `provider`, such as \"standard\"").into());
+    };
+    let verifier = match (provider, draft.url) {
+        (Provider::Twilio, Some(url)) => Verifier::twilio(&url, draft.secrets),
+        (_, Some(_)) => return Err(field.wrong("`url` is for \"twilio\" alone; remove it").into()),
+        (_, None) => Verifier::new(provider, draft.secrets),
+    };
+    let verifier = verifier.map_err(|error| field.because(&error))?;
+    Ok(match draft.tolerance {
+        Some(tolerance) => verifier.with_tolerance(tolerance),
+        None => verifier,
+    })
+}
+
+#[derive(Default)]
+struct Draft {
+    provider: Option<Provider>,
+    secrets: Vec<String>,
+    tolerance: Option<Duration>,
+    url: Option<String>,
+}
+
+impl Draft {
+    fn set(&mut self, field: Field<'_>) -> Result<(), Remarks> {
+        match field.name.name {
+            "provider" => self.provider = Some(field.one_of(&Provider::ALL)?),
+            "secrets" => self.secrets = field.all(Field::confidential)?,
+            "url" => self.url = Some(field.text()?.to_owned()),
+            _ => self.tolerance = Some(tolerance(field)?),
+        }
+        Ok(())
+    }
+}
+
+fn tolerance(field: Field<'_>) -> Result<Duration, Remark> {
+    match field.duration_above_zero()? {
+        tolerance if tolerance > TOLERANCE_MAX => Err(field.refused()),
+        tolerance => Ok(tolerance),
+    }
+}
+
+/// A longer one is no protection.
+const TOLERANCE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Takes the provider's values over, like those of a preset: what the route says itself stands over them.
+pub(super) fn apply(verifier: Verifier, rules: &mut Rules, at: usize) {
+    let provider = verifier.provider();
+    rules.policy = rules.policy.clone().for_provider(provider);
+    // A sender of webhooks has no credentials but its signature.
+    (rules.principal, rules.anonymous) = (PrincipalRule::None, Anonymous::Allow);
+    rules.webhook = Some(verifier);
+    for name in ["webhook", "key", "key_from", "scope", "principal", "anonymous"] {
+        rules.said.say(name, at);
+    }
+}
+
+/// Why the rules of the route do not go with its webhook.
+pub(super) fn contradiction(rules: &Rules) -> Option<&'static str> {
+    let is_optional = rules.policy.key() == KeyNeed::Optional;
+    (rules.webhook.is_some() && is_optional).then_some(
+        "`key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`",
+    )
+}
