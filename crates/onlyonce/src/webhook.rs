@@ -7,7 +7,7 @@
 //! 3. Where the sender signs a timestamp, it must be within five minutes of now, before or after
 //!    ([`Verifier::with_tolerance`]).
 //! 4. The key is what the sender repeats when it delivers an event again: see [`Provider::key_from`].
-//!    [`Policy::for_provider`] sets everything that a policy needs for that.
+//!    [`Policy::for_provider`](crate::Policy::for_provider) sets everything that a policy needs for that.
 //!
 //! Put the verifier into the layer with [`OnceLayer::with_verifier`](crate::http::OnceLayer::with_verifier), or call
 //! [`Verifier::verify`] before [`Once::run`](crate::Once::run).
