@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 
 pub use self::values::{
     Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses,
-    StoreDown,
+    StoreDown, Tokens,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
@@ -64,6 +64,7 @@ pub struct Policy {
     deadline_from: Vec<HeaderName>,
     old_keys: OldKeys,
     is_json_rpc: bool,
+    tokens: Tokens,
 }
 
 /// Changes.
@@ -265,6 +266,14 @@ impl Policy {
     pub fn with_old_keys(self, old_keys: OldKeys) -> Self {
         Self { old_keys, ..self }
     }
+
+    /// Whether keys are tokens, which the server issues and signs. Default: off. Tokens need the secret of the engine,
+    /// key rules that admit them, and a layer over HTTP: without a secret none is issued and all are refused. Transactions
+    /// and recovery points know no tokens. [`Tokens::Required`] refuses the retries of keys that clients had made before.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Tokens) -> Self {
+        Self { tokens, ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -302,6 +311,7 @@ impl Default for Policy {
             deadline_from: DEADLINE_FROM.to_vec(),
             old_keys: OldKeys::Run,
             is_json_rpc: false,
+            tokens: Tokens::Off,
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::kind::{Kind, Retry};
 use crate::key::{KeyError, KeySource};
-use crate::policy::{Errors, Mismatch, Policy, Recovery};
+use crate::policy::{Errors, Mismatch, Policy, Recovery, Tokens};
 use crate::record::{Kept, Response};
 
 /// An answer that is ours, not the inner service's.
@@ -49,8 +49,12 @@ impl Problem {
     }
 
     pub(crate) fn key_missing(policy: &Policy) -> Self {
+        let create = match policy.tokens() {
+            Tokens::Required => "Get one token for each operation from POST /idempotency-tokens",
+            Tokens::Off | Tokens::Optional => "Create one key for each operation",
+        };
         let detail = format!(
-            "This operation needs an idempotency key in {}. Create one key for each operation and send the \
+            "This operation needs an idempotency key in {}. {create} and send the \
              same key with every retry. This request was not executed.",
             places(policy.key_from())
         );
@@ -69,6 +73,33 @@ impl Problem {
             places(policy.key_from())
         );
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+    }
+
+    /// The key is not a token of this caller for this operation, whatever is wrong with it: the answer must not tell a
+    /// forged token from one that somebody else may use.
+    pub(crate) fn token_invalid(policy: &Policy) -> Self {
+        let detail = format!(
+            "The idempotency key in {} is not a token that was issued to you for this operation and can still be used. This \
+             request was not executed. If you have sent this token before, check with the service what was done; if not, \
+             get another token.",
+            places(policy.key_from())
+        );
+        // Not "new-key": the operation may have been executed, and its answer expired like its token.
+        let retry = Retry::Never;
+        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail) }
+    }
+
+    /// For a token that was asked for in an unclear context.
+    pub(crate) fn token_context_unclear() -> Self {
+        let detail = "The header Idempotency-Context is empty, or was sent more than once. Send one value that is the same \
+                      for each attempt at one operation, or leave it out. No token was issued.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+    }
+
+    /// For a route that takes no tokens.
+    pub(crate) fn no_tokens() -> Self {
+        let detail = "No tokens are issued for this method and path. Create a key yourself, one for each operation.";
+        Self::new(StatusCode::NOT_FOUND, &kind::NO_TOKENS, detail)
     }
 
     pub(crate) fn principal_unclear(why: &str) -> Self {

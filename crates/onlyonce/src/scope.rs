@@ -29,6 +29,8 @@
 mod encoding;
 mod path;
 mod principal;
+#[cfg(feature = "tower")]
+pub(crate) mod token;
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +44,8 @@ use crate::key::Key;
 
 pub use path::normal_path;
 pub use principal::Principal;
+#[cfg(feature = "tower")]
+pub use token::TOKEN_LENGTH;
 
 /// The version of the encoding that ids are hashed from. A store remembers it.
 pub const SCOPE_VERSION: u8 = 2;

@@ -1,5 +1,6 @@
 //! From the text of a file to a [`Config`], or to everything that is wrong with it.
 
+use onlyonce::policy::Tokens;
 use onlyonce::scope::Secret;
 use toml::de::DeTable;
 
@@ -117,6 +118,15 @@ impl<'a> Top<'a> {
         checked.map_err(|error| Remark::new(at, error.to_string()))
     }
 
+    fn check_tokens<'r>(&self, all: impl Iterator<Item = &'r Rules>) -> Result<(), Remark> {
+        let mut with_tokens = all.filter(|rules| rules.policy.tokens() != Tokens::Off);
+        let Some(rules) = with_tokens.next().filter(|_| self.config.secret.is_none()) else {
+            return Ok(());
+        };
+        let message = "`tokens` needs `secret`, which the gateway signs tokens with; set `secret` at the top of the file";
+        Err(Remark::new(rules.said.anywhere(&["tokens"]).unwrap_or(0), message))
+    }
+
     fn policy(&self) -> Result<Rules, Remarks> {
         let mut rules = Rules::default();
         if let Some(field) = self.policy {
@@ -137,6 +147,8 @@ impl<'a> Top<'a> {
     fn finish(mut self, policy: Rules, drafts: Vec<Draft>) -> Result<(Config, Remarks), Remarks> {
         let mut wrong = Remarks::default();
         odd::look(&drafts, &mut self.odd);
+        let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
+        wrong.gather(self.check_tokens(all));
         let at = self.policy.map_or(0, |field| field.at);
         let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
         let routes = drafts.into_iter().filter_map(|draft| wrong.gather(draft.route())).collect();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::FingerprintMode;
-use onlyonce::key::KeySource;
-use onlyonce::policy::{Absent, InFlight, Recovery};
-use onlyonce::scope::ScopePart;
+use onlyonce::key::{KeyFormat, KeySource};
+use onlyonce::policy::{Absent, InFlight, Recovery, Tokens};
+use onlyonce::scope::{ScopePart, TOKEN_LENGTH};
 use onlyonce::webhook::Verifier;
 
 use super::address::Upstream;
@@ -106,7 +106,7 @@ fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
         Remedy::Reconcile => reconcile(matching, rules),
         Remedy::Hold | Remedy::Fail | Remedy::Release => None,
     };
-    found.or_else(|| everywhere(rules))
+    found.or_else(|| tokens(rules)).or_else(|| everywhere(rules))
 }
 
 fn redrive(rules: &Rules) -> Option<Contradiction> {
@@ -185,6 +185,25 @@ fn is_made_here(source: &KeySource) -> bool {
 
 fn has_header(scope: &[ScopePart]) -> bool {
     scope.iter().any(|part| matches!(part, ScopePart::Header(_)))
+}
+
+fn tokens(rules: &Rules) -> Option<Contradiction> {
+    let (keys, sources) = (rules.policy.key_rules(), rules.policy.key_from());
+    let (least, most) = keys.length;
+    let message = match rules.policy.tokens() {
+        Tokens::Off => return None,
+        _ if keys.format == KeyFormat::Uuid => {
+            "`key_format` \"uuid\" refuses every token; remove it, or set `tokens` to \"off\"".into()
+        }
+        _ if !(least..=most).contains(&TOKEN_LENGTH) => format!(
+            "`key_length` [{least}, {most}] refuses every token: a token has {TOKEN_LENGTH} characters"
+        ),
+        _ if sources.contains(&KeySource::Fingerprint) => {
+            "`key_from` \"fingerprint\" with `tokens`: such a key is made from the request, so that no token is ever asked for; remove one of them".into()
+        }
+        _ => return None,
+    };
+    Some((&["tokens"], message))
 }
 
 fn everywhere(rules: &Rules) -> Option<Contradiction> {

@@ -7,7 +7,7 @@ use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown};
+use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown, Tokens};
 use onlyonce::scope::ScopePart;
 use onlyonce::store::audit::IDS_MAX;
 use onlyonce::webhook::Verifier;
@@ -174,6 +174,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "mode" => before.with_mode(field.one_of(&MODE)?),
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
         "messages" => before.with_json_rpc(field.one_of(&[("http", false), ("jsonrpc", true)])?),
+        "tokens" => before.with_tokens(field.one_of(&TOKENS)?),
         "old_keys" => before.with_old_keys(field.one_of(&OLD_KEYS)?),
         "deadline_from" => before.with_deadline_from(field.all(header_source)?),
         _ => return Err(field.refused().into()),
@@ -332,5 +333,7 @@ const FINGERPRINT: [(&str, FingerprintMode); 3] = [
 const STORE_DOWN: [(&str, StoreDown); 2] =
     [("refuse", StoreDown::Refuse), ("pass", StoreDown::Pass)];
 const OLD_KEYS: [(&str, OldKeys); 2] = [("run", OldKeys::Run), ("refuse", OldKeys::Refuse)];
+const TOKENS: [(&str, Tokens); 3] =
+    [("off", Tokens::Off), ("optional", Tokens::Optional), ("required", Tokens::Required)];
 const ERRORS: [(&str, Errors); 2] = [("problem", Errors::Problem), ("stripe", Errors::Stripe)];
 const MODE: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use onlyonce::fingerprint::{METHOD_OVERRIDES, overrides_method};
 use onlyonce::http::{Body, Guarded, OnceLayer, grpc, problem};
-use onlyonce::policy::Mode;
+use onlyonce::policy::{Mode, Tokens};
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
 use tower_layer::Layer;
@@ -88,6 +89,10 @@ impl App {
         {
             return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
         }
+        if routes.issues_token(&request) {
+            let answer = routes.issue_token(&request);
+            return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
+        }
         let guard = routes.route(request.method(), request.uri().path());
         let allowed = guard.cors.allowed(request.headers());
         let refusal = routes.overriding(&request);
@@ -132,6 +137,24 @@ impl Routes {
         let answer = guard.look_up(request, (method, uri)).await;
         cors::readable(answer, guard.cors.allowed(request.headers()))
     }
+
+    /// Whether the request asks for a token. Where no route has tokens, the path is the service's own.
+    fn issues_token(&self, request: &Request<Incoming>) -> bool {
+        request.method() == Method::POST
+            && request.uri().path() == well_known::TOKENS
+            && self.routes.iter().any(|guard| guard.policy.tokens() != Tokens::Off)
+    }
+
+    fn issue_token(&self, request: &Request<Incoming>) -> Response<Body> {
+        let Some((method, uri)) = well_known::asked(request.uri()) else {
+            return json(StatusCode::BAD_REQUEST, well_known::TOKENS_USAGE.into());
+        };
+        let guard = self.route(&method, uri.path());
+        let refusal = guard.refusal(request.uri(), request.headers());
+        let issue = || guard.layer.issue_token(&head_of(request, (method, uri)));
+        let answer = refusal.unwrap_or_else(issue);
+        cors::readable(answer, guard.cors.allowed(request.headers()))
+    }
 }
 
 impl Guard {
@@ -153,10 +176,7 @@ impl Guard {
         if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
             return refusal;
         }
-        let (mut head, ()) = Request::new(()).into_parts();
-        head.headers = request.headers().clone();
-        (head.method, head.uri) = (method, with_host(uri, request.uri()));
-        self.layer.look_up(&head).await
+        self.layer.look_up(&head_of(request, (method, uri))).await
     }
 
     /// The answer to a request that the upstream could read differently; a route that observes refuses nothing.
@@ -269,6 +289,14 @@ fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
         layer: layer.clone(),
         service,
     }
+}
+
+/// The head of the operation that a request asks about.
+fn head_of(request: &Request<Incoming>, (method, uri): (Method, Uri)) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.headers = request.headers().clone();
+    (head.method, head.uri) = (method, with_host(uri, request.uri()));
+    head
 }
 
 /// The look-up of an HTTP/2 client has its host in the request's own address.

@@ -2,7 +2,7 @@
 
 use http::{Method, Uri};
 use onlyonce::http::problem;
-use onlyonce::policy::{InFlight, KeyNeed, Recovery};
+use onlyonce::policy::{InFlight, KeyNeed, Recovery, Tokens};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Route};
@@ -27,6 +27,11 @@ fn route(route: &Route) -> Value {
             "length": [length_min, length_max],
             "format": policy.key_rules().format.to_string(),
         },
+        "tokens": match policy.tokens() {
+            Tokens::Off => "off",
+            Tokens::Optional => "optional",
+            Tokens::Required => "required",
+        },
         "ttl": policy.ttl().as_secs(),
         "in_flight": match policy.in_flight() {
             InFlight::Reject => "reject",
@@ -42,7 +47,7 @@ fn route(route: &Route) -> Value {
     })
 }
 
-/// The operation that a look-up asks for: its method, and its path.
+/// The operation that a look-up, or a request for a token, is about: its method, and its path.
 pub(super) fn asked(uri: &Uri) -> Option<(Method, Uri)> {
     let (mut method, mut path) = (None, None);
     for (name, value) in form_urlencoded::parse(uri.query()?.as_bytes()) {
@@ -55,5 +60,9 @@ pub(super) fn asked(uri: &Uri) -> Option<(Method, Uri)> {
     method.zip(path.filter(|path: &Uri| path.authority().is_none()))
 }
 
+/// Where tokens are issued.
+pub(super) const TOKENS: &str = "/idempotency-tokens";
+/// What a request for a token must look like.
+pub(super) const TOKENS_USAGE: &str = "{\"detail\":\"Ask with ?method=POST&path=/charges and the credentials of the operation.\"}\n";
 /// What a look-up must look like.
 pub(super) const USAGE: &str = "{\"detail\":\"Ask with ?method=POST&path=/charges, the key and the credentials of the operation.\"}\n";

@@ -16,10 +16,11 @@ use tower_service::Service;
 use super::look_up::look_up;
 use super::request::Whole;
 use super::service::{Story, slips_by};
+use super::token;
 use super::{Body, deadline, grpc, key_age};
 use crate::clock::{StoreTime, as_ms};
 use crate::key::Key;
-use crate::once::{Counters, Once, Reconciler};
+use crate::once::{Counters, Once, Reconciler, Refusal};
 use crate::policy::{KeyNeed, Mode, OldKeys, Policy};
 use crate::problem::{self, Problem};
 use crate::record;
@@ -168,6 +169,16 @@ impl OnceLayer {
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
         look_up(&self.rules, head).await
     }
+
+    /// Issues a token: a key for the operation that a request with this head would be about. It is bound to the caller, to
+    /// the route and to the scope; nothing is stored. With a header `Idempotency-Context` the same context gets the same
+    /// token for at least half of the ttl. 404 where [`Policy::with_tokens`] is off, for a method that is not guarded, and
+    /// without [`OnceBuilder::with_secret`](crate::once::OnceBuilder::with_secret).
+    ///
+    /// `head` must be the head of the operation, not that of the request that asks: see [`look_up`](Self::look_up).
+    pub fn issue_token(&self, head: &Parts) -> Response<Body> {
+        token::issue(&self.rules, head)
+    }
 }
 
 /// Makes any service a [`Guarded`] one. See [`Once::layer`].
@@ -222,8 +233,20 @@ impl Rules {
         Some(asked_at.saturating_add(left))
     }
 
+    /// The caller; and the refusal of a free key, if this key may not begin an operation.
+    pub(super) fn admit(
+        &self,
+        head: &Parts,
+        key: &Key,
+    ) -> Result<(Principal, Option<Refusal>), Problem> {
+        let who = self.identify(head)?;
+        let expired = token::judge(self, head, &who, key)?;
+        let too_old = || self.is_too_old(head, key).then_some(Refusal::KeyExpired);
+        Ok((who, expired.or_else(too_old)))
+    }
+
     /// Whether the answer to this key may have expired, and the policy refuses such keys.
-    pub(super) fn is_too_old(&self, head: &Parts, key: &Key) -> bool {
+    fn is_too_old(&self, head: &Parts, key: &Key) -> bool {
         let age_ms = || {
             let first_used = key_age::first_used(key, &head.headers)?;
             Some(self.once.inner.clock.wall().since_ms(first_used))

@@ -107,7 +107,7 @@ where
             self.rules.counters.unkeyed.one();
             return Ok(None);
         };
-        let who = self.rules.identify(head)?;
+        let (who, _) = self.rules.admit(head, &key)?;
         let id = namespaced(request::id(&self.rules, head, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
         let ask = self.ask(id, head, &key, &who, fingerprint);

@@ -43,6 +43,7 @@ pub(crate) fn refused(
         Refusal::Overloaded => Problem::overloaded(),
         Refusal::DeadlineExceeded => Problem::deadline_exceeded(),
         Refusal::KeyExpired => Problem::key_expired(),
+        Refusal::TokenExpired => Problem::token_invalid(policy),
     };
     problem.about_key(key).response(policy)
 }

@@ -266,15 +266,23 @@ pub(crate) fn id_by(
     who: &Principal,
     key: &Key,
 ) -> OperationId {
+    with_scope(head, who, |scope| operation_id(secret, policy.scope(), scope, key))
+}
+
+/// What `read` makes of the request's scope.
+pub(super) fn with_scope<T>(
+    head: &Parts,
+    who: &Principal,
+    read: impl FnOnce(&Scope<'_>) -> T,
+) -> T {
     let host = head.uri.host().or_else(|| host_field(head));
-    let scope = Scope {
+    read(&Scope {
         principal: who,
         host: host.unwrap_or_default(),
         method: head.method.as_str(),
         path: &Sent::of(head).path,
         headers: &head.headers,
-    };
-    operation_id(secret, policy.scope(), &scope, key)
+    })
 }
 
 /// Three words with spaces between: how the request is sent, the `Host` that the inner service sees, and the path.

@@ -73,8 +73,8 @@ where
             Ok(None) => return self.unkeyed(head, body.into_body()).await,
             Err(problem) => return Ok(rules.refused(problem)),
         };
-        let who = match rules.identify(&head) {
-            Ok(who) => who,
+        let (who, if_free) = match rules.admit(&head, &key) {
+            Ok(admitted) => admitted,
             Err(problem) => return Ok(rules.refused(problem)),
         };
         let id = request::id(&rules, &head, &who, &key);
@@ -91,8 +91,7 @@ where
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
         let ask = self.ask(id, &head, &key, &who, fingerprint);
-        let (ends_at, is_too_old) = (rules.ends_at(&head, asked_at), rules.is_too_old(&head, &key));
-        let ask = Arc::new(Ask { ends_at, is_too_old, ..ask });
+        let ask = Arc::new(Ask { ends_at: rules.ends_at(&head, asked_at), if_free, ..ask });
         let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
@@ -189,7 +188,7 @@ where
             target: self.target(head),
             failure: self.rules.failure.clone(),
             ends_at: None,
-            is_too_old: false,
+            if_free: None,
         }
     }
 }

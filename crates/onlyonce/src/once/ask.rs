@@ -28,8 +28,8 @@ pub(crate) struct Ask {
     pub(crate) failure: Arc<Response>,
     /// By when the client needs its answer, on this node's boot clock.
     pub(crate) ends_at: Option<Duration>,
-    /// Whether the key is so old that its answer may have expired, and the policy refuses such keys.
-    pub(crate) is_too_old: bool,
+    /// The answer if the key is free, where this request may not begin the operation.
+    pub(crate) if_free: Option<Refusal>,
 }
 
 impl Ask {
@@ -45,10 +45,9 @@ impl Ask {
 
     /// Why the operation may not be begun, even if its key is free.
     pub(crate) fn barred(&self, boot: Duration) -> Option<Refusal> {
-        match self {
-            _ if self.is_late(boot) => Some(Refusal::DeadlineExceeded),
-            _ if self.is_too_old => Some(Refusal::KeyExpired),
-            _ => None,
+        match self.is_late(boot) {
+            true => Some(Refusal::DeadlineExceeded),
+            false => self.if_free.clone(),
         }
     }
 }
@@ -74,6 +73,7 @@ impl Counters {
             Refusal::Overloaded => &self.overloaded,
             Refusal::DeadlineExceeded => &self.deadline_exceeded,
             Refusal::KeyExpired => &self.key_expired,
+            Refusal::TokenExpired => &self.refused,
         };
         counter.one();
     }
@@ -111,4 +111,6 @@ pub(crate) enum Refusal {
     DeadlineExceeded,
     /// The key is free, and so old that its answer may have expired.
     KeyExpired,
+    /// The key is free, and is a token that has expired.
+    TokenExpired,
 }

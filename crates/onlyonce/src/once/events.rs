@@ -248,7 +248,8 @@ impl Refusal {
             | Self::StoreDown { .. }
             | Self::Overloaded
             | Self::DeadlineExceeded
-            | Self::KeyExpired => None,
+            | Self::KeyExpired
+            | Self::TokenExpired => None,
         }
     }
 }

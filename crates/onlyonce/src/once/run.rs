@@ -170,7 +170,7 @@ impl Operation {
             asking: None,
             target: Arc::default(),
             ends_at: None,
-            is_too_old: false,
+            if_free: None,
         }
     }
 
@@ -318,9 +318,12 @@ fn outcome<T: DeserializeOwned>(
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
         Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
-        Ended::Refused(Refusal::Overloaded | Refusal::DeadlineExceeded | Refusal::KeyExpired) => {
-            Err(OnceError::Overloaded)
-        }
+        Ended::Refused(
+            Refusal::Overloaded
+            | Refusal::DeadlineExceeded
+            | Refusal::KeyExpired
+            | Refusal::TokenExpired,
+        ) => Err(OnceError::Overloaded),
     }
 }
 

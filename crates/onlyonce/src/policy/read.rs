@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 
 use super::{
     Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
-    StoreDown, is_relayed,
+    StoreDown, Tokens, is_relayed,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
@@ -27,7 +27,10 @@ impl Policy {
 
     /// Whether a request must have a key.
     pub fn key(&self) -> KeyNeed {
-        self.key
+        match self.tokens {
+            Tokens::Required => KeyNeed::Required,
+            Tokens::Off | Tokens::Optional => self.key,
+        }
     }
 
     /// Where the key is found; at least one place.
@@ -125,6 +128,11 @@ impl Policy {
     /// Whether requests and answers are messages of JSON-RPC.
     pub fn is_json_rpc(&self) -> bool {
         self.is_json_rpc
+    }
+
+    /// Whether keys are tokens that the server issues.
+    pub fn tokens(&self) -> Tokens {
+        self.tokens
     }
 
     /// The shape of our own errors.

@@ -119,6 +119,17 @@ pub enum OldKeys {
     Refuse,
 }
 
+/// Whether keys may be, or must be, tokens that the server has issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokens {
+    /// No tokens are issued, and every key is opaque.
+    Off,
+    /// A client may make its own keys; what has the form of a token must be one.
+    Optional,
+    /// A request needs a key, and the key must be a token.
+    Required,
+}
+
 /// What happens to requests while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreDown {

@@ -43,7 +43,7 @@ pub(super) const KEY_MISSING: Kind = Kind::new(
 pub(super) const KEY_INVALID: Kind = Kind::new(
     "idempotency_key_invalid",
     "Idempotency-Key is not valid",
-    "The idempotency key is malformed, empty, sent twice, or has the wrong length or format.",
+    "The idempotency key is malformed, empty, sent twice, has the wrong length or format, or is not a token of the caller where it must be one.",
     Retry::NewKey,
 );
 pub(super) const KEY_REUSED: Kind = Kind::new(
@@ -160,6 +160,12 @@ pub(super) const KEY_EXPIRED: Kind = Kind::new(
     "The key is older than answers are kept, and no operation is recorded under it. The request was not executed.",
     Retry::Never,
 );
+pub(super) const NO_TOKENS: Kind = Kind::new(
+    "idempotency_tokens_not_issued",
+    "No tokens for this operation",
+    "This operation takes no tokens. Create a key for it yourself.",
+    Retry::Never,
+);
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
@@ -179,7 +185,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 24] = [
+const ALL: [&Kind; 25] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -201,6 +207,7 @@ const ALL: [&Kind; 24] = [
     &OVERLOADED,
     &DEADLINE_EXCEEDED,
     &KEY_EXPIRED,
+    &NO_TOKENS,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,
     &UPSTREAM_TIMEOUT,

@@ -6,22 +6,23 @@ use crate::key::Key;
 /// The listed parts of a request's scope, in fixed order, then the key.
 pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> Vec<u8> {
     let mut encoded = Encoding::new(Kind::Request);
-    for part in ScopePart::DEFAULT.iter().filter(|part| parts.contains(part)) {
-        match part {
-            ScopePart::Principal => encoded.add(Tag::Principal, scope.principal.as_bytes()),
-            ScopePart::Host => encoded.add(Tag::Host, plain_host(scope.host).as_bytes()),
-            ScopePart::Method => encoded.add(Tag::Method, scope.method.as_bytes()),
-            ScopePart::Path => encoded.add(Tag::Path, normal_path(scope.path).as_bytes()),
-            ScopePart::Header(_) => {}
-        }
-    }
-    for name in headers_of(parts) {
-        encoded.add(Tag::Header, name.as_bytes());
-        for value in scope.headers.get_all(name) {
-            encoded.add(Tag::Value, value.as_bytes());
-        }
-    }
+    encoded.add_parts(parts, scope);
     encoded.ended_by(key.as_str())
+}
+
+/// The route, the principal in any case, the listed parts of the scope, then what the token says itself.
+#[cfg(feature = "tower")]
+pub(crate) fn of_token(
+    route: &str,
+    parts: &[ScopePart],
+    scope: &Scope<'_>,
+    said: &str,
+) -> Vec<u8> {
+    let mut encoded = Encoding::new(Kind::Token);
+    encoded.add(Tag::Namespace, route.as_bytes());
+    encoded.add(Tag::Principal, scope.principal.as_bytes());
+    encoded.add_parts(parts, scope);
+    encoded.ended_by(said)
 }
 
 /// The names of the listed headers, in order and each once.
@@ -65,6 +66,24 @@ impl Encoding {
         self.0.extend_from_slice(part);
     }
 
+    fn add_parts(&mut self, parts: &[ScopePart], scope: &Scope<'_>) {
+        for part in ScopePart::DEFAULT.iter().filter(|part| parts.contains(part)) {
+            match part {
+                ScopePart::Principal => self.add(Tag::Principal, scope.principal.as_bytes()),
+                ScopePart::Host => self.add(Tag::Host, plain_host(scope.host).as_bytes()),
+                ScopePart::Method => self.add(Tag::Method, scope.method.as_bytes()),
+                ScopePart::Path => self.add(Tag::Path, normal_path(scope.path).as_bytes()),
+                ScopePart::Header(_) => {}
+            }
+        }
+        for name in headers_of(parts) {
+            self.add(Tag::Header, name.as_bytes());
+            for value in scope.headers.get_all(name) {
+                self.add(Tag::Value, value.as_bytes());
+            }
+        }
+    }
+
     fn ended_by(mut self, key: &str) -> Vec<u8> {
         self.add(Tag::Key, key.as_bytes());
         self.0
@@ -94,6 +113,8 @@ enum Kind {
     Request = 1,
     Namespace = 2,
     Key = 3,
+    #[cfg(feature = "tower")]
+    Token = 4,
 }
 
 // Written into every id: a number is never given to another part.

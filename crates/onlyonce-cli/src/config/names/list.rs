@@ -454,8 +454,13 @@ const RULES: &[Name] = &[
         "\"http\"",
         "\"jsonrpc\": a replay has the `id` of the request that asks, and an event stream is kept whole (docs/agents.md)",
     ),
+    Name::new(
+        "tokens",
+        "\"off\", \"optional\" or \"required\"",
+        "\"off\"",
+        "keys that the gateway issues and signs, at POST /idempotency-tokens; \"required\" takes no other keys. Needs `secret` (docs/tokens.md)",
+    ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
     Name::later("velocity", "how often a caller may ask"),
-    Name::later("tokens", "keys that the gateway issues"),
 ];

@@ -47,7 +47,7 @@ fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
 
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
-    for name in ["tokens", "velocity", "authorize", "redact"] {
+    for name in ["velocity", "authorize", "redact"] {
         let expected = format!("2:1: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("[policy]\n{name} = []")), expected);
     }
@@ -315,6 +315,36 @@ fn a_policy_that_contradicts_itself_is_refused() {
             assert_eq!(place.split(':').next(), Some(if table == "[policy]" { "2" } else { "3" }));
         }
     }
+}
+
+#[test]
+fn tokens_need_a_secret() {
+    let text = "[policy]\ntokens = \"optional\"";
+    let expected = "`tokens` needs `secret`, which the gateway signs tokens with; set `secret` at the top of the file";
+    assert_eq!(complaint(text), format!("2:1: {expected}"));
+    let text = "[[route]]\nmatch = \"POST /a\"\ntokens = \"required\"";
+    assert_eq!(complaint(text), format!("3:1: {expected}"));
+    assert!(parse(&format!("secret = \"0123456789abcdef\"\n{text}")).is_ok());
+    // One route has turned off what the others have.
+    let text = "[policy]\ntokens = \"off\"";
+    assert!(parse(text).is_ok());
+}
+
+#[test]
+fn tokens_need_keys_that_can_be_tokens() {
+    let cases = [
+        ("key_format = \"uuid\"", "`key_format` \"uuid\" refuses every token"),
+        ("key_length = [1, 84]", "`key_length` [1, 84] refuses every token: a token has 85 characters"),
+        ("key_length = [86, 255]", "`key_length` [86, 255] refuses every token"),
+        ("key_from = [\"header:Idempotency-Key\", \"fingerprint\"]", "`key_from` \"fingerprint\" with `tokens`"),
+    ];
+    for (rule, expected) in cases {
+        let text = format!("secret = \"0123456789abcdef\"\n[policy]\n{rule}\ntokens = \"required\"");
+        let complaint = complaint(&text);
+        assert!(complaint.starts_with(&format!("4:1: {expected}")), "{complaint}");
+    }
+    let text = "secret = \"0123456789abcdef\"\n[policy]\ntokens = \"required\"\nkey_from = [\"json:/token\"]";
+    assert!(parse(text).is_ok());
 }
 
 #[test]
