@@ -63,6 +63,7 @@ pub(super) fn asked(uri: &Uri) -> Option<(Method, Uri)> {
 /// Where tokens are issued.
 pub(super) const TOKENS: &str = "/idempotency-tokens";
 /// What a request for a token must look like.
-pub(super) const TOKENS_USAGE: &str = "{\"detail\":\"Ask with ?method=POST&path=/charges and the credentials of the operation.\"}\n";
+pub(super) const TOKENS_USAGE: &str =
+    "{\"detail\":\"Ask with ?method=POST&path=/charges and the credentials of the operation.\"}\n";
 /// What a look-up must look like.
 pub(super) const USAGE: &str = "{\"detail\":\"Ask with ?method=POST&path=/charges, the key and the credentials of the operation.\"}\n";

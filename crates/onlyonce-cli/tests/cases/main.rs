@@ -32,6 +32,7 @@ mod resets;
 mod scope;
 mod stores;
 mod syntax;
+mod tokens;
 mod webhooks;
 mod well_known;
 mod words;

@@ -7,7 +7,7 @@ use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, OldKeys, Recovery};
+use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, OldKeys, Recovery, Tokens};
 use onlyonce::scope::ScopePart;
 
 /// A policy: the default, with these settings changed.
@@ -52,6 +52,8 @@ pub(crate) enum Set {
     NoDeadline,
     RefuseOldKeys,
     Mcp,
+    /// Needs `Secret`.
+    Tokens(&'static str),
     /// Of the process, not of the policy.
     Store(String),
     Filter(String),
@@ -110,6 +112,7 @@ impl Set {
             Self::NoDeadline => "deadline_from = []".to_owned(),
             Self::Mcp => MCP.to_owned(),
             Self::RefuseOldKeys => "old_keys = \"refuse\"".to_owned(),
+            Self::Tokens(which) => format!("tokens = {which:?}"),
             Self::Store(url) => format!("store = {url:?}"),
             Self::Filter(url) => format!("filter = {url:?}"),
             Self::SweepMs(ms) => format!(r#"sweep = "{ms}ms""#),
@@ -125,6 +128,8 @@ impl Set {
             Self::NoDeadline => policy.with_deadline_from([]),
             Self::Mcp => Policy::mcp().with_route("default"),
             Self::RefuseOldKeys => policy.with_old_keys(OldKeys::Refuse),
+            Self::Tokens("optional") => policy.with_tokens(Tokens::Optional),
+            Self::Tokens("required") => policy.with_tokens(Tokens::Required),
             Self::Strict => policy.with_key_syntax(KeySyntax::Strict),
             Self::Stripe => policy.with_errors(Errors::Stripe),
             Self::Required => policy.with_key(KeyNeed::Required),
@@ -160,6 +165,7 @@ impl Set {
             | Self::ForwardKey(_)
             | Self::Principal(_)
             | Self::StoreDown(_)
+            | Self::Tokens(_)
             | Self::Store(_)
             | Self::Filter(_)
             | Self::UpstreamIdleMs(_)

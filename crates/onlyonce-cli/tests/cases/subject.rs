@@ -2,6 +2,7 @@
 
 mod asker;
 mod forward;
+mod issue;
 mod process;
 
 use std::io;
@@ -10,7 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
+use axum::routing::post;
 use onlyonce::Once;
+use onlyonce::scope::Secret;
 use onlyonce::store::sqlite::SqliteStore;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -20,10 +23,11 @@ use tokio::time::sleep;
 
 use self::asker::Asker;
 use self::forward::{caller, forward};
+use self::issue::issue;
 use self::process::Process;
 use crate::answer::Answer;
 use crate::client::{Ask, Connection, Http2, send_http2};
-use crate::profile::{self, Profile};
+use crate::profile::{self, Profile, Set};
 use crate::upstream::Upstream;
 use crate::within;
 
@@ -162,6 +166,23 @@ impl Subject {
         gauge(&metrics(self.process().admin).await, name)
     }
 
+    /// How many records the store has.
+    pub(crate) async fn records(&self) -> usize {
+        match &self.running {
+            Running::Gateway(process) => {
+                let mut connection = Connection::open(process.admin).await;
+                let ask = Ask::without_host("").header("Host", "localhost");
+                let ask = ask.to("/api/v1/operations").method("GET");
+                let page = connection.send(&ask).await.expect("the operations").fresh(200).json();
+                page["operations"].as_array().expect("a list").len()
+            }
+            Running::Library(library) => {
+                let census = library.once.operations().census().await.unwrap();
+                usize::try_from(census.records).unwrap()
+            }
+        }
+    }
+
     /// Whether the gateway says that it is ready.
     pub(crate) async fn is_ready(&self) -> bool {
         let mut connection = Connection::open(self.process().admin).await;
@@ -213,12 +234,18 @@ struct Library {
 impl Library {
     async fn start(folder: &Path, u: &Upstream, profile: Profile<'_>) -> Self {
         let store = SqliteStore::open(folder.join("onlyonce.db")).await.unwrap();
-        let once = Once::new(store);
+        let once = Once::builder(store);
+        let once = match profile.contains(&Set::Secret) {
+            true => once.with_secret(Secret::new("a secret of the test")).build(),
+            false => once.build(),
+        };
         let upstream = u.address;
         let layer = once.layer(caller, profile::policy(profile));
+        let issuer = layer.clone();
         let app = Router::new()
             .fallback(move |request| forward(upstream, request))
-            .layer(layer.with_reconciler(Asker(upstream)));
+            .layer(layer.with_reconciler(Asker(upstream)))
+            .route("/idempotency-tokens", post(async move |request| issue(&issuer, &request)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut server = JoinSet::new();

@@ -12,12 +12,7 @@ pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> V
 
 /// The route, the principal in any case, the listed parts of the scope, then what the token says itself.
 #[cfg(feature = "tower")]
-pub(crate) fn of_token(
-    route: &str,
-    parts: &[ScopePart],
-    scope: &Scope<'_>,
-    said: &str,
-) -> Vec<u8> {
+pub(crate) fn of_token(route: &str, parts: &[ScopePart], scope: &Scope<'_>, said: &str) -> Vec<u8> {
     let mut encoded = Encoding::new(Kind::Token);
     encoded.add(Tag::Namespace, route.as_bytes());
     encoded.add(Tag::Principal, scope.principal.as_bytes());

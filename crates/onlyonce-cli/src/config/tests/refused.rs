@@ -334,12 +334,19 @@ fn tokens_need_a_secret() {
 fn tokens_need_keys_that_can_be_tokens() {
     let cases = [
         ("key_format = \"uuid\"", "`key_format` \"uuid\" refuses every token"),
-        ("key_length = [1, 84]", "`key_length` [1, 84] refuses every token: a token has 85 characters"),
+        (
+            "key_length = [1, 84]",
+            "`key_length` [1, 84] refuses every token: a token has 85 characters",
+        ),
         ("key_length = [86, 255]", "`key_length` [86, 255] refuses every token"),
-        ("key_from = [\"header:Idempotency-Key\", \"fingerprint\"]", "`key_from` \"fingerprint\" with `tokens`"),
+        (
+            "key_from = [\"header:Idempotency-Key\", \"fingerprint\"]",
+            "`key_from` \"fingerprint\" with `tokens`",
+        ),
     ];
     for (rule, expected) in cases {
-        let text = format!("secret = \"0123456789abcdef\"\n[policy]\n{rule}\ntokens = \"required\"");
+        let text =
+            format!("secret = \"0123456789abcdef\"\n[policy]\n{rule}\ntokens = \"required\"");
         let complaint = complaint(&text);
         assert!(complaint.starts_with(&format!("4:1: {expected}")), "{complaint}");
     }

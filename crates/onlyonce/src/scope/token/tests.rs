@@ -103,7 +103,8 @@ fn a_token_that_was_changed_is_none() {
             }
         }
     }
-    let others = [token.to_uppercase(), format!("{token}0"), token[..84].to_owned(), "é".repeat(60)];
+    let others =
+        [token.to_uppercase(), format!("{token}0"), token[..84].to_owned(), "é".repeat(60)];
     for other in others.iter().map(String::as_str).chain(["", "oot1_", "order-17"]) {
         assert_eq!(verify(other), None, "{other}");
     }
