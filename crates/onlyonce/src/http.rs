@@ -48,7 +48,7 @@ mod observe;
 pub mod problem;
 pub(crate) mod request;
 pub(crate) mod service;
-mod token;
+pub(crate) mod token;
 
 pub use body::Body;
 pub use client_uri::ClientUri;

@@ -268,8 +268,8 @@ impl Policy {
     }
 
     /// Whether keys are tokens, which the server issues and signs. Default: off. Tokens need the secret of the engine,
-    /// key rules that admit them, and a layer over HTTP: without a secret none is issued and all are refused. Transactions
-    /// and recovery points know no tokens. [`Tokens::Required`] refuses the retries of keys that clients had made before.
+    /// and key rules that admit them. Without a secret none is issued and all are refused; so it is for transactions and
+    /// recovery points, which have none. [`Tokens::Required`] refuses the retries of keys that clients had made before.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens, ..self }

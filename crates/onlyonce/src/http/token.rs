@@ -11,7 +11,7 @@ use super::{Body, OwnAnswer};
 use crate::clock::StoreTime;
 use crate::key::Key;
 use crate::once::Refusal;
-use crate::policy::Tokens;
+use crate::policy::{Policy, Tokens};
 use crate::problem::Problem;
 use crate::scope::token::{Bound, context_expiry, has_form};
 use crate::scope::{Principal, Secret};
@@ -24,16 +24,31 @@ pub(super) fn judge(
     who: &Principal,
     key: &Key,
 ) -> Result<Option<Refusal>, Problem> {
-    match rules.policy.tokens() {
-        Tokens::Off => return Ok(None),
-        Tokens::Optional if !has_form(key.as_str()) => return Ok(None),
-        Tokens::Optional | Tokens::Required => {}
+    if !must_be_token(&rules.policy, key) {
+        return Ok(None);
     }
     let secret = rules.once.inner.secret.as_ref();
     let verify = |secret| bound(rules, secret, head, who, |bound| bound.verify(key.as_str()));
     let expires_at = secret.and_then(verify);
     let expires_at = expires_at.ok_or_else(|| Problem::token_invalid(&rules.policy))?;
     Ok((expires_at <= rules.once.inner.clock.wall()).then_some(Refusal::TokenExpired))
+}
+
+/// The same where there is no secret to verify a token with: none is accepted.
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+pub(crate) fn refuse(policy: &Policy, key: &Key) -> Result<(), Problem> {
+    match must_be_token(policy, key) {
+        true => Err(Problem::token_invalid(policy)),
+        false => Ok(()),
+    }
+}
+
+fn must_be_token(policy: &Policy, key: &Key) -> bool {
+    match policy.tokens() {
+        Tokens::Off => false,
+        Tokens::Optional => has_form(key.as_str()),
+        Tokens::Required => true,
+    }
 }
 
 /// The answer to the caller who asks for a token for the operation with this head.
@@ -94,3 +109,20 @@ fn created(token: &str, expires_at: StoreTime) -> Response<Body> {
 }
 
 const IDEMPOTENCY_CONTEXT: HeaderName = HeaderName::from_static("idempotency-context");
+
+#[cfg(all(test, any(feature = "sqlite", feature = "sqlx")))]
+mod tests {
+    use super::*;
+    use crate::key::KeyRules;
+
+    // R166
+    #[test]
+    fn without_a_secret_no_token_is_accepted() {
+        let key = |text| Key::from_text(text, &KeyRules::default()).unwrap();
+        let (own, token) = (key("order-17"), key("oot1_00"));
+        let is_refused = |tokens, key| refuse(&Policy::default().with_tokens(tokens), key).is_err();
+        assert_eq!([&own, &token].map(|key| is_refused(Tokens::Off, key)), [false, false]);
+        assert_eq!([&own, &token].map(|key| is_refused(Tokens::Optional, key)), [false, true]);
+        assert_eq!([&own, &token].map(|key| is_refused(Tokens::Required, key)), [true, true]);
+    }
+}

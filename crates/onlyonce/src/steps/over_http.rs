@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Database, Steps, StepsError, StepsOutcome, perform};
 use crate::Operation;
 use crate::http::request::{id_by, value_fingerprint};
+use crate::http::token;
 use crate::http::{Body, IDEMPOTENT_REPLAYED, Who, kept_headers};
 use crate::key;
 use crate::policy::Policy;
@@ -125,6 +126,7 @@ where
         let key = key::find(policy.key_from(), head, None, None, policy.key_rules());
         let key = key.map_err(|error| Problem::key_invalid(&error, policy))?;
         let key = key.ok_or_else(|| Problem::key_missing(policy))?;
+        token::refuse(policy, &key)?;
         let who = (self.identify)(head).principal()?;
         let id = id_by(policy, None, head, &who, &key);
         // Where keys are not by caller, a caller whose credential has changed asks for the same operation.

@@ -14,6 +14,7 @@ use super::slot::{Slot, Unkeyed};
 use super::work::{Asked, Work};
 use crate::http::request;
 use crate::http::service::{Early, key_of_body, key_of_head, slips_by};
+use crate::http::token;
 use crate::http::{Body, problem};
 use crate::problem::Problem;
 use crate::store::BoxError;
@@ -81,6 +82,7 @@ where
         let Some(key) = key_of_body(early, policy, &head, &body, raw)? else {
             return Ok(Keyed::No(head, body.into_body()));
         };
+        token::refuse(policy, &key)?;
         let who = (self.rules.identify)(&head).principal()?;
         let id = request::id_by(policy, None, &head, &who, &key);
         let fingerprint = request::fingerprint(policy, &head, &body, raw);
