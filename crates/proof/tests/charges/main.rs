@@ -95,7 +95,7 @@ async fn a_charge_is_refused_and_declined_as_in_every_other_layer() {
 const DECLINED: &str = r#"{"account": "declined", "amount": 7998}"#;
 
 /// When the service is killed: when the database has ended one of its transactions, or while another service has its call.
-const MOMENTS: [Moment; 11] = [
+const MOMENTS: [Moment; 13] = [
     Moment::Reply(1),
     Moment::Reply(2),
     Moment::Reply(3),
@@ -103,6 +103,8 @@ const MOMENTS: [Moment; 11] = [
     Moment::Reply(5),
     Moment::Reply(6),
     Moment::Reply(7),
+    Moment::Reply(8),
+    Moment::Reply(9),
     Moment::CardCalled,
     Moment::CardCharged,
     Moment::Mailed,
@@ -110,11 +112,13 @@ const MOMENTS: [Moment; 11] = [
 ];
 
 /// Where a charge was when the service was killed; each must be met.
-const POINTS: [&str; 9] = [
+const POINTS: [&str; 11] = [
     "before the claim",
     "after the claim",
+    "before \"card charged\"",
     "after \"card charged\"",
     "after \"charge saved\"",
+    "before \"receipt mailed\"",
     "after \"receipt mailed\"",
     "after the answer, before the reply",
     "while the card network has its call",

@@ -76,13 +76,15 @@ impl World {
     /// The last thing that is committed of a charge.
     fn reached(&self, key: &str) -> String {
         let found = self.sql(&format!(
-            "SELECT s.state = 'completed', coalesce((SELECT p.name FROM onlyonce.point p
+            "SELECT CASE WHEN s.calling IS NULL THEN s.state ELSE s.calling END, coalesce((SELECT p.name FROM onlyonce.point p
                WHERE p.operation = s.id ORDER BY p.number DESC LIMIT 1), '')
                FROM onlyonce.steps s WHERE s.key = '{key}'"
         ));
         match found.split_once('|') {
             None => "before the claim".to_owned(),
-            Some(("t", _)) => "after the answer, before the reply".to_owned(),
+            Some(("completed", _)) => "after the answer, before the reply".to_owned(),
+            // The name of a call is committed before the call is made.
+            Some((calling, _)) if calling != "running" => format!("before {calling:?}"),
             Some((_, "")) => "after the claim".to_owned(),
             Some((_, point)) => format!("after {point:?}"),
         }
