@@ -25,10 +25,10 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 /// answer is kept. Every other gRPC status is an answer, and kept.
 pub(super) fn http_status(fields: &HeaderMap) -> Option<StatusCode> {
     match fields.get(GRPC_STATUS)?.as_bytes() {
-        // Cancelled, deadline exceeded, unavailable: a proxy or the server itself may have begun it.
-        b"1" | b"4" | b"14" => Some(StatusCode::GATEWAY_TIMEOUT),
+        // Cancelled, deadline exceeded, unavailable: a proxy or the server itself may have begun it. Resource exhausted is
+        // also what a server says of an answer that is too large, after it has executed the call.
+        b"1" | b"4" | b"8" | b"14" => Some(StatusCode::GATEWAY_TIMEOUT),
         b"7" => Some(StatusCode::FORBIDDEN),
-        b"8" => Some(StatusCode::TOO_MANY_REQUESTS),
         b"16" => Some(StatusCode::UNAUTHORIZED),
         _ => None,
     }
