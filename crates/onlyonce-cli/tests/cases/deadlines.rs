@@ -115,6 +115,20 @@ async fn a_deadline_ends_the_wait_and_not_the_work(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_lets_no_retry_redrive_beside_the_work() {
+    let t = Kind::Gateway.start(&[Set::Recovery("redrive")]).await;
+    let gate = Gate::new();
+    t.u.plan("/t", [Reply::created().behind(&gate)]);
+    let late = t.send(&by(Ask::post(B1).key(K1), 300)).await;
+    late.problem(504, "idempotency_outcome_unknown");
+    for _ in 0..20 {
+        t.send(&Ask::post(B1).key(K1)).await.problem(409, "idempotency_in_progress");
+    }
+    assert_eq!(t.n(), 1);
+    gate.open();
+}
+
 async fn a_waiter_waits_no_longer_than_its_deadline(on: Kind) {
     let t = Arc::new(on.start(&[Set::WaitMs(60_000)]).await);
     let gate = Gate::new();

@@ -196,9 +196,13 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// Marks the record unknown, if the store does so at once: the work has the same end without it.
+    /// Tells the caller, and marks the record unknown, if the store does so at once: the work has the same end without it.
+    /// Only where unknown outcomes are held: elsewhere a retry would send the operation again, or close it, beside this work.
     async fn overdue(&mut self, guard: &ClaimGuard) {
         self.tell(Ended::Overdue);
+        if self.ask.policy.recovery() != Recovery::Hold {
+            return;
+        }
         let write = Write::mark_unknown(guard.claim().token);
         let write = write.with_about(guard.claim().about.clone());
         if let Ok(Swap::Done(_)) = self.once.store.swap(self.ask.id, write).await {
