@@ -28,6 +28,7 @@ impl Proxy {
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream"])
             .arg(format!("http://{upstream}"))
             .arg(format!("--store={store}"))
+            .args(["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.toml")])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), NOT_BUILT))?;

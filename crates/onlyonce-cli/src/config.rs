@@ -43,6 +43,7 @@ mod route;
 mod rules;
 mod store;
 pub(crate) mod units;
+mod velocity;
 mod webhook;
 
 use std::fs::File;
@@ -63,7 +64,9 @@ pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
-pub use self::names::{ADMIN, AUDIT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, WEBHOOK};
+pub use self::names::{
+    ADMIN, AUDIT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, VELOCITY, WEBHOOK,
+};
 pub use self::pattern::PatternError;
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};

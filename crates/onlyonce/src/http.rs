@@ -49,6 +49,7 @@ pub mod problem;
 pub(crate) mod request;
 pub(crate) mod service;
 pub(crate) mod token;
+mod velocity;
 
 pub use body::Body;
 pub use client_uri::ClientUri;

@@ -27,6 +27,8 @@ mod source;
 use std::fmt;
 
 pub use find::find;
+#[cfg(feature = "tower")]
+pub(crate) use find::form_value;
 pub(crate) use rules::KEY_BYTES_MAX;
 pub use rules::{KeyFormat, KeyRules, KeySyntax};
 pub use source::{KeySource, KeySourceError};

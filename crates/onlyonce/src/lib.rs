@@ -135,6 +135,7 @@ pub mod store;
 pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
 pub mod transaction;
+pub mod velocity;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
@@ -156,7 +157,7 @@ pub use once::{
     Action, Attempt, Bulk, BulkRefusal, Cause, Counts, Events, Failure, Finding, Heard, IdChange,
     Latencies, Latency, Left, Limits, Once, OnceBuilder, OnceError, OperateError, Operation,
     OperationEvent, OperationFilter, OperationPage, Operations, Outcome, Question, Reconciler,
-    RevisionDigest, RevisionDigestError, RouteLatency, Selection, StoreCallLatency,
+    RekeyingCaller, RevisionDigest, RevisionDigestError, RouteLatency, Selection, StoreCallLatency,
     StoredOperation,
 };
 pub use policy::Policy;

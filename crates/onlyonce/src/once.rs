@@ -13,16 +13,19 @@ mod flight;
 mod id_check;
 mod latency;
 mod limits;
+mod live_keys;
 mod maintenance;
 mod operations;
 mod outcome;
 mod perform;
 mod reconcile;
+mod rekeyed;
 mod routes;
 mod run;
 mod settle;
 mod store_health;
 mod trusted_time;
+mod velocity;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -45,6 +48,7 @@ pub use self::operations::{
 };
 pub use self::outcome::{Cause, OnceError, Outcome};
 pub use self::reconcile::{Finding, Question, Reconciler};
+pub use self::rekeyed::RekeyingCaller;
 pub use self::run::{Attempt, Failure, Operation};
 
 pub(crate) use self::ask::{Ask, Ended, Refusal};
@@ -60,14 +64,17 @@ pub(crate) use self::wait::Waiters;
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::audit::Readings;
 use self::cache::Cache;
-use self::claim::NoAnswer;
+use self::claim::{NoAnswer, NotClaimed};
 use self::claim_guard::LiveClaims;
 use self::disown::Disowned;
 use self::events::EventChannel;
 use self::flight::Flights;
+use self::live_keys::LiveKeys;
 use self::reconcile::Absences;
+use self::rekeyed::Rekeyed;
 use self::routes::RouteState;
 use self::settle::UnsettledAnswers;
+use self::velocity::Meters;
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
 use crate::engine::Write;
 use crate::record::{Response, State, Token};
@@ -164,6 +171,18 @@ impl Once {
     /// while the node ran, and keys live longer here until the clock is put right or the node restarts.
     pub fn clock_ahead_by(&self) -> Duration {
         self.inner.store.time().ahead_by()
+    }
+
+    /// Whether the limits of [`Policy::with_velocity`](crate::Policy::with_velocity) are counted by this node alone, although
+    /// its store has a meter for all nodes: the meter did not answer when it was last asked.
+    pub fn counts_velocity_alone(&self) -> bool {
+        self.inner.meters.is_alone()
+    }
+
+    /// Callers whose clients seem to make a new key for each retry, the most frequent first: each sent the same request under
+    /// another key within a minute. At most 1,000, since this engine started. Nothing was refused for it.
+    pub fn rekeying_callers(&self) -> Vec<RekeyingCaller> {
+        self.inner.rekeyed.callers()
     }
 
     /// Layers that are made after this replace the earlier ones of the same route name: `hold_max` and the reconciler of
@@ -276,13 +295,16 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) room: Room,
     cache: Cache,
-    claims: Flights<Result<Seen, NoAnswer>>,
+    claims: Flights<Result<Seen, NotClaimed>>,
     loads: Flights<Result<Seen, NoAnswer>>,
     live_claims: Arc<LiveClaims>,
     disowned: Arc<Disowned>,
     unsettled: Arc<UnsettledAnswers>,
     waiters: Waiters,
     absences: Absences,
+    meters: Meters,
+    live_keys: Arc<LiveKeys>,
+    rekeyed: Rekeyed,
     events: Arc<EventChannel>,
     readings: Readings,
     /// The response that completes an operation whose outcome was unknown for longer than `hold_max`.
@@ -314,6 +336,9 @@ impl Inner {
             unsettled: Arc::new(UnsettledAnswers::new(limits.unsettled_bytes_max)),
             waiters: Waiters::new(limits),
             absences: Absences::default(),
+            meters: Meters::default(),
+            live_keys: Arc::default(),
+            rekeyed: Rekeyed::default(),
             events: Arc::default(),
             readings: Readings::default(),
             given_up: Arc::new(crate::problem::given_up()),

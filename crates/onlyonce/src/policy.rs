@@ -4,6 +4,7 @@ mod presets;
 mod read;
 mod values;
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
 use crate::scope::ScopePart;
 use crate::store::audit::IDS_MAX;
+use crate::velocity::Velocity;
 
 /// The rules of one route. [`Policy::default`] is safe for every route; the presets are for common kinds of routes.
 ///
@@ -65,6 +67,9 @@ pub struct Policy {
     old_keys: OldKeys,
     is_json_rpc: bool,
     tokens: Tokens,
+    velocity: Vec<Velocity>,
+    live_keys_max: Option<NonZeroU32>,
+    live_bytes_max: Option<NonZeroU64>,
 }
 
 /// Changes.
@@ -274,6 +279,28 @@ impl Policy {
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens, ..self }
     }
+
+    /// How often operations may be begun; past it a request gets 429. Default: no limits. Replays are free. Nodes count
+    /// together where the store is in Redis, or has Redis in front of it; elsewhere each node counts by itself.
+    #[must_use]
+    pub fn with_velocity(self, rules: impl IntoIterator<Item = Velocity>) -> Self {
+        Self { velocity: rules.into_iter().collect(), ..self }
+    }
+
+    /// How many keys one caller may have on this route; past it a new key gets 429 until some have expired. Default:
+    /// 100,000, and no limit for webhooks and jobs; 0 is no limit. Each process counts the keys that it claimed itself since
+    /// it started. A route whose callers share one principal needs a high limit, or none.
+    #[must_use]
+    pub fn with_live_keys_max(self, keys: u32) -> Self {
+        Self { live_keys_max: NonZeroU32::new(keys), ..self }
+    }
+
+    /// How many bytes of answers may be kept for one caller on this route; past it a new key gets 429 until some have
+    /// expired. Default: 1 GiB, and no limit for webhooks and jobs; 0 is no limit. Counted as the live keys are.
+    #[must_use]
+    pub fn with_live_bytes_max(self, bytes: u64) -> Self {
+        Self { live_bytes_max: NonZeroU64::new(bytes), ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -312,6 +339,9 @@ impl Default for Policy {
             old_keys: OldKeys::Run,
             is_json_rpc: false,
             tokens: Tokens::Off,
+            velocity: Vec::new(),
+            live_keys_max: NonZeroU32::new(LIVE_KEYS_MAX),
+            live_bytes_max: NonZeroU64::new(LIVE_BYTES_MAX),
         }
     }
 }
@@ -338,6 +368,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MIB: usize = 1024 * 1024;
+const LIVE_KEYS_MAX: u32 = 100_000;
+const LIVE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,8 @@
 pub(crate) mod kind;
 mod stripe;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -280,6 +282,23 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, &kind::KEY_EXPIRED, detail)
     }
 
+    /// A limit of the route is used up.
+    pub(crate) fn velocity_exceeded(wait: Duration) -> Self {
+        let detail = "Too many operations like this one were begun in a short time. This request was not executed; send it \
+                      again later, with the same key.";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, &kind::VELOCITY_EXCEEDED, detail)
+            .after(seconds(wait))
+    }
+
+    /// The caller has as many keys as the route keeps.
+    pub(crate) fn too_many_keys(wait: Duration) -> Self {
+        let detail = "You have used as many keys here as are kept for one caller. This request was not executed; send it \
+                      again, with the same key, when some of your keys have expired. Use one key for each operation, and \
+                      the same key for its retries.";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, &kind::VELOCITY_EXCEEDED, detail)
+            .after(seconds(wait))
+    }
+
     /// The service got nothing: the request could not be delivered.
     pub(crate) fn upstream_unreachable() -> Self {
         let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \
@@ -452,6 +471,11 @@ fn spelled(name: &HeaderName) -> String {
         first.to_ascii_uppercase() + rest
     });
     words.collect::<Vec<_>>().join("-")
+}
+
+/// Whole seconds, at least as long.
+fn seconds(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Where a service tells what it promises about keys.

@@ -351,6 +351,13 @@ fn identify(secret: Option<&Secret>, encoded: &[u8], key: &Key) -> OperationId {
     OperationId(id)
 }
 
+/// A digest of what a limit is about.
+#[cfg(feature = "tower")]
+pub(crate) fn limited_subject(secret: Option<&Secret>, encoded: &[u8]) -> [u8; 16] {
+    let digest = digest(secret, &[b"onlyonce limit\0", encoded].concat());
+    std::array::from_fn(|place| digest[place])
+}
+
 fn digest(secret: Option<&Secret>, encoded: &[u8]) -> [u8; 32] {
     match secret {
         Some(secret) => secret.digest(encoded),

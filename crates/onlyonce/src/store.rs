@@ -40,7 +40,8 @@ use crate::record::{
     KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
 };
 use crate::scope::{IdPrefix, OperationId, Principal};
-use crate::store::audit::Audit;
+use crate::store::audit::{Audit, Calling};
+use crate::velocity::Allowance;
 
 /// Holds the records. See the [module](self) for what every method promises.
 pub trait Store: Send + Sync + 'static {
@@ -104,6 +105,18 @@ pub trait Maintain: Store {
 
     /// What the store can take.
     fn limits(&self) -> StoreLimits;
+
+    /// The meter that all nodes of this store share; `None` if it has none, and each node counts by itself.
+    fn meter(&self) -> Option<&dyn Meter> {
+        None
+    }
+}
+
+/// Counts for many nodes how often something is done.
+pub trait Meter: Send + Sync {
+    /// Counts one use of each allowance, on the meter's own clock; or of none, if one of them is used up: then how long to
+    /// wait. The check and the count are one step, whoever else counts.
+    fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>>;
 }
 
 /// What operators ask of a store. The methods that are given here are right for every store, and read all of it: a store

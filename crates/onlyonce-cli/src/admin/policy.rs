@@ -1,10 +1,14 @@
 //! `GET policy`: what is in force, by the names of the configuration.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use onlyonce::fingerprint::{FingerprintMode, Pointer};
 use onlyonce::key::KeySyntax;
-use onlyonce::policy::{Errors, InFlight, KeyNeed, Mismatch, Mode, Recovery, Statuses, StoreDown};
+use onlyonce::policy::{
+    Errors, InFlight, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses, StoreDown, Tokens,
+};
+use onlyonce::velocity::Velocity;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Anonymous, Config, ForwardKey, PrincipalRule, Route};
@@ -50,6 +54,12 @@ fn of_keys(route: &Route) -> Map<String, Value> {
         },
         "fingerprint_include": pointers(&fingerprint.include),
         "fingerprint_exclude": pointers(&fingerprint.exclude),
+        "messages": if policy.is_json_rpc() { "jsonrpc" } else { "http" },
+        "tokens": match policy.tokens() {
+            Tokens::Off => "off",
+            Tokens::Optional => "optional",
+            Tokens::Required => "required",
+        },
     }))
 }
 
@@ -79,6 +89,11 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         "request_bytes_max": policy.request_bytes_max(),
         "response_bytes_max": policy.response_bytes_max(),
         "store_down": match policy.store_down() { StoreDown::Refuse => "refuse", StoreDown::Pass => "pass" },
+        "deadline_from": texts(policy.deadline_from()),
+        "old_keys": match policy.old_keys() { OldKeys::Refuse => "refuse", _ => "run" },
+        "velocity": policy.velocity().iter().map(velocity).collect::<Vec<_>>(),
+        "live_keys_max": policy.live_keys_max().map_or(0, NonZeroU32::get),
+        "live_bytes_max": policy.live_bytes_max().map_or(0, NonZeroU64::get),
         "errors": match policy.errors() { Errors::Problem => "problem", Errors::Stripe => "stripe" },
         "mode": match policy.mode() { Mode::Enforce => "enforce", Mode::Observe => "observe" },
     }))
@@ -104,7 +119,12 @@ fn of_gateway(config: &Config, route: &Route) -> Map<String, Value> {
         "upstream_timeout": duration(route.policy.upstream_timeout()),
         "upstream_idle": duration(route.upstream_idle),
         "reconcile": reconcile,
+        "webhook": route.webhook.as_ref().map(|verifier| format!("{:?}", verifier.provider()).to_lowercase()),
     }))
+}
+
+fn velocity(rule: &Velocity) -> Value {
+    json!({ "per": texts(rule.per()), "limit": rule.limit().to_string() })
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::store::Census;
-use onlyonce::{Counts, Latencies, Latency};
+use onlyonce::{Counts, Latencies, Latency, RekeyingCaller};
 use serde_json::{Map, Value, json};
 
 use super::audit;
 use super::auth::Role;
 use super::desk::Desk;
 use super::samples::quantile_ms;
-use super::shape::time;
+use super::shape::{principal, time};
 
 /// The whole view.
 pub(super) async fn of(desk: &Desk, role: Role) -> Value {
@@ -48,6 +48,8 @@ pub(super) async fn moving(desk: &Desk) -> Value {
     let now = SystemClock.wall();
     let counts = desk.once.counts();
     let hot_keys: Vec<_> = desk.recent().hot_keys.top(now.as_ms()).iter().map(hot_key).collect();
+    let rekeying = desk.once.rekeying_callers();
+    let rekeying: Vec<_> = rekeying.iter().take(REKEYING_MAX).map(rekeying_caller).collect();
     let mut summary = json!({
         "now": time(now),
         "store": store(desk, is_ready),
@@ -61,6 +63,7 @@ pub(super) async fn moving(desk: &Desk) -> Value {
         "waiting": desk.once.waiting(),
         "latency_ms": latencies(&desk.once.latencies()),
         "hot_keys": hot_keys,
+        "rekeying_callers": rekeying,
         "routes": desk.once.counts_by_route().iter().map(route).collect::<Vec<_>>(),
         "draining": desk.is_draining(),
     });
@@ -76,6 +79,15 @@ pub(super) async fn moving(desk: &Desk) -> Value {
     summary["duplicates_prevented"] =
         json!({ "since_start": duplicates(&counts), "today": today(duplicates) });
     summary
+}
+
+fn rekeying_caller(caller: &RekeyingCaller) -> Value {
+    json!({
+        "route": &*caller.route,
+        "principal": principal(&caller.principal),
+        "count": caller.times,
+        "last_at": time(caller.last_at),
+    })
 }
 
 /// Requests that would have been executed a second time.
@@ -128,3 +140,6 @@ fn hot_key(repeats: &super::hot_keys::Repeats) -> Value {
         "id": event.id.to_string(), "route": &*event.route, "key": event.key.as_str(), "count": repeats.count,
     })
 }
+
+/// Callers in the view whose clients seem to make new keys for retries.
+const REKEYING_MAX: usize = 20;

@@ -49,6 +49,8 @@ impl Preset {
                     rules.remedy = Remedy::Release;
                     before
                 }
+                "live_keys_max" => before.with_live_keys_max(0),
+                "live_bytes_max" => before.with_live_bytes_max(0),
                 _ => before.with_ttl(preset.ttl()),
             };
         }
@@ -71,8 +73,10 @@ impl Preset {
         match self {
             Self::Payments => &["ttl", "key", "key_length"],
             Self::Signup => &["ttl"],
-            Self::Webhook => &["ttl", "not_executed", "recovery"],
-            Self::Job => &["ttl", "hold_max"],
+            Self::Webhook => {
+                &["ttl", "not_executed", "recovery", "live_keys_max", "live_bytes_max"]
+            }
+            Self::Job => &["ttl", "hold_max", "live_keys_max", "live_bytes_max"],
             Self::JsonRpc | Self::Mcp => &["key_from", "fingerprint_exclude", "messages"],
         }
     }

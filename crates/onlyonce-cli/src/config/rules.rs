@@ -20,6 +20,7 @@ use super::matching::guarded_method;
 use super::principal::PrincipalRule;
 use super::reconcile::ReconcileRule;
 use super::route::{Anonymous, ForwardKey};
+use super::velocity;
 
 /// The rules of a route while they are gathered.
 #[derive(Clone, Debug)]
@@ -175,11 +176,18 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
         "messages" => before.with_json_rpc(field.one_of(&[("http", false), ("jsonrpc", true)])?),
         "tokens" => before.with_tokens(field.one_of(&TOKENS)?),
+        "velocity" => before.with_velocity(velocity::read(field)?),
+        "live_keys_max" => before.with_live_keys_max(live_keys_max(field)?),
+        "live_bytes_max" => before.with_live_bytes_max(field.bytes()? as u64),
         "old_keys" => before.with_old_keys(field.one_of(&OLD_KEYS)?),
         "deadline_from" => before.with_deadline_from(field.all(header_source)?),
         _ => return Err(field.refused().into()),
     };
     Ok(())
+}
+
+fn live_keys_max(field: Field<'_>) -> Result<u32, Remark> {
+    u32::try_from(field.number()?).map_err(|_| field.refused())
 }
 
 fn fingerprint(policy: &Policy, field: Field<'_>) -> Result<FingerprintRules, Remarks> {

@@ -103,6 +103,8 @@ fn encode_state(encoder: &mut DescriptorEncoder<'_>, once: &Once, about: &About)
     seconds(encoder, "store_clock_ahead", CLOCK_AHEAD, once.clock_ahead_by())?;
     let best_effort = i64::from(about.is_best_effort);
     gauge(encoder, "store_best_effort", "1 if the store may lose what it said", best_effort)?;
+    let alone = i64::from(once.counts_velocity_alone());
+    gauge(encoder, "velocity_alone", VELOCITY_ALONE, alone)?;
     seconds(encoder, "sweep_lag", SWEEP_LAG, once.sweep_lag())?;
     let every = once.limits().sweep_every;
     seconds(encoder, "sweep_interval", "How often expired records are deleted", every)
@@ -195,6 +197,8 @@ fn count(counts: &Counts, name: &str) -> u64 {
     counts.named().find(|(found, _)| *found == name).map_or(0, |(_, count)| count)
 }
 
+const VELOCITY_ALONE: &str =
+    "1 while Redis does not answer, and this node counts for velocity limits by itself";
 const STORE_CALL: &str = "How long calls of the store took, failed ones included";
 const UPSTREAM: &str = "How long the upstream took for a guarded request, to its whole answer";
 const REQUEST: &str =

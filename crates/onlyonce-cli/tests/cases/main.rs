@@ -11,6 +11,7 @@ mod python;
 mod reply;
 mod subject;
 mod upstream;
+mod velocity;
 mod wire;
 
 mod concurrency;

@@ -9,6 +9,7 @@ use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
 use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, OldKeys, Recovery, Tokens};
 use onlyonce::scope::ScopePart;
+use onlyonce::velocity::{Velocity, VelocityPart};
 
 /// A policy: the default, with these settings changed.
 pub(crate) type Profile<'a> = &'a [Set];
@@ -51,6 +52,10 @@ pub(crate) enum Set {
     StoreDown(&'static str),
     NoDeadline,
     RefuseOldKeys,
+    /// Per these parts, and this limit.
+    Velocity(&'static [&'static str], &'static str),
+    LiveKeysMax(u32),
+    LiveBytesMax(u64),
     Mcp,
     /// Needs `Secret`.
     Tokens(&'static str),
@@ -111,6 +116,11 @@ impl Set {
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::NoDeadline => "deadline_from = []".to_owned(),
             Self::Mcp => MCP.to_owned(),
+            Self::Velocity(per, limit) => {
+                format!("velocity = [{{ per = {per:?}, limit = {limit:?} }}]")
+            }
+            Self::LiveKeysMax(keys) => format!("live_keys_max = {keys}"),
+            Self::LiveBytesMax(bytes) => format!("live_bytes_max = \"{bytes}B\""),
             Self::RefuseOldKeys => "old_keys = \"refuse\"".to_owned(),
             Self::Tokens(which) => format!("tokens = {which:?}"),
             Self::Store(url) => format!("store = {url:?}"),
@@ -127,6 +137,12 @@ impl Set {
         match *self {
             Self::NoDeadline => policy.with_deadline_from([]),
             Self::Mcp => Policy::mcp().with_route("default"),
+            Self::Velocity(per, limit) => policy.with_velocity([Velocity::new(
+                parsed::<VelocityPart>(per),
+                limit.parse().unwrap(),
+            )]),
+            Self::LiveKeysMax(keys) => policy.with_live_keys_max(keys),
+            Self::LiveBytesMax(bytes) => policy.with_live_bytes_max(bytes),
             Self::RefuseOldKeys => policy.with_old_keys(OldKeys::Refuse),
             Self::Tokens("optional") => policy.with_tokens(Tokens::Optional),
             Self::Tokens("required") => policy.with_tokens(Tokens::Required),

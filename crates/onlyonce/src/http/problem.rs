@@ -44,6 +44,8 @@ pub(crate) fn refused(
         Refusal::DeadlineExceeded => Problem::deadline_exceeded(),
         Refusal::KeyExpired => Problem::key_expired(),
         Refusal::TokenExpired => Problem::token_invalid(policy),
+        Refusal::VelocityExceeded { wait } => Problem::velocity_exceeded(*wait),
+        Refusal::TooManyKeys { wait } => Problem::too_many_keys(*wait),
     };
     problem.about_key(key).response(policy)
 }

@@ -11,7 +11,7 @@ use super::Body;
 use super::capture::{Claimed, call};
 use super::layer::Rules;
 use super::request::{self, Whole};
-use super::{json_rpc, problem};
+use super::{json_rpc, problem, velocity};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
@@ -91,7 +91,9 @@ where
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
         let ask = self.ask(id, &head, &key, &who, fingerprint);
-        let ask = Arc::new(Ask { ends_at: rules.ends_at(&head, asked_at), if_free, ..ask });
+        let allowances = velocity::allowances(&rules, &head, &body, &who);
+        let ends_at = rules.ends_at(&head, asked_at);
+        let ask = Arc::new(Ask { ends_at, if_free, allowances, ..ask });
         let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
@@ -189,6 +191,7 @@ where
             failure: self.rules.failure.clone(),
             ends_at: None,
             if_free: None,
+            allowances: Vec::new(),
         }
     }
 }

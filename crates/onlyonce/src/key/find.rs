@@ -93,6 +93,16 @@ fn in_query(head: &Parts, name: &str) -> Result<Option<String>, KeyError> {
     only(form::values(query.as_bytes(), name).map(|value| value.map(Cow::into_owned)))
 }
 
+/// The value of a field of a form.
+#[cfg(feature = "tower")]
+pub(crate) fn form_value(
+    head: &Parts,
+    body: &[u8],
+    name: &str,
+) -> Result<Option<String>, KeyError> {
+    in_form(head, Some(body), name)
+}
+
 fn in_form(head: &Parts, body: Option<&[u8]>, name: &str) -> Result<Option<String>, KeyError> {
     let kind = kind_of(head, body)?.unwrap_or(Kind::Opaque);
     let body = body.filter(|_| matches!(kind, Kind::Form | Kind::Multipart(_)));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::events::event_of;
@@ -22,9 +23,10 @@ use crate::store::audit::{
     About, Appended, Audit, Calling, ChainRow, EntryPage, EntryQuery, Head, Note, Trail, WriterId,
 };
 use crate::store::{
-    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreError, StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
+    Store, StoreError, StoreLimits, Swap, Swept, Watch,
 };
+use crate::velocity::Allowance;
 
 /// A store as [`Once`](crate::Once) sees it.
 pub(crate) struct AnyStore {
@@ -85,6 +87,16 @@ impl AnyStore {
         let asked_at = self.clock.boot();
         let seen = self.timed(&self.health.load, asked_at, self.store.load(id)).await?;
         Ok(self.trusted(seen, asked_at))
+    }
+
+    /// Counts the uses for all nodes, where the store has a meter.
+    pub(crate) async fn admit(
+        &self,
+        allowances: &[Allowance],
+    ) -> Option<Result<Option<Duration>, Fault>> {
+        let meter = self.store.meter()?;
+        let silent = |elapsed: Elapsed| Err(Fault::Unsure(StoreError::Unavailable(elapsed.into())));
+        Some(timeout(METER_WAIT, meter.admit(allowances)).await.unwrap_or_else(silent))
     }
 
     /// What the store's own clock says, right or wrong, in an answer that is given now.
@@ -234,6 +246,8 @@ async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, F
 
 /// How long a store may take to answer one call.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
+/// How long its meter may take: without it the node goes by its own count.
+const METER_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -264,6 +278,7 @@ trait DynStore: Send + Sync {
     fn census(&self) -> BoxFuture<'_, Result<Census, Fault>>;
     fn audit(&self) -> Option<&dyn Audit>;
     fn limits(&self) -> StoreLimits;
+    fn meter(&self) -> Option<&dyn Meter>;
 }
 
 impl<S: Store + Watch + Inspect> DynStore for S {
@@ -315,5 +330,8 @@ impl<S: Store + Watch + Inspect> DynStore for S {
     }
     fn limits(&self) -> StoreLimits {
         Maintain::limits(self)
+    }
+    fn meter(&self) -> Option<&dyn Meter> {
+        Maintain::meter(self)
     }
 }

@@ -10,6 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::policy::{Policy, StoreDown};
 use crate::record::{KeyText, Response};
 use crate::scope::{OperationId, Principal};
+use crate::velocity::Allowance;
 
 /// One request for an operation, as the engine needs it.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Ask {
     pub(crate) ends_at: Option<Duration>,
     /// The answer if the key is free, where this request may not begin the operation.
     pub(crate) if_free: Option<Refusal>,
+    /// What the operation counts for if it begins.
+    pub(crate) allowances: Vec<Allowance>,
 }
 
 impl Ask {
@@ -74,6 +77,9 @@ impl Counters {
             Refusal::DeadlineExceeded => &self.deadline_exceeded,
             Refusal::KeyExpired => &self.key_expired,
             Refusal::TokenExpired => &self.refused,
+            Refusal::VelocityExceeded { .. } | Refusal::TooManyKeys { .. } => {
+                &self.velocity_exceeded
+            }
         };
         counter.one();
     }
@@ -113,4 +119,8 @@ pub(crate) enum Refusal {
     KeyExpired,
     /// The key is free, and is a token that has expired.
     TokenExpired,
+    /// The key is free, and a limit of the route is used up for so long.
+    VelocityExceeded { wait: Duration },
+    /// The key is free, and its caller has as many keys as the route keeps, for so long.
+    TooManyKeys { wait: Duration },
 }

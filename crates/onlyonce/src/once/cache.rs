@@ -77,9 +77,7 @@ struct Weight;
 
 impl Weighter<OperationId, Entry> for Weight {
     fn weight(&self, _: &OperationId, entry: &Entry) -> u64 {
-        let headers: usize =
-            entry.response.headers.iter().map(|(n, v)| n.as_str().len() + v.len()).sum();
-        ENTRY_BYTES + (headers + entry.response.body_bytes()) as u64
+        ENTRY_BYTES + entry.response.bytes() as u64
     }
 }
 

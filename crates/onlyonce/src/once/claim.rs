@@ -47,6 +47,16 @@ impl From<Fault> for NoAnswer {
     }
 }
 
+/// Why a claim shows no record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotClaimed {
+    NoAnswer(NoAnswer),
+    /// The key is free, and a limit of the route is used up for so long.
+    VelocityExceeded {
+        wait: Duration,
+    },
+}
+
 impl Inner {
     /// Claims the operation, or returns the answer that the caller gets instead.
     pub(crate) async fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
@@ -59,10 +69,11 @@ impl Inner {
             let about = self.about_request(ask, 1);
             let place = self.place(&draft, None, about.clone())?;
             let seen = self.claim_once(ask, &draft, about.as_ref(), place).await;
-            let (seen, place) = seen.map_err(|no_answer| match round {
-                0 => self.no_answer(ask, no_answer),
+            let (seen, place) = seen.map_err(|why| match (why, round) {
+                (NotClaimed::VelocityExceeded { wait }, _) => Refusal::VelocityExceeded { wait },
+                (NotClaimed::NoAnswer(no_answer), 0) => self.no_answer(ask, no_answer),
                 // The store has shown a record in an earlier round: `store_down = "pass"` must not run unguarded.
-                _ => self.no_answer(ask, NoAnswer::Unsure),
+                (NotClaimed::NoAnswer(_), _) => self.no_answer(ask, NoAnswer::Unsure),
             })?;
             let asked = Asked { draft: &draft, recovery: ask.policy.recovery() };
             match decide(&seen, asked) {
@@ -89,7 +100,7 @@ impl Inner {
     }
 
     /// The answer to a request that may not be executed: by the record, or `why` if the key is free.
-    async fn by_record(&self, ask: &Ask, why: Refusal) -> Refusal {
+    pub(super) async fn by_record(&self, ask: &Ask, why: Refusal) -> Refusal {
         match self.store.load(ask.id).await {
             Ok(seen) => by_record(&seen, ask).unwrap_or(why),
             // Unsure: `store_down = "pass"` must not run it either.
@@ -195,21 +206,43 @@ impl Inner {
         draft: &Draft,
         about: Option<&Arc<About>>,
         place: Place,
-    ) -> Result<(Seen, Place), NoAnswer> {
-        let joined = self.claims.join(draft.id, || self.claim_until_known(draft, about)).await;
-        match joined {
+    ) -> Result<(Seen, Place), NotClaimed> {
+        let joined = self.claims.join(draft.id, || self.claim_within_limits(ask, draft, about));
+        match joined.await {
             Joined::Led(Ok(seen)) => Ok((seen, place)),
-            Joined::Led(Err(NoAnswer::Unsure)) => {
+            Joined::Led(Err(why @ NotClaimed::NoAnswer(NoAnswer::Unsure))) => {
                 ask.counters.disowned.one();
-                Err(NoAnswer::Unsure)
+                Err(why)
             }
             // A follower's own claim was never sent, so its place is free; the answer of its leader is its answer.
-            Joined::Led(Err(no_answer)) | Joined::Followed(Err(no_answer)) => {
+            Joined::Led(Err(why)) | Joined::Followed(Err(why)) => {
                 place.known();
-                Err(no_answer)
+                Err(why)
             }
             Joined::Followed(Ok(seen)) => Ok((Seen { mine: false, ..seen }, place)),
         }
+    }
+
+    /// Where the route has velocity limits, the record is read first: only an operation that begins counts. Callers of one
+    /// id share this, so that a burst of duplicates counts once.
+    async fn claim_within_limits(
+        &self,
+        ask: &Ask,
+        draft: &Draft,
+        about: Option<&Arc<About>>,
+    ) -> Result<Seen, NotClaimed> {
+        if !ask.allowances.is_empty() {
+            let loaded = self.store.load(ask.id).await;
+            match loaded {
+                Ok(seen) if by_record(&seen, ask).is_some() => return Ok(seen),
+                // Without the store, `store_down = "pass"` may run the request all the same.
+                Ok(_) | Err(_) => {}
+            }
+            if let Some(wait) = self.admit(ask).await {
+                return Err(NotClaimed::VelocityExceeded { wait });
+            }
+        }
+        self.claim_until_known(draft, about).await.map_err(NotClaimed::NoAnswer)
     }
 
     /// Repeats the identical claim until the store has answered, or the caller must be answered.

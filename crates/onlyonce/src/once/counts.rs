@@ -79,6 +79,10 @@ counts! {
     deadline_exceeded,
     /// Keys that were not executed because their answer may have expired.
     key_expired,
+    /// Requests that were not executed because their caller had begun too many operations, or had too many keys.
+    velocity_exceeded,
+    /// Operations that a caller began with a request that it had sent under another key just before.
+    rekeyed,
     /// Renewals that the store did not confirm.
     renewals_unsure,
     /// Leases that were lost while their operation ran: the record was marked unknown, or was taken by another.
@@ -117,6 +121,7 @@ impl Counts {
             observed_refused: self.observed_refused,
             unkeyed: self.unkeyed,
             unobserved: self.unobserved + self.store_down + self.passed + self.overloaded,
+            rekeyed: self.rekeyed,
             fenced: self.fenced,
             disowned: self.disowned,
             ..Self::default()

@@ -249,7 +249,9 @@ impl Refusal {
             | Self::Overloaded
             | Self::DeadlineExceeded
             | Self::KeyExpired
-            | Self::TokenExpired => None,
+            | Self::TokenExpired
+            | Self::VelocityExceeded { .. }
+            | Self::TooManyKeys { .. } => None,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::any_store::BoxFuture;
 use super::claim::Claim;
 use super::claim_guard::{ClaimGuard, UnderWay};
 use super::events::event_of;
+use super::live_keys::LiveKey;
 use super::settle::Settled;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
@@ -103,6 +104,7 @@ impl Inner {
             tell: Some(tell),
             attempt: None,
             settling_at: None,
+            live_key: None,
             under_way: Some(under_way),
         };
         tokio::spawn(task.run(work).in_current_span());
@@ -141,6 +143,8 @@ struct Task<T> {
     attempt: Option<u32>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
+    /// The key, as it counts for its caller. Dropped before the outcome is written, it counts no longer.
+    live_key: Option<LiveKey>,
     /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
     /// always sees one of the two.
     under_way: Option<UnderWay>,
@@ -156,6 +160,13 @@ impl<T: Send + 'static> Task<T> {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
         let (ask, id) = (&self.ask, self.ask.id);
+        match self.once.live_keys.add(&ask.policy, ask.principal, self.once.clock.boot()) {
+            Ok(live_key) => self.live_key = live_key,
+            Err(wait) => {
+                let refusal = self.once.by_record(ask, Refusal::TooManyKeys { wait }).await;
+                return self.tell(Ended::Refused(refusal));
+            }
+        }
         let span = debug_span!("claim", operation = %id, route = %ask.policy.route(), principal = ask.principal.short());
         let Claim { guard, attempt } = match self.once.claim(ask).instrument(span).await {
             Ok(claim) => claim,
@@ -172,6 +183,9 @@ impl<T: Send + 'static> Task<T> {
         }
         self.attempt = Some(attempt);
         self.ask.counters.executed.one();
+        if attempt == 1 {
+            self.once.note_begun(&self.ask);
+        }
         self.tell_event(EventKind::Claimed, None);
         let called_at = self.once.clock.boot();
         let span = debug_span!("execute", operation = %id, attempt);
@@ -262,6 +276,10 @@ impl<T: Send + 'static> Task<T> {
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
+        let kept_bytes = match &verdict {
+            Verdict::Store(response) => response.bytes(),
+            _ => 0,
+        };
         // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
         // Read before the write, so that a cached copy never outlives the record.
@@ -284,6 +302,8 @@ impl<T: Send + 'static> Task<T> {
         }
         if is_released {
             self.ask.counters.released.one();
+        } else if let Some(live_key) = self.live_key.take() {
+            live_key.kept(kept_bytes);
         }
         guard.end();
         drop(room);

@@ -145,7 +145,8 @@ impl Operation {
     }
 
     /// The rules of the operation: times, limits and recovery. Default: [`Policy::default`], with the namespace as its
-    /// route. Rules about HTTP (methods, where the key is found, statuses, errors, observing) do not apply.
+    /// route. Rules about HTTP (methods, where the key is found, statuses, errors, observing) do not apply, nor do limits of
+    /// callers (velocity, live keys).
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
@@ -153,7 +154,9 @@ impl Operation {
 
     fn ask(self, once: &Once) -> Ask {
         // Values have no observe mode: the work of a second caller is never run.
-        let (policy, counters) = once.inner.learn(self.policy.clone().with_mode(Mode::Enforce));
+        let policy = self.policy.clone().with_mode(Mode::Enforce);
+        let policy = policy.with_live_keys_max(0).with_live_bytes_max(0);
+        let (policy, counters) = once.inner.learn(policy);
         Ask {
             id: operation_id_of(
                 once.inner.secret.as_ref(),
@@ -171,6 +174,7 @@ impl Operation {
             target: Arc::default(),
             ends_at: None,
             if_free: None,
+            allowances: Vec::new(),
         }
     }
 
@@ -322,7 +326,9 @@ fn outcome<T: DeserializeOwned>(
             Refusal::Overloaded
             | Refusal::DeadlineExceeded
             | Refusal::KeyExpired
-            | Refusal::TokenExpired,
+            | Refusal::TokenExpired
+            | Refusal::VelocityExceeded { .. }
+            | Refusal::TooManyKeys { .. },
         ) => Err(OnceError::Overloaded),
     }
 }

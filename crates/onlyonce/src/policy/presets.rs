@@ -33,13 +33,13 @@ impl Policy {
                 Statuses::ServerErrors,
             ],
             recovery: Recovery::Release,
-            ..Self::named("webhook")
+            ..Self::named("webhook").unmetered()
         }
     }
 
     /// Long jobs: answers are kept 30 days, and unknown outcomes held 60.
     pub fn job() -> Self {
-        Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job") }
+        Self { ttl: 30 * DAY, hold_max: 60 * DAY, ..Self::named("job").unmetered() }
     }
 
     /// Calls of JSON-RPC: the key is the member `/params/idempotencyKey`, and the `id` of a message is no part of the
@@ -63,6 +63,11 @@ impl Policy {
             is_json_rpc: true,
             ..Self::named(route)
         }
+    }
+
+    /// For callers that are no strangers, and keep their keys for long.
+    fn unmetered(self) -> Self {
+        self.with_live_keys_max(0).with_live_bytes_max(0)
     }
 
     fn named(route: &str) -> Self {

@@ -1,5 +1,6 @@
 //! The rules of a policy as they hold.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
 use crate::scope::ScopePart;
+use crate::velocity::Velocity;
 
 impl Policy {
     /// The name of the route in records and counts.
@@ -133,6 +135,21 @@ impl Policy {
     /// Whether keys are tokens that the server issues.
     pub fn tokens(&self) -> Tokens {
         self.tokens
+    }
+
+    /// How often operations may be begun.
+    pub fn velocity(&self) -> &[Velocity] {
+        &self.velocity
+    }
+
+    /// How many keys one caller may have; `None` is no limit.
+    pub fn live_keys_max(&self) -> Option<NonZeroU32> {
+        self.live_keys_max
+    }
+
+    /// How many bytes of answers may be kept for one caller; `None` is no limit.
+    pub fn live_bytes_max(&self) -> Option<NonZeroU64> {
+        self.live_bytes_max
     }
 
     /// The shape of our own errors.

@@ -160,6 +160,12 @@ pub(super) const KEY_EXPIRED: Kind = Kind::new(
     "The key is older than answers are kept, and no operation is recorded under it. The request was not executed.",
     Retry::Never,
 );
+pub(super) const VELOCITY_EXCEEDED: Kind = Kind::new(
+    "velocity_exceeded",
+    "Too many operations",
+    "The caller has begun too many operations, or has too many live keys. The request was not executed. Retry later, with the same key.",
+    Retry::SameKey,
+);
 pub(super) const NO_TOKENS: Kind = Kind::new(
     "idempotency_tokens_not_issued",
     "No tokens for this operation",
@@ -185,7 +191,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 25] = [
+const ALL: [&Kind; 26] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -207,6 +213,7 @@ const ALL: [&Kind; 25] = [
     &OVERLOADED,
     &DEADLINE_EXCEEDED,
     &KEY_EXPIRED,
+    &VELOCITY_EXCEEDED,
     &NO_TOKENS,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,

@@ -19,6 +19,9 @@ pub(super) fn document(problem: &Problem) -> Value {
         IN_PROGRESS => {
             ("invalid_request_error", Some("idempotency_key_in_use"), problem.detail.clone())
         }
+        _ if problem.status == StatusCode::TOO_MANY_REQUESTS => {
+            ("invalid_request_error", Some("rate_limit"), problem.detail.clone())
+        }
         code if problem.status.is_server_error() => {
             ("api_error", Some(code), problem.detail.clone())
         }

@@ -27,6 +27,13 @@ impl Response {
             Kept::No(_) => 0,
         }
     }
+
+    /// Bytes of the headers and the body that are kept.
+    #[cfg(feature = "run")]
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+        headers.sum::<usize>() + self.body_bytes()
+    }
 }
 
 /// A body that is kept, or the reason why it is not.

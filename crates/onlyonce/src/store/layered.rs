@@ -43,8 +43,8 @@ use self::stale_entries::StaleEntries;
 use super::audit::Audit;
 use super::redis::{Keys, RedisOpenError};
 use super::{
-    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
+    Store, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, StateKind, Token};
@@ -371,6 +371,11 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
 
     fn limits(&self) -> StoreLimits {
         self.inner.authority.limits()
+    }
+
+    /// Redis: the limits of many nodes need no database.
+    fn meter(&self) -> Option<&dyn Meter> {
+        Some(&self.inner.filter)
     }
 }
 

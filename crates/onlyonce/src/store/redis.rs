@@ -54,16 +54,19 @@ pub use self::inspect::{RedisFacts, inspect};
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
+pub(super) use self::reply::wait;
 use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
+use super::audit::Calling;
 use super::wake::Wakers;
 use super::{
-    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreError, StoreLimits, Swap, Swept, Watch,
+    Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
+    Store, StoreError, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, StateSet, Token};
 use crate::scope::{IdPrefix, OperationId};
+use crate::velocity::Allowance;
 
 /// Records in a Redis. A clone is the same store; the last one that is dropped closes it.
 #[derive(Clone, Debug)]
@@ -234,6 +237,17 @@ impl Maintain for RedisStore {
     fn limits(&self) -> StoreLimits {
         let body_bytes_max = record_value::BODY_BYTES_MAX;
         StoreLimits { body_bytes_max, embedded: false, expires_by_itself: true }
+    }
+
+    fn meter(&self) -> Option<&dyn Meter> {
+        Some(self)
+    }
+}
+
+impl Meter for RedisStore {
+    fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>> {
+        let call = self.shared.keys.admit(allowances);
+        Box::pin(async move { wait(self.link.call(call).await?) })
     }
 }
 

@@ -20,7 +20,10 @@ export function show({ summary }) {
   const delays = chart({ label: "Latency, the 95th percentile over the last ten minutes.", series: DELAYS, word: millis });
   const latency = latencyTable();
   const store = h("dl", { class: "facts" });
-  const waiting = waitingTable(), running = runningTable(), hot = hotTable(), routes = routeTable();
+  const waiting = waitingTable(), running = runningTable(), hot = hotTable(), rekeying = rekeyingTable(), routes = routeTable();
+
+  const rekeyingPanel = panel("wide", "New keys for retries", h("span", { class: "quiet" }, "since start"),
+    h("p", { class: "quiet" }, "These callers sent the same request under another key within a minute. Their clients may make a new key for each retry, and nothing protects such a retry. Nothing was refused for it: two equal orders may both be meant."), rekeying.element);
 
   const element = h("div", { class: "overview" },
     h("h1", { class: "hidden" }, "Overview"), trouble, empty,
@@ -34,6 +37,7 @@ export function show({ summary }) {
     h("div", { class: "stack" },
       panel("", "Hot keys", h("span", { class: "quiet" }, "most repeated, last 10 minutes"), hot.element),
       panel("", "Store", null, store)),
+    rekeyingPanel,
     panel("wide", "Routes", h("span", { class: "quiet" }, "since start"), routes.element));
 
   function told(summary) {
@@ -48,6 +52,8 @@ export function show({ summary }) {
     latency.draw(summary.latency_ms);
     fill(store, storeFacts(summary));
     hot.rows(summary.hot_keys);
+    rekeyingPanel.hidden = summary.rekeying_callers.length === 0;
+    rekeying.rows(summary.rekeying_callers);
     routes.rows(summary.routes.filter((route) => ROUTE_COUNTS.some((name) => route[name] > 0)));
   }
 
@@ -139,6 +145,16 @@ function hotTable() {
     columns: ["Key", "Route", { word: "Times", numeric: true }],
     keyOf: (hot) => hot.id,
     row: (hot) => [keyCell(hot), routeCell(hot), count(hot.count)],
+  });
+}
+
+function rekeyingTable() {
+  return table({
+    caption: "Callers that send equal requests under new keys", empty: "None.",
+    columns: ["Caller", "Route", { word: "Times", numeric: true }, "Last"],
+    keyOf: (caller) => `${caller.route} ${caller.principal}`,
+    row: (caller) => [h("a", { href: link("operations", { principal: caller.principal, route: caller.route }), title: caller.principal }, h("code", {}, `${caller.principal.slice(0, 16)}…`)),
+      routeCell(caller), count(caller.count), timer(caller.last_at, "since")],
   });
 }
 

@@ -218,9 +218,28 @@ pub const WEBHOOK: Section = Section {
     ]],
 };
 
+/// One of `velocity = [{ … }]`.
+pub const VELOCITY: Section = Section {
+    place: "in a rule of velocity = [{ … }]",
+    names: &[&[
+        Name::new(
+            "per",
+            "a list of principal, header:NAME, json:/pointer or form:name",
+            "",
+            "what requests must have in common to count together; [] counts all requests of the route together. Needed",
+        ),
+        Name::new(
+            "limit",
+            "a number, a slash and s, min, h or d, such as \"5/min\" or \"3/10min\"",
+            "",
+            "how many may begin at once; then one more each time that its part of the period has passed. Needed",
+        ),
+    ]],
+};
+
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 8] =
-    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK];
+pub(super) const ALL: [&Section; 9] =
+    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK, &VELOCITY];
 
 /// `[[route]]` without what `[policy]` has as well.
 const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
@@ -460,7 +479,24 @@ const RULES: &[Name] = &[
         "\"off\"",
         "keys that the gateway issues and signs, at POST /idempotency-tokens; \"required\" takes no other keys. Needs `secret` (docs/tokens.md)",
     ),
+    Name::new(
+        "velocity",
+        "a list of rules, such as { per = [\"principal\"], limit = \"5/min\" }",
+        "[]",
+        "how often operations may be begun; past it requests get 429, and replays are free (docs/velocity.md)",
+    ),
+    Name::new(
+        "live_keys_max",
+        "a number; 0 for no limit",
+        "100000",
+        "how many keys one caller may have on a route; past it its new keys get 429 until some expire. Each gateway counts what it claimed since it started. Presets \"webhook\" and \"job\" have no limit",
+    ),
+    Name::new(
+        "live_bytes_max",
+        "a size, such as \"1GiB\"; \"0B\" for no limit",
+        "\"1GiB\"",
+        "how many bytes of answers are kept for one caller on a route; counted as the live keys are",
+    ),
     Name::later("redact", "values of an answer that are never stored"),
     Name::later("authorize", "a question to ask before a replay"),
-    Name::later("velocity", "how often a caller may ask"),
 ];

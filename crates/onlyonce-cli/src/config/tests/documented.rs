@@ -9,7 +9,7 @@ use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 8] = [
+const SECTIONS: [(&str, &Section); 9] = [
     ("top", &TOP),
     ("admin", &ADMIN),
     ("otlp", &OTLP),
@@ -18,6 +18,7 @@ const SECTIONS: [(&str, &Section); 8] = [
     ("route", &ROUTE),
     ("reconcile", &RECONCILE),
     ("webhook", &WEBHOOK),
+    ("velocity", &VELOCITY),
 ];
 
 #[test]

@@ -1,7 +1,7 @@
 //! The counters by name, and what each one says. `docs/metrics.md` has the same names.
 
 /// Counted for each route.
-pub(super) const BY_ROUTE: [(&str, &str); 24] = [
+pub(super) const BY_ROUTE: [(&str, &str); 26] = [
     ("executed", "Operations executed"),
     ("replayed", "Retries answered with the stored response"),
     ("reused", "Requests refused because their key was used for a different request"),
@@ -19,6 +19,11 @@ pub(super) const BY_ROUTE: [(&str, &str); 24] = [
     ("overloaded", "Requests refused because a limit of this process was reached"),
     ("deadline_exceeded", "Requests not executed because their own deadline had passed"),
     ("key_expired", "Requests not executed because their key is older than answers are kept"),
+    (
+        "velocity_exceeded",
+        "Requests not executed because a velocity limit or the limit of live keys was reached",
+    ),
+    ("rekeyed", "Operations begun with a request that its caller had just sent under another key"),
     ("observed_executed", "Observe mode: first requests, which would have been executed"),
     (
         "observed_replayed",

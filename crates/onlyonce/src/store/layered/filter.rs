@@ -11,7 +11,12 @@ use super::entry::{Found, Seal, completed_at};
 use crate::clock::{Clock, Reading, StoreTime, SystemClock};
 use crate::record::{Record, State};
 use crate::scope::OperationId;
-use crate::store::redis::{Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall};
+use crate::store::audit::Calling;
+use crate::store::redis::{
+    Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall, wait,
+};
+use crate::store::{Fault, Meter, StoreError};
+use crate::velocity::Allowance;
 
 pub(super) struct Filter {
     link: Link,
@@ -121,6 +126,18 @@ impl Filter {
             count(&self.counters.unanswered);
         }
         answer.ok()
+    }
+}
+
+impl Meter for Filter {
+    fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>> {
+        let call = self.keys.admit(allowances);
+        Box::pin(async move {
+            match self.is_up() {
+                true => wait(self.link.call(call).await?),
+                false => Err(Fault::NotDone(StoreError::Unavailable("Redis is away".into()))),
+            }
+        })
     }
 }
 

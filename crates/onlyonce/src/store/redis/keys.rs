@@ -1,7 +1,11 @@
 //! The names of the keys in Redis, all under one prefix.
 
+use std::time::Duration;
+
 use super::error::RedisOpenError;
+use super::scripts::{Script, ScriptCall};
 use crate::scope::OperationId;
+use crate::velocity::Allowance;
 
 /// Makes the names of one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,19 @@ impl Keys {
     /// A completed entry of the filter. No prefix has a `/`, so that it is no record of another store.
     pub(crate) fn filter_entry(&self, id: OperationId) -> String {
         self.named(&format!("filter/{}", hex(id)))
+    }
+
+    /// What a limit was used for. No prefix has a `/`, so that it is no record of another store.
+    fn limited(&self, subject: &[u8; 16]) -> String {
+        self.named(&format!("limit/{:032x}", u128::from_be_bytes(*subject)))
+    }
+
+    /// A use of each allowance.
+    pub(crate) fn admit(&self, allowances: &[Allowance]) -> ScriptCall {
+        let keys = allowances.iter().map(|allowance| self.limited(allowance.subject()));
+        let micros = |duration: Duration| duration.as_micros().to_string().into_bytes();
+        let args = allowances.iter().flat_map(|a| [micros(a.every()), micros(a.burst())]);
+        ScriptCall { script: Script::Admit, keys: keys.collect(), args: args.collect() }
     }
 
     /// Keys that every database of the builds before the first release has: they divided it into slots.

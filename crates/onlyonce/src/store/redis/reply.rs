@@ -1,5 +1,7 @@
 //! What the scripts answer.
 
+use std::time::Duration;
+
 use ::redis::{FromRedisValue, Value, from_redis_value};
 
 use super::keys::from_hex;
@@ -83,6 +85,12 @@ pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Positio
 /// The number that a script answers.
 pub(super) fn number(value: Value) -> Result<u64, Fault> {
     understood(value)
+}
+
+/// How long to wait before a limit may be used again; `None` if it was used.
+pub(crate) fn wait(value: Value) -> Result<Option<Duration>, Fault> {
+    let micros = number(value)?;
+    Ok((micros > 0).then(|| Duration::from_micros(micros)))
 }
 
 /// The check value that is kept, if any is.

@@ -23,6 +23,7 @@ scripts! {
     Scan: "lua/common.lua" "lua/scan.lua";
     CheckValue: "lua/common.lua" "lua/check.lua";
     Size: "lua/size.lua";
+    Admit: "lua/admit.lua";
     FilterKeep: "../layered/keep.lua";
     FilterForget: "../layered/forget.lua";
     FilterFind: "../layered/find.lua";
