@@ -8,7 +8,11 @@ use super::names::VELOCITY;
 
 /// The rules of the list.
 pub(super) fn read(field: Field<'_>) -> Result<Vec<Velocity>, Remarks> {
-    field.members()?.into_iter().map(rule).collect()
+    let mut wrong = Remarks::default();
+    let members = field.members()?.into_iter();
+    let rules = members.filter_map(|member| wrong.gather(rule(member))).collect();
+    wrong.none()?;
+    Ok(rules)
 }
 
 fn rule(field: Field<'_>) -> Result<Velocity, Remarks> {

@@ -435,3 +435,17 @@ fn a_webhook_that_verifies_nothing_is_refused() {
         assert!(!said.contains("hunter2"));
     }
 }
+
+#[test]
+fn everything_that_is_wrong_with_velocity_is_told() {
+    let text =
+        "[policy]\nvelocity = [{ per = [\"card\"], limit = \"5/year\" }, { limit = \"5/min\" }]";
+    let told = complaint(text);
+    for expected in [
+        "2:22: `per`: a part is principal, header:NAME, json:/pointer or form:name",
+        "2:39: `limit`: a limit is a number, a slash and s, min, h or d, such as 5/min or 3/10min",
+        "2:51: `velocity`: a rule has `per` and `limit`",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
