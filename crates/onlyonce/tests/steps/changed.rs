@@ -171,7 +171,9 @@ async fn a_memory_that_cannot_be_read_is_an_error_and_blocks_nothing_else<S: Sho
     let completer = Completer::new(shop.clone()).with(&new);
     let completed = lab.until("SELECT state FROM {steps} WHERE key = 'new'", "completed");
     completer.with_poll_max(Duration::ZERO).run_until(completed).await;
-    assert_eq!(lab.sql("SELECT state FROM {steps} WHERE key = 'old'"), "stuck");
+    // The completer may have been stopped while it tried the old one again.
+    let old = lab.sql("SELECT state FROM {steps} WHERE key = 'old'");
+    assert!(matches!(old.as_str(), "stuck" | "running"), "{old}");
 }
 
 async fn a_stored_request_that_cannot_be_read_is_stuck<S: Shop>(lab: Lab) {
