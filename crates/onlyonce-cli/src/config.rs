@@ -30,6 +30,7 @@ mod cors;
 mod error;
 mod field;
 mod flags;
+mod jwt;
 mod listen;
 mod matching;
 mod names;
@@ -62,10 +63,11 @@ pub use self::audit::AuditError;
 pub use self::cors::{CorsError, CorsOrigin};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
+pub use self::jwt::{JwtKeys, JwtRule};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
 pub use self::names::{
-    ADMIN, AUDIT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, VELOCITY, WEBHOOK,
+    ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, VELOCITY, WEBHOOK,
 };
 pub use self::pattern::PatternError;
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
@@ -106,6 +108,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// Where traces are sent, if they are.
     pub otlp: Option<Upstream>,
+    /// How bearer tokens are verified.
+    pub jwt: Option<JwtRule>,
     /// How the audit trail is kept, if there is one.
     pub audit: Option<AuditOptions>,
     /// What holds for some requests only; the first that matches wins.
@@ -180,6 +184,7 @@ impl Default for Config {
             executing_max: 10_000,
             admin: None,
             otlp: None,
+            jwt: None,
             audit: None,
             routes: Vec::new(),
             fallback: Route::new(Match::EVERYTHING, Rules::default(), 0)

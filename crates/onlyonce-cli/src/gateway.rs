@@ -10,6 +10,7 @@ mod forward;
 mod forwarded_key;
 mod headers;
 pub(crate) mod id_check;
+mod jwt;
 mod listen;
 pub(crate) mod metrics;
 mod outgoing;
@@ -37,6 +38,7 @@ use tokio::sync::watch;
 
 use self::app::{App, Routes};
 use self::current::{Current, InForce};
+use self::jwt::Jwt;
 use self::outgoing::Outgoing;
 pub(crate) use self::store::About;
 use crate::admin::{self, Desk, Keeper, PolicyInForce, Setting};
@@ -130,7 +132,8 @@ impl Gateway {
         let address = local_address(&listener, config.listen)?;
         let (stage, staged) = watch::channel(Stage::Serving);
         let outgoing = Outgoing::new();
-        let current = first(config, &once, &outgoing).map_err(StartError::Config)?;
+        let jwt = verifier(config).await.map_err(StartError::Config)?;
+        let current = first(config, &once, jwt, &outgoing).map_err(StartError::Config)?;
         let threads = serve(&current, listener, &staged);
         let (admin, admin_thread) = (None, None);
         let mut gateway =
@@ -206,13 +209,26 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
     listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
+/// What verifies bearer tokens, where the configuration says how.
+async fn verifier(config: &Config) -> Result<Option<Arc<Jwt>>, BoxError> {
+    match &config.jwt {
+        Some(rule) => Ok(Some(Arc::new(Jwt::start(rule).await?))),
+        None => Ok(None),
+    }
+}
+
 /// The routes of every thread, a thread per core, by the first configuration.
-fn first(config: &Config, once: &Once, outgoing: &Outgoing) -> Result<Current, BoxError> {
+fn first(
+    config: &Config,
+    once: &Once,
+    jwt: Option<Arc<Jwt>>,
+    outgoing: &Outgoing,
+) -> Result<Current, BoxError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let layers = app::layers(config, once, &app::services(config, &[])?);
+    let layers = app::layers(config, once, jwt.as_ref(), &app::services(config, &[])?);
     let routes = |_| {
         let services = app::services(config, &[])?;
-        Ok(Arc::new(Routes::new(config, &layers, services, outgoing)))
+        Ok(Arc::new(Routes::new(config, &layers, services, jwt.clone(), outgoing)))
     };
     let threads = (0..cores).map(routes).collect::<Result<_, BoxError>>()?;
     Ok(Current::new(InForce { config: config.clone(), threads }))

@@ -109,6 +109,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, &kind::PRINCIPAL_UNCLEAR, detail)
     }
 
+    pub(crate) fn principal_invalid(why: &str) -> Self {
+        let detail = format!("{why} {NOT_EXECUTED}");
+        Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_INVALID, detail)
+    }
+
     pub(crate) fn anonymous() -> Self {
         let detail = "A request with an idempotency key must carry the credentials of its caller. This request was \
                       not executed; send it again with your credentials and the same key.";

@@ -2,7 +2,7 @@
 
 mod list;
 
-pub use self::list::{ADMIN, AUDIT, OTLP, POLICY, RECONCILE, ROUTE, TOP, VELOCITY, WEBHOOK};
+pub use self::list::{ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, TOP, VELOCITY, WEBHOOK};
 
 use self::list::ALL;
 

@@ -21,6 +21,12 @@ pub enum PrincipalRule {
 }
 
 impl PrincipalRule {
+    /// Whether bearer tokens must be verified for it.
+    pub fn needs_jwt(&self) -> bool {
+        let is_jwt = |source: &PrincipalSource| matches!(source, PrincipalSource::Jwt(_));
+        matches!(self, Self::Sources(sources) if sources.iter().any(is_jwt))
+    }
+
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
         if field.is_list() {
             let sources: Vec<_> = field.all(Field::parsed)?;
@@ -47,6 +53,8 @@ pub enum PrincipalSource {
     Header(HeaderName),
     /// A cookie, `cookie:session`.
     Cookie(String),
+    /// Claims of a bearer token that is verified by `[jwt]`: `jwt:sub`, `jwt:tenant,sub`.
+    Jwt(Vec<String>),
 }
 
 impl FromStr for PrincipalSource {
@@ -60,7 +68,11 @@ impl FromStr for PrincipalSource {
             }
             Some(("cookie", name)) if is_cookie_name(name) => Ok(Self::Cookie(name.into())),
             Some(("cookie", _)) => Err(PrincipalError::CookieName),
-            Some(("jwt", _)) => Err(PrincipalError::NotBuilt),
+            Some(("jwt", claims)) => {
+                let claims: Vec<_> = claims.split(',').map(str::to_owned).collect();
+                let is_empty = claims.iter().any(String::is_empty);
+                if is_empty { Err(PrincipalError::Claim) } else { Ok(Self::Jwt(claims)) }
+            }
             _ => Err(PrincipalError::Place),
         }
     }
@@ -76,6 +88,7 @@ impl fmt::Display for PrincipalSource {
         match self {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Jwt(claims) => write!(f, "jwt:{}", claims.join(",")),
         }
     }
 }
@@ -85,7 +98,9 @@ impl fmt::Display for PrincipalSource {
 #[non_exhaustive]
 pub enum PrincipalError {
     /// Begin with one of the known places.
-    #[error("who asks is \"auto\", \"none\", header:NAME, cookie:NAME or a list of the latter two")]
+    #[error(
+        "who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM or a list of the latter three"
+    )]
     Place,
     /// Give a name that HTTP allows for a header field.
     #[error("after `header:` comes the name of a header field")]
@@ -93,7 +108,7 @@ pub enum PrincipalError {
     /// Give a name that HTTP allows for a cookie.
     #[error("after `cookie:` comes the name of a cookie")]
     CookieName,
-    /// Use a header or a cookie until it is.
-    #[error("jwt: is not built yet; use header:NAME or cookie:NAME")]
-    NotBuilt,
+    /// Name the claims, with commas between.
+    #[error("after `jwt:` comes a claim, such as jwt:sub, or several: jwt:tenant,sub")]
+    Claim,
 }

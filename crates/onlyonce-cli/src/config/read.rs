@@ -10,6 +10,7 @@ use super::admin::Admin;
 use super::audit;
 use super::error::{Remark, Remarks};
 use super::field::{Env, Field, each};
+use super::jwt::JwtRule;
 use super::matching::Match;
 use super::names::{OTLP, POLICY, ROUTE, TOP};
 use super::odd;
@@ -76,6 +77,7 @@ impl<'a> Top<'a> {
                 config.admin = Some(Admin::read(field)?);
                 self.admin = Some(field);
             }
+            "jwt" => config.jwt = Some(JwtRule::read(field)?),
             "otlp" => config.otlp = Some(collector(field)?),
             "audit" => {
                 config.audit = Some(audit::read(field)?);
@@ -127,6 +129,16 @@ impl<'a> Top<'a> {
         Err(Remark::new(rules.said.anywhere(&["tokens"]).unwrap_or(0), message))
     }
 
+    fn check_jwt<'r>(&self, all: impl Iterator<Item = &'r Rules>) -> Result<(), Remark> {
+        let mut with_jwt = all.filter(|rules| rules.principal.needs_jwt());
+        let Some(rules) = with_jwt.next().filter(|_| self.config.jwt.is_none()) else {
+            return Ok(());
+        };
+        let message =
+            "`principal` \"jwt:…\" needs [jwt], with the keys that tokens are verified with";
+        Err(Remark::new(rules.said.anywhere(&["principal"]).unwrap_or(0), message))
+    }
+
     fn policy(&self) -> Result<Rules, Remarks> {
         let mut rules = Rules::default();
         if let Some(field) = self.policy {
@@ -148,7 +160,8 @@ impl<'a> Top<'a> {
         let mut wrong = Remarks::default();
         odd::look(&drafts, &mut self.odd);
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
-        wrong.gather(self.check_tokens(all));
+        wrong.gather(self.check_tokens(all.clone()));
+        wrong.gather(self.check_jwt(all));
         let at = self.policy.map_or(0, |field| field.at);
         let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
         let routes = drafts.into_iter().filter_map(|draft| wrong.gather(draft.route())).collect();

@@ -46,7 +46,7 @@ impl Judged {
         };
         let callers = callers.iter().filter_map(|source| match source {
             PrincipalSource::Header(name) => Some(name.clone()),
-            PrincipalSource::Cookie(_) => None,
+            PrincipalSource::Cookie(_) | PrincipalSource::Jwt(_) => None,
         });
         let scope = route.policy.scope().iter().filter_map(|part| match part {
             ScopePart::Header(name) => Some(name.clone()),

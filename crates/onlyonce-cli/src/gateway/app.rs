@@ -24,6 +24,7 @@ use super::current::Current;
 use super::forward::Forward;
 use super::forwarded_key::ForwardedKey;
 use super::headers;
+use super::jwt::Jwt;
 use super::outgoing::Outgoing;
 use super::principal::identify;
 use super::reconcile::Asker;
@@ -46,6 +47,8 @@ pub(super) struct Routes {
     routes: Vec<Guard>,
     /// The services of the routes, in their order.
     pub(super) services: Vec<Service>,
+    /// Verifies bearer tokens.
+    jwt: Option<Arc<Jwt>>,
     outgoing: Outgoing,
     description: bytes::Bytes,
 }
@@ -83,6 +86,9 @@ impl App {
         if request.method() == Method::CONNECT {
             return Ok(problem::method_not_allowed(&Policy::default()));
         }
+        if let Some(jwt) = &routes.jwt {
+            jwt.learn(request.headers()).await;
+        }
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
             && let Some(answer) = Box::pin(routes.well_known(&request)).await
@@ -112,12 +118,19 @@ impl Routes {
         config: &Config,
         layers: &[OnceLayer],
         services: Vec<Service>,
+        jwt: Option<Arc<Jwt>>,
         outgoing: &Outgoing,
     ) -> Self {
         let routes = routes(config).zip(layers).zip(&services);
         let routes = routes.map(|((route, layer), (_, upstream))| guard(route, layer, upstream));
         let (routes, outgoing) = (routes.collect(), outgoing.clone());
-        Self { routes, services, outgoing, description: well_known::description(config).into() }
+        Self {
+            routes,
+            services,
+            jwt,
+            outgoing,
+            description: well_known::description(config).into(),
+        }
     }
 
     /// The description of the routes, or the state of one's own operation.
@@ -232,9 +245,14 @@ impl Routes {
 }
 
 /// The layers of all routes, in their order. The services are those that reconcilers ask.
-pub(super) fn layers(config: &Config, once: &Once, services: &[Service]) -> Vec<OnceLayer> {
+pub(super) fn layers(
+    config: &Config,
+    once: &Once,
+    jwt: Option<&Arc<Jwt>>,
+    services: &[Service],
+) -> Vec<OnceLayer> {
     let routes = routes(config).zip(services);
-    routes.map(|(route, service)| layer(route, service, once)).collect()
+    routes.map(|(route, service)| layer(route, service, once, jwt.cloned())).collect()
 }
 
 /// The service of each route, in their order. Those of one address share their connections, also with services that
@@ -258,9 +276,15 @@ fn routes(config: &Config) -> impl Iterator<Item = &Route> {
     config.routes.iter().chain([&config.fallback])
 }
 
-fn layer(route: &Route, (uri, upstream): &Service, once: &Once) -> OnceLayer {
+fn layer(
+    route: &Route,
+    (uri, upstream): &Service,
+    once: &Once,
+    jwt: Option<Arc<Jwt>>,
+) -> OnceLayer {
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
-    let layer = once.layer(move |head: &_| identify(&rule, anonymous, head), route.policy.clone());
+    let who = move |head: &_| identify(&rule, anonymous, jwt.as_deref(), head);
+    let layer = once.layer(who, route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
     let mut layer = layer.with_sent_as(&sent_as);
     if let Some(verifier) = route.webhook.clone() {

@@ -9,25 +9,47 @@ use http::request::Parts;
 use onlyonce::http::Who;
 use onlyonce::scope::Principal;
 
+use super::jwt::Jwt;
 use crate::config::{Anonymous, PrincipalRule, PrincipalSource};
 
 /// The caller, by the route's rule.
-pub(super) fn identify(rule: &PrincipalRule, anonymous: Anonymous, head: &Parts) -> Who {
+pub(super) fn identify(
+    rule: &PrincipalRule,
+    anonymous: Anonymous,
+    jwt: Option<&Jwt>,
+    head: &Parts,
+) -> Who {
     let found = match rule {
         PrincipalRule::None => return Principal::anonymous().into(),
         PrincipalRule::Auto => automatic(&head.headers),
-        PrincipalRule::Sources(sources) => first_present(sources, &head.headers),
+        PrincipalRule::Sources(sources) => first_present(sources, jwt, &head.headers),
     };
     match (found, anonymous) {
         (Ok(Some(principal)), _) => principal.into(),
         (Ok(None), Anonymous::Allow) => Principal::anonymous().into(),
         (Ok(None), Anonymous::Reject) => Who::Nobody,
-        (Err(unclear), _) => Who::Unclear(unclear),
+        (Err(Unidentified::Unclear(why)), _) => Who::Unclear(why),
+        (Err(Unidentified::Invalid(why)), _) => Who::Invalid(why),
     }
 }
 
 /// The caller, nobody, or why the caller cannot be identified.
-type Found = Result<Option<Principal>, String>;
+type Found = Result<Option<Principal>, Unidentified>;
+
+/// Why a caller is not identified, as a sentence for its client.
+#[derive(Debug)]
+enum Unidentified {
+    /// The credentials may be of several callers.
+    Unclear(String),
+    /// The credential is not genuine.
+    Invalid(String),
+}
+
+impl From<String> for Unidentified {
+    fn from(why: String) -> Self {
+        Self::Unclear(why)
+    }
+}
 
 /// An `Authorization` that is the same in every retry; else `X-Api-Key`, unless a cookie or a signature is
 /// there too: an API key is often one for all users of an app. Guessing would either run a retry twice or
@@ -40,8 +62,8 @@ fn automatic(headers: &HeaderMap) -> Found {
     let has_cookie = || headers.get_all(header::COOKIE).iter().any(|line| !line.is_empty());
     match authorization {
         Authorization::Repeats(principal) => Ok(Some(principal)),
-        Authorization::Signed => Err(SIGNED.to_owned()),
-        Authorization::None if has_cookie() => Err(COOKIE.to_owned()),
+        Authorization::Signed => Err(SIGNED.to_owned().into()),
+        Authorization::None if has_cookie() => Err(COOKIE.to_owned().into()),
         Authorization::None => {
             let key = only(headers, &X_API_KEY)?;
             Ok(key.map(|key| Principal::of("x-api-key", key)))
@@ -71,16 +93,16 @@ impl Authorization {
     }
 }
 
-fn first_present(sources: &[PrincipalSource], headers: &HeaderMap) -> Found {
+fn first_present(sources: &[PrincipalSource], jwt: Option<&Jwt>, headers: &HeaderMap) -> Found {
     for source in sources {
-        if let Some(principal) = from_source(source, headers)? {
+        if let Some(principal) = from_source(source, jwt, headers)? {
             return Ok(Some(principal));
         }
     }
     Ok(None)
 }
 
-fn from_source(source: &PrincipalSource, headers: &HeaderMap) -> Found {
+fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, headers: &HeaderMap) -> Found {
     match source {
         PrincipalSource::Header(name) => {
             let value = only(headers, name)?;
@@ -90,7 +112,20 @@ fn from_source(source: &PrincipalSource, headers: &HeaderMap) -> Found {
             let value = only_cookie(headers, name)?;
             Ok(value.map(|value| Principal::of(&format!("cookie {name}"), value)))
         }
+        PrincipalSource::Jwt(claims) => {
+            only(headers, &header::AUTHORIZATION)?;
+            let jwt = jwt.ok_or_else(|| Unidentified::Invalid(NO_KEYS.to_owned()))?;
+            jwt.caller(headers, claims).map_err(Unidentified::Invalid)
+        }
     }
+}
+
+/// The bearer token of the request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes().trim_ascii();
+    let (scheme, token) = value.split_at_checked(BEARER.len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(BEARER) && token.first() == Some(&b' ');
+    Some(token.trim_ascii()).filter(|token| is_bearer && !token.is_empty())
 }
 
 /// The one line of this field that is not empty.
@@ -132,6 +167,8 @@ pub(super) const CREDENTIALS: [HeaderName; 3] = [header::AUTHORIZATION, header::
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Schemes whose credential is the same in every retry, in lower case.
 const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
+const BEARER: &[u8] = b"bearer";
+const NO_KEYS: &str = "The gateway has no keys to verify bearer tokens with.";
 const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
                       gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \
                       `principal = \"none\"` if all callers may share their keys.";

@@ -146,6 +146,7 @@ fn credentials(rule: &PrincipalRule) -> Vec<HeaderName> {
         names.extend(sources.iter().filter_map(|source| match source {
             PrincipalSource::Header(name) => Some(name.clone()),
             PrincipalSource::Cookie(_) => None,
+            PrincipalSource::Jwt(_) => Some(header::AUTHORIZATION),
         }));
     }
     names

@@ -59,9 +59,12 @@ impl Gateway {
         let asked = app::services(&config, &[]).map_err(refused)?;
         let services = before.threads.iter().map(|routes| app::services(&config, &routes.services));
         let services = services.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+        let jwt = super::verifier(&config).await.map_err(refused)?;
         self.once.replace_layers();
-        let layers = app::layers(&config, &self.once, &asked);
-        let routes = |services| Arc::new(Routes::new(&config, &layers, services, &self.outgoing));
+        let layers = app::layers(&config, &self.once, jwt.as_ref(), &asked);
+        let routes = |services| {
+            Arc::new(Routes::new(&config, &layers, services, jwt.clone(), &self.outgoing))
+        };
         let threads = services.into_iter().map(routes).collect();
         let told = differences(&before.config, &config);
         self.current.replace(InForce { config, threads });

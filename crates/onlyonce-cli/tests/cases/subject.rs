@@ -38,6 +38,9 @@ pub(crate) enum Kind {
     Library,
 }
 
+/// What the process has in `ONLYONCE_SECRET`.
+pub(crate) const SECRET: &str = "a secret of the test, and long enough for one";
+
 impl Kind {
     /// The subject with this policy, an empty store, and an upstream of its own.
     pub(crate) async fn start(self, profile: Profile<'_>) -> Subject {

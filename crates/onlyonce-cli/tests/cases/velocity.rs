@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proof::tier::tiered;
 use servers::{Postgres, Redis};
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::sleep;
@@ -14,7 +13,7 @@ use crate::profile::Set;
 use crate::reply::{Gate, Reply};
 use crate::subject::{Kind, Subject};
 use crate::upstream::Upstream;
-use crate::{B1, B2, K1, K2, on_both, on_gateway, within};
+use crate::{B1, B2, K1, K2, on_both, on_gateway, tiered, within};
 
 on_both! {
     vel_01,

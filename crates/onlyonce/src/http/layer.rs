@@ -76,6 +76,8 @@ pub enum Who {
     Nobody,
     /// The credentials do not identify one caller: 400, with this sentence about what to do.
     Unclear(String),
+    /// The credentials are not genuine: 401, with this sentence about what is wrong.
+    Invalid(String),
 }
 
 impl Who {
@@ -85,6 +87,7 @@ impl Who {
             Self::Known(principal) => Ok(principal),
             Self::Nobody => Err(Problem::anonymous()),
             Self::Unclear(why) => Err(Problem::principal_unclear(&why)),
+            Self::Invalid(why) => Err(Problem::principal_invalid(&why)),
         }
     }
 }

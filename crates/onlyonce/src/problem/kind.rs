@@ -106,6 +106,12 @@ pub(super) const PRINCIPAL_UNCLEAR: Kind = Kind::new(
     "The credentials of the request do not identify one caller, so the key cannot be assigned to anyone.",
     Retry::Never,
 );
+pub(super) const PRINCIPAL_INVALID: Kind = Kind::new(
+    "principal_invalid",
+    "Credentials are not valid",
+    "The credentials of the caller could not be verified. The request was not executed.",
+    Retry::SameKey,
+);
 pub(super) const PRINCIPAL_MISSING: Kind = Kind::new(
     "principal_missing",
     "Credentials are required",
@@ -191,7 +197,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 26] = [
+const ALL: [&Kind; 27] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -205,6 +211,7 @@ const ALL: [&Kind; 26] = [
     &NOT_FOUND,
     &PRINCIPAL_UNCLEAR,
     &PRINCIPAL_MISSING,
+    &PRINCIPAL_INVALID,
     &WEBHOOK_SIGNATURE_INVALID,
     &REQUEST_TOO_LARGE,
     &REQUEST_INCOMPLETE,

@@ -79,6 +79,12 @@ pub const TOP: Section = Section {
             "an audit trail in the store; without the table there is none (docs/audit.md)",
         ),
         Name::new(
+            "jwt",
+            "a table, [jwt]",
+            "",
+            "how bearer tokens are verified, for `principal = \"jwt:CLAIM\"` (docs/identity.md)",
+        ),
+        Name::new(
             "policy",
             "a table, [policy]",
             "",
@@ -92,7 +98,6 @@ pub const TOP: Section = Section {
         ),
         Name::later("seal", "encryption of what is stored"),
         Name::later("tls", "certificates of the listener"),
-        Name::later("jwt", "the keys that bearer tokens are verified with"),
         Name::later("webhook", "notices of unknown outcomes"),
     ]],
 };
@@ -218,6 +223,32 @@ pub const WEBHOOK: Section = Section {
     ]],
 };
 
+/// `[jwt]`.
+pub const JWT: Section = Section {
+    place: "under [jwt]",
+    names: &[&[
+        Name::new(
+            "keys",
+            "a file, the address of a JWKS, or \"env:NAME\" for a secret in that variable",
+            "",
+            "what tokens are signed with: a file with a JWKS or with public keys as PEM; an address, which is asked every five minutes and when a token names an unknown key; or a secret for HMAC. Needed",
+        ),
+        Name::new("issuer", "a text", "", "the `iss` that tokens must have; without it, any"),
+        Name::new(
+            "audience",
+            "a text",
+            "",
+            "the `aud` that tokens must have; without it, any: tokens for other services are taken too",
+        ),
+        Name::new(
+            "algorithms",
+            "a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA; with a secret of HS256, HS384 and HS512",
+            "",
+            "how tokens may be signed; without it RS256, ES256 and EdDSA, or HS256 with a secret",
+        ),
+    ]],
+};
+
 /// One of `velocity = [{ … }]`.
 pub const VELOCITY: Section = Section {
     place: "in a rule of velocity = [{ … }]",
@@ -238,8 +269,8 @@ pub const VELOCITY: Section = Section {
 };
 
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 9] =
-    [&TOP, &ADMIN, &AUDIT, &OTLP, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK, &VELOCITY];
+pub(super) const ALL: [&Section; 10] =
+    [&TOP, &ADMIN, &AUDIT, &OTLP, &JWT, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK, &VELOCITY];
 
 /// `[[route]]` without what `[policy]` has as well.
 const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
@@ -305,9 +336,9 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "principal",
-        "\"auto\", \"none\", header:NAME, cookie:NAME or a list of the latter two",
+        "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM or a list of the latter three",
         "\"auto\"",
-        "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. A list: the first source that is present. none: all callers share their keys",
+        "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
     ),
     Name::new(
         "anonymous",

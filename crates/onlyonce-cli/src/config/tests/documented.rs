@@ -9,7 +9,7 @@ use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 9] = [
+const SECTIONS: [(&str, &Section); 10] = [
     ("top", &TOP),
     ("admin", &ADMIN),
     ("otlp", &OTLP),
@@ -19,6 +19,7 @@ const SECTIONS: [(&str, &Section); 9] = [
     ("reconcile", &RECONCILE),
     ("webhook", &WEBHOOK),
     ("velocity", &VELOCITY),
+    ("jwt", &JWT),
 ];
 
 #[test]

@@ -51,15 +51,11 @@ fn what_is_not_built_yet_is_refused_by_name() {
         let expected = format!("2:1: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("[policy]\n{name} = []")), expected);
     }
-    for name in ["seal", "tls", "jwt", "webhook"] {
+    for name in ["seal", "tls", "webhook"] {
         let expected = format!("1:2: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("[{name}]")), expected);
     }
     let others = [
-        (
-            "policy.principal = \"jwt:sub\"",
-            "`principal`: jwt: is not built yet; use header:NAME or cookie:NAME",
-        ),
         (
             "policy.keep = \"status\"",
             "`keep`: \"status\" is not built yet; write \"all\" or remove it",

@@ -61,7 +61,7 @@ async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
         .args(["serve", "--config", CONFIG])
         .current_dir(folder)
-        .env("ONLYONCE_SECRET", "a secret of the test, and long enough for one")
+        .env("ONLYONCE_SECRET", super::SECRET)
         .env("HOOK", sender::SECRET)
         .env("HOOK_OLD", sender::OLD_SECRET)
         .stdin(Stdio::null())

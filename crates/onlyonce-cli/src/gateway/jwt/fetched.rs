@@ -1,0 +1,130 @@
+//! A JWKS at an address: fetched at the start, every five minutes, and when a token names a key that is not known.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Limited};
+use onlyonce::http::Body;
+use onlyonce::store::BoxError;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use super::super::upstream::{Terms, Upstream};
+use super::key_set::KeySet;
+
+/// The keys as they were last fetched.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    shared: Arc<Shared>,
+    fetching: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    uri: Uri,
+    keys: RwLock<Arc<KeySet>>,
+    /// How many fetches have ended.
+    ended: watch::Sender<u64>,
+    /// When the last one began.
+    begun_at: Mutex<Instant>,
+    wanted: Notify,
+}
+
+impl Fetched {
+    /// Fetches the keys, and goes on doing so. Waits for the first fetch, and not for long.
+    pub(super) async fn start(uri: &Uri) -> Result<Self, BoxError> {
+        let upstream = Upstream::new(&origin(uri)?)?;
+        let shared = Arc::new(Shared {
+            uri: uri.clone(),
+            keys: RwLock::default(),
+            ended: watch::Sender::new(0),
+            begun_at: Mutex::new(Instant::now()),
+            wanted: Notify::new(),
+        });
+        let fetching = tokio::spawn(shared.clone().run(upstream)).abort_handle();
+        let _ = timeout(FETCH_WAIT, shared.ended.subscribe().wait_for(|ended| *ended > 0)).await;
+        Ok(Self { shared, fetching })
+    }
+
+    pub(super) fn keys(&self) -> Arc<KeySet> {
+        self.shared.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Fetches the keys anew, unless that was done just before: so many unknown keys cost no more than one.
+    pub(super) async fn fetch_again(&self) {
+        let shared = &self.shared;
+        let begun_at = *shared.begun_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = shared.ended.subscribe();
+        let before = *ended.borrow_and_update();
+        if begun_at.elapsed() >= PAUSE {
+            shared.wanted.notify_one();
+            let _ = timeout(FETCH_WAIT, ended.wait_for(|ended| *ended > before)).await;
+        }
+    }
+}
+
+impl Drop for Fetched {
+    fn drop(&mut self) {
+        self.fetching.abort();
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>, upstream: Upstream) {
+        let mut is_failing = false;
+        loop {
+            *self.begun_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            let fetched = timeout(FETCH_WAIT, fetch(&upstream, &self.uri)).await;
+            let fetched = fetched.unwrap_or_else(|elapsed| Err(elapsed.into()));
+            self.tell(&mut is_failing, fetched.as_ref().err());
+            if let Ok(keys) = fetched {
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+            }
+            self.ended.send_modify(|ended| *ended += 1);
+            sleep(PAUSE).await;
+            if !is_failing {
+                let _ = timeout(EVERY, self.wanted.notified()).await;
+            }
+        }
+    }
+
+    fn tell(&self, is_failing: &mut bool, error: Option<&BoxError>) {
+        match (std::mem::replace(is_failing, error.is_some()), error) {
+            (false, Some(error)) => {
+                warn!(keys = %self.uri, %error, "cannot fetch the keys of bearer tokens; the keys that are known stay in use");
+            }
+            (true, None) => info!(keys = %self.uri, "the keys of bearer tokens are fetched again"),
+            _ => {}
+        }
+    }
+}
+
+async fn fetch(upstream: &Upstream, uri: &Uri) -> Result<KeySet, BoxError> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = Request::get(path).body(Body::default())?;
+    let host = uri.authority().ok_or("the address has no host")?.as_str();
+    request.headers_mut().insert(http::header::HOST, host.parse()?);
+    let terms = Terms::new(FETCH_WAIT, Duration::ZERO);
+    let (head, body) = upstream.send(request, terms).await?.into_parts();
+    if !head.status.is_success() {
+        return Err(format!("it answered {}", head.status).into());
+    }
+    let text = Limited::new(body, BYTES_MAX).collect().await?.to_bytes();
+    Ok(KeySet::of_text(&text)?)
+}
+
+/// The address without its path.
+fn origin(uri: &Uri) -> Result<Uri, BoxError> {
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some("/".parse()?);
+    Ok(Uri::from_parts(parts)?)
+}
+
+const EVERY: Duration = Duration::from_secs(5 * 60);
+/// The least between two fetches.
+const PAUSE: Duration = Duration::from_secs(5);
+const FETCH_WAIT: Duration = Duration::from_secs(3);
+const BYTES_MAX: usize = 1024 * 1024;
