@@ -38,6 +38,7 @@ mod body;
 pub(crate) mod capture;
 mod client_uri;
 mod deadline;
+mod event_stream;
 pub mod grpc;
 pub(crate) mod headers;
 mod json_rpc;

@@ -19,7 +19,9 @@ use tower_service::Service;
 
 use super::body::Fed;
 use super::request::Whole;
-use super::{Body, IDEMPOTENCY_STORE, NotSent, UntilClose, deadline, grpc, headers, problem};
+use super::{
+    Body, IDEMPOTENCY_STORE, NotSent, UntilClose, deadline, grpc, headers, json_rpc, problem,
+};
 use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Ask, Attempt, Inner, Once, Room, Verdict, Worked};
@@ -125,6 +127,9 @@ where
             None => {
                 let by_grpc = || grpc_keeps(&head, trailers.as_ref(), policy);
                 let keeps = said.or_else(by_grpc).unwrap_or(keeps);
+                if said.is_none() && keeps == Keeps::Store && lacks_answer(&head, &bytes, policy) {
+                    return unanswered(head, bytes.freeze(), trailers, policy);
+                }
                 return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) };
             }
             Some(Err(_)) => return no_answer(failed(policy)),
@@ -163,6 +168,22 @@ fn lacks_grpc_status(head: &response::Parts, trailers: Option<&HeaderMap>) -> bo
     let is_ended = has_status(&head.headers) || trailers.is_some_and(has_status);
     // gRPC-Web has its trailers in its body.
     grpc::is_grpc(&head.headers) && head.status == StatusCode::OK && !is_ended
+}
+
+/// Whether this is an event stream of JSON-RPC that ended before its answer: the service may still be at work.
+fn lacks_answer(head: &response::Parts, bytes: &[u8], policy: &Policy) -> bool {
+    policy.is_json_rpc() && is_event_stream(&head.headers) && !json_rpc::has_answer(bytes)
+}
+
+/// The first caller gets what came, and may ask the service for the rest.
+fn unanswered(
+    head: response::Parts,
+    bytes: Bytes,
+    trailers: Option<HeaderMap>,
+    policy: &Policy,
+) -> Worked<Response<Body>> {
+    let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
+    Worked::new(Verdict::Unknown(Arc::new(failed(policy))), fresh)
 }
 
 /// How many bytes of the answer may be read before it is known to be whole or too large.

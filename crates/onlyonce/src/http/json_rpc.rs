@@ -3,7 +3,8 @@
 //! 1. The id belongs to the message and not to the operation, so it is no part of the fingerprint, and a replay has the
 //!    id of the request that asks.
 //! 2. An answer is a JSON object, or an event stream (MCP) whose events are such objects. Such a stream is kept whole: it
-//!    ends with the answer, unlike other event streams.
+//!    ends with the answer, unlike other event streams. One that ends without an answer does not say what was done: the
+//!    service may close it early, and go on in a stream that the client asks for later.
 //! 3. A message without an id is a notification, and has no answer to write an id into.
 
 use std::collections::HashMap;
@@ -13,11 +14,24 @@ use http::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::capture::is_event_stream;
+use super::event_stream::events;
 use super::{Body, IDEMPOTENT_REPLAYED};
 
 /// The id of a message, as it is written.
 pub(super) fn id_of(message: &[u8]) -> Option<Box<RawValue>> {
     member(message, "id").map(ToOwned::to_owned)
+}
+
+/// Whether an event of this stream is an answer.
+pub(super) fn has_answer(stream: &[u8]) -> bool {
+    let mut data = events(stream).filter_map(|event| event.data());
+    data.any(|data| messages(&data).iter().any(|message| is_answer(message.get().as_bytes())))
+}
+
+/// The messages in this data: one, or those of a batch.
+fn messages(data: &[u8]) -> Vec<&RawValue> {
+    let batch = serde_json::from_slice(data);
+    batch.or_else(|_| serde_json::from_slice(data).map(|message| vec![message])).unwrap_or_default()
 }
 
 /// A replay with the id of the request that asks; every other answer as it is.
@@ -46,11 +60,14 @@ fn with_id(bytes: &Bytes, id: &RawValue, headers: &HeaderMap) -> Bytes {
 
 /// The message with another id; `None` if it is no answer. All other bytes stay.
 fn replaced(message: &[u8], id: &RawValue) -> Option<Vec<u8>> {
-    let is_answer = member(message, "result").or_else(|| member(message, "error")).is_some();
-    let old = member(message, "id").filter(|_| is_answer)?.get();
+    let old = member(message, "id").filter(|_| is_answer(message))?.get();
     let start = old.as_ptr() as usize - message.as_ptr() as usize;
     let (before, rest) = message.split_at(start);
     Some([before, id.get().as_bytes(), &rest[old.len()..]].concat())
+}
+
+fn is_answer(message: &[u8]) -> bool {
+    member(message, "result").or_else(|| member(message, "error")).is_some()
 }
 
 /// A member of a JSON object, where it stands.

@@ -1,0 +1,86 @@
+//! Event streams (`text/event-stream`): their events, and the messages in them.
+//!
+//! A line ends with CR, LF or both. An event ends with an empty line, and its data is that of all its `data` lines.
+
+/// An event as it stands: its lines, each with its end.
+pub(super) struct Event<'a>(Vec<&'a [u8]>);
+
+impl Event<'_> {
+    /// The data of the event, which may be over several lines; `None` if it has none.
+    pub(super) fn data(&self) -> Option<Vec<u8>> {
+        let values = self.0.iter().filter_map(|line| value(line, b"data"));
+        let values: Vec<_> = values.collect();
+        (!values.is_empty()).then(|| values.join(&b'\n'))
+    }
+}
+
+/// The events of a stream, with what follows the last of them: a stream that was cut ends within an event.
+pub(super) fn events(stream: &[u8]) -> impl Iterator<Item = Event<'_>> {
+    let mut rest = stream;
+    std::iter::from_fn(move || {
+        let mut lines = Vec::new();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(line_length(rest));
+            rest = after;
+            lines.push(line);
+            if is_empty(line) {
+                break;
+            }
+        }
+        (!lines.is_empty()).then_some(Event(lines))
+    })
+}
+
+/// The length of the first line, with its end.
+fn line_length(bytes: &[u8]) -> usize {
+    let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
+        return bytes.len();
+    };
+    match &bytes[end..] {
+        [b'\r', b'\n', ..] => end + 2,
+        _ => end + 1,
+    }
+}
+
+fn is_empty(line: &[u8]) -> bool {
+    !line.is_empty() && content(line).is_empty()
+}
+
+/// The line without its end.
+fn content(line: &[u8]) -> &[u8] {
+    let length = line.iter().take_while(|byte| !matches!(byte, b'\r' | b'\n')).count();
+    &line[..length]
+}
+
+/// The value of the line, if it is of the field with this name.
+fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let line = content(line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line));
+    match line.strip_prefix(name)? {
+        [] => Some(b""),
+        [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),
+        _ => None,
+    }
+}
+
+/// A stream may begin with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(stream: &str) -> Vec<Option<String>> {
+        let data = events(stream.as_bytes()).map(|event| event.data());
+        data.map(|data| data.map(|data| String::from_utf8(data).unwrap())).collect()
+    }
+
+    #[test]
+    fn lines_end_in_three_ways_and_data_is_joined() {
+        for end in ["\n", "\r", "\r\n"] {
+            let stream = "\u{feff}data: a\ndata:b\ndata\n\n: comment\nevent: x\n\ndata: {\n";
+            let stream = stream.replace('\n', end);
+            let expected = [Some("a\nb\n".to_owned()), None, Some("{".to_owned())];
+            assert_eq!(data(&stream), expected, "{end:?}");
+        }
+    }
+}

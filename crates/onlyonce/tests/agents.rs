@@ -1,0 +1,71 @@
+//! JSON-RPC and the Model Context Protocol, through the layer of the library.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
+
+mod support;
+
+use axum::body::Body;
+use http::{Request, Response, StatusCode};
+use onlyonce::Policy;
+use onlyonce::policy::Recovery;
+use support::{Answer, Guarded};
+
+/// A keyed call of a tool with this id.
+fn call(id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"charge","_meta":{{"idempotencyKey":"a-key"}}}}}}"#
+    )
+}
+
+fn post(message: impl Into<Body>) -> Request<Body> {
+    let request = Request::post("/mcp").header("content-type", "application/json");
+    request.body(message.into()).unwrap()
+}
+
+fn events(body: impl Into<Body>) -> Response<Body> {
+    let response = Response::builder().header("content-type", "text/event-stream");
+    response.header("mcp-session-id", "s-1").body(body.into()).unwrap()
+}
+
+/// A service that answers with this stream.
+fn streaming(policy: Policy, stream: &'static str) -> Guarded {
+    Guarded::new(policy, move |_| async move { events(stream) })
+}
+
+async fn ask(guarded: &Guarded, id: &str) -> Answer {
+    guarded.send(post(call(id))).await
+}
+
+const PROGRESS: &str =
+    "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n";
+
+// The service may close the stream before its answer, and the client asks for the rest by GET.
+#[tokio::test]
+async fn a_stream_that_ends_before_its_answer_leaves_the_outcome_unknown() {
+    let half = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"res";
+    for stream in ["", "id: 1\nretry: 500\ndata:\n\n", PROGRESS, half] {
+        let guarded = streaming(Policy::mcp(), stream);
+        let first = ask(&guarded, "1").await;
+        assert_eq!((first.status, &first.body[..]), (StatusCode::OK, stream.as_bytes()));
+        let again = ask(&guarded, "2").await;
+        assert_eq!(again.status, StatusCode::CONFLICT, "{stream}");
+        assert_eq!(again.problem(), "idempotency_outcome_unknown");
+        assert_eq!(guarded.executions(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_an_answer_is_no_answer_where_unknown_outcomes_fail() {
+    let guarded = streaming(Policy::mcp().with_recovery(Recovery::Fail), PROGRESS);
+    assert_eq!(ask(&guarded, "1").await.body, PROGRESS);
+    let again = ask(&guarded, "2").await;
+    assert_eq!((again.status, again.retry().as_str()), (StatusCode::BAD_GATEWAY, "never"));
+    assert_eq!(again.problem(), "idempotency_outcome_unknown");
+}
+
+#[tokio::test]
+async fn an_error_is_an_answer_too() {
+    let stream = "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"error\":{\"code\":-32000}}\n\n";
+    let guarded = streaming(Policy::mcp(), stream);
+    ask(&guarded, "1").await;
+    assert!(ask(&guarded, "2").await.is_replay());
+}
