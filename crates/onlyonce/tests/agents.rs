@@ -69,3 +69,12 @@ async fn an_error_is_an_answer_too() {
     ask(&guarded, "1").await;
     assert!(ask(&guarded, "2").await.is_replay());
 }
+
+// As with a cookie: a client that went on in a session of the replay would do so in somebody else's.
+#[tokio::test]
+async fn a_replay_names_no_session() {
+    let guarded = streaming(Policy::mcp(), "data: {\"id\":1,\"result\":{}}\n\n");
+    assert_eq!(ask(&guarded, "1").await.headers["mcp-session-id"], "s-1");
+    let again = ask(&guarded, "2").await;
+    assert!(again.is_replay() && !again.headers.contains_key("mcp-session-id"), "{again:?}");
+}

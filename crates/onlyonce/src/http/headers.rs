@@ -68,7 +68,7 @@ fn is_never_kept(name: &HeaderName) -> bool {
 }
 
 /// Headers that belong to one hop, to one caller or to one moment.
-const NEVER_KEPT: [&str; 32] = [
+const NEVER_KEPT: [&str; 33] = [
     "age",
     "authentication-info",
     "authorization",
@@ -79,6 +79,7 @@ const NEVER_KEPT: [&str; 32] = [
     "idempotency-store",
     "idempotent-replayed",
     "keep-alive",
+    "mcp-session-id",
     "proxy-authenticate",
     "proxy-authentication-info",
     "proxy-authorization",
