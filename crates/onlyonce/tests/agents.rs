@@ -78,3 +78,44 @@ async fn a_replay_names_no_session() {
     let again = ask(&guarded, "2").await;
     assert!(again.is_replay() && !again.headers.contains_key("mcp-session-id"), "{again:?}");
 }
+
+// A client that lost the connection would ask for the rest of a stream that is not its own.
+#[tokio::test]
+async fn a_replay_names_no_place_in_the_stream_of_another() {
+    let answer = "event: message\nid: 2\nretry: 100\ndata: {\"id\":1,\"result\":{}}\n\n";
+    let stream: &str = format!("{PROGRESS}{answer}").leak();
+    let guarded = streaming(Policy::mcp(), stream);
+    assert_eq!(ask(&guarded, "1").await.body, stream);
+    let again = ask(&guarded, "\"b\"").await;
+    let progress = PROGRESS.strip_prefix("id: 1\n").unwrap();
+    let expected = format!("{progress}event: message\ndata: {{\"id\":\"b\",\"result\":{{}}}}\n\n");
+    assert_eq!(again.body, expected);
+}
+
+#[tokio::test]
+async fn an_answer_over_several_lines_gets_the_id_of_its_caller() {
+    for end in ["\n", "\r", "\r\n"] {
+        let stream = "data: {\"jsonrpc\":\"2.0\",\ndata:  \"id\":1,\ndata:  \"result\":{}}\n\n";
+        let stream: &str = stream.replace('\n', end).leak();
+        let guarded = streaming(Policy::mcp(), stream);
+        ask(&guarded, "1").await;
+        let again = ask(&guarded, "22").await;
+        assert_eq!(again.body, stream.replace("\"id\":1", "\"id\":22"), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_get_the_id_of_its_caller_is_not_replayed() {
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#;
+    let stream: &str = format!("data: {batch}\n\n").leak();
+    for guarded in [
+        streaming(Policy::mcp(), stream),
+        Guarded::new(Policy::mcp(), move |_| async move { batch }),
+    ] {
+        assert_eq!(ask(&guarded, "1").await.status, StatusCode::OK);
+        let again = ask(&guarded, "2").await;
+        assert_eq!(again.status, StatusCode::GONE);
+        assert_eq!(again.problem(), "idempotency_response_unavailable");
+        assert_eq!(guarded.executions(), 1);
+    }
+}

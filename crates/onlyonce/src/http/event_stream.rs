@@ -12,6 +12,43 @@ impl Event<'_> {
         let values: Vec<_> = values.collect();
         (!values.is_empty()).then(|| values.join(&b'\n'))
     }
+
+    /// The event with this data in place of its own; `None` leaves its data as it is. Without `id` and `retry`, by
+    /// which a client would ask for the rest of a stream that is not its own.
+    pub(super) fn replayed(&self, data: Option<&[u8]>) -> Vec<u8> {
+        let mut data = data;
+        let mut is_replaced = false;
+        let mut written = Vec::new();
+        for line in &self.0 {
+            let is_data = value(line, b"data").is_some();
+            let is_place =
+                ["id", "retry"].iter().any(|name| value(line, name.as_bytes()).is_some());
+            match data.take_if(|_| is_data) {
+                Some(data) => {
+                    is_replaced = true;
+                    put_data(&mut written, line, data);
+                }
+                None if is_place || (is_data && is_replaced) => {}
+                None => written.extend_from_slice(line),
+            }
+        }
+        written
+    }
+}
+
+/// Writes the data as lines that begin and end like `first`.
+fn put_data(written: &mut Vec<u8>, first: &[u8], data: &[u8]) {
+    let name = if first.starts_with(b"data: ") { &b"data: "[..] } else { b"data:" };
+    let end = &first[content(first).len()..];
+    for (number, line) in data.split(|byte| *byte == b'\n').enumerate() {
+        // The last line of a stream may have no end.
+        if number > 0 && end.is_empty() {
+            written.push(b'\n');
+        }
+        written.extend_from_slice(name);
+        written.extend_from_slice(line);
+        written.extend_from_slice(end);
+    }
 }
 
 /// The events of a stream, with what follows the last of them: a stream that was cut ends within an event.
@@ -82,5 +119,21 @@ mod tests {
             let expected = [Some("a\nb\n".to_owned()), None, Some("{".to_owned())];
             assert_eq!(data(&stream), expected, "{end:?}");
         }
+    }
+
+    #[test]
+    fn an_event_is_replayed_without_the_place_of_its_stream() {
+        let replayed = |stream: &str, data: Option<&str>| {
+            let mut events = events(stream.as_bytes());
+            let replayed = events.next().unwrap().replayed(data.map(str::as_bytes));
+            String::from_utf8(replayed).unwrap()
+        };
+        let stream = "id: 7\r\nevent: message\r\ndata:one\r\nretry: 10\r\ndata: two\r\n\r\n";
+        let kept = "event: message\r\ndata:one\r\ndata: two\r\n\r\n";
+        assert_eq!(replayed(stream, None), kept);
+        let other = "event: message\r\ndata:a\r\ndata:b\r\n\r\n";
+        assert_eq!(replayed(stream, Some("a\nb")), other);
+        assert_eq!(replayed("data: one", Some("a\nb")), "data: a\ndata: b");
+        assert_eq!(replayed("identity: 7\n\n", None), "identity: 7\n\n");
     }
 }

@@ -10,16 +10,25 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::Response;
 use serde_json::value::RawValue;
 
 use super::capture::is_event_stream;
 use super::event_stream::events;
 use super::{Body, IDEMPOTENT_REPLAYED};
+use crate::policy::Policy;
+use crate::problem::Problem;
 
-/// The id of a message, as it is written.
-pub(super) fn id_of(message: &[u8]) -> Option<Box<RawValue>> {
-    member(message, "id").map(ToOwned::to_owned)
+/// Who sends a message, as far as its answer needs it.
+pub(super) struct Caller {
+    /// The id of the message, as it is written; `None` for a notification.
+    id: Option<Box<RawValue>>,
+}
+
+impl Caller {
+    pub(super) fn of(message: &[u8]) -> Self {
+        Self { id: member(message, "id").map(ToOwned::to_owned) }
+    }
 }
 
 /// Whether an event of this stream is an answer.
@@ -34,33 +43,55 @@ fn messages(data: &[u8]) -> Vec<&RawValue> {
     batch.or_else(|_| serde_json::from_slice(data).map(|message| vec![message])).unwrap_or_default()
 }
 
-/// A replay with the id of the request that asks; every other answer as it is.
-pub(super) fn for_caller(id: Option<&RawValue>, answer: Response<Body>) -> Response<Body> {
+/// A replay as its caller expects it: with the id of the request that asks. 410 if the answer cannot get that id. Every
+/// other answer as it is.
+pub(super) fn for_caller(
+    caller: Option<&Caller>,
+    answer: Response<Body>,
+    policy: &Policy,
+) -> Response<Body> {
     let is_replay = answer.headers().contains_key(IDEMPOTENT_REPLAYED);
-    let held = answer.body().held().cloned();
-    match (id, held) {
-        (Some(id), Some(bytes)) if is_replay => {
-            let bytes = with_id(&bytes, id, answer.headers());
-            answer.map(|_| Body::kept(bytes, None))
+    let (Some(caller), Some(bytes), true) = (caller, answer.body().held(), is_replay) else {
+        return answer;
+    };
+    let bytes = match is_event_stream(answer.headers()) {
+        true => stream_for(caller, bytes),
+        false => {
+            message_for(caller, bytes).map(|message| message.unwrap_or_else(|| bytes.to_vec()))
         }
-        _ => answer,
+    };
+    match bytes {
+        Ok(bytes) => answer.map(|_| Body::kept(Bytes::from(bytes), None)),
+        Err(Foreign) => Problem::response_unavailable(answer.status()).response(policy),
     }
 }
 
-fn with_id(bytes: &Bytes, id: &RawValue, headers: &HeaderMap) -> Bytes {
-    if !is_event_stream(headers) {
-        return replaced(bytes, id).unwrap_or_else(|| bytes.to_vec()).into();
-    }
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
-        let data = line.strip_prefix(b"data:").and_then(|message| replaced(message, id));
-        data.map_or_else(|| line.to_vec(), |message| [b"data:", &message[..]].concat())
+/// The answer has an id that cannot be replaced: it would be taken for the answer to another message, or to none.
+#[derive(Debug, PartialEq)]
+struct Foreign;
+
+fn stream_for(caller: &Caller, stream: &[u8]) -> Result<Vec<u8>, Foreign> {
+    let replayed = events(stream).map(|event| {
+        let data = event.data().map(|data| message_for(caller, &data)).transpose()?.flatten();
+        Ok(event.replayed(data.as_deref()))
     });
-    lines.collect::<Vec<_>>().concat().into()
+    replayed.collect::<Result<Vec<_>, _>>().map(|events| events.concat())
 }
 
-/// The message with another id; `None` if it is no answer. All other bytes stay.
+/// The message with the caller's id; `None` if it stays as it is. All other bytes stay.
+fn message_for(caller: &Caller, message: &[u8]) -> Result<Option<Vec<u8>>, Foreign> {
+    let Some(id) = &caller.id else { return Ok(None) };
+    if is_answer(message) {
+        return Ok(replaced(message, id));
+    }
+    match messages(message).iter().any(|message| is_answer(message.get().as_bytes())) {
+        true => Err(Foreign),
+        false => Ok(None),
+    }
+}
+
 fn replaced(message: &[u8], id: &RawValue) -> Option<Vec<u8>> {
-    let old = member(message, "id").filter(|_| is_answer(message))?.get();
+    let old = member(message, "id")?.get();
     let start = old.as_ptr() as usize - message.as_ptr() as usize;
     let (before, rest) = message.split_at(start);
     Some([before, id.get().as_bytes(), &rest[old.len()..]].concat())
@@ -78,50 +109,57 @@ fn member<'a>(message: &'a [u8], name: &str) -> Option<&'a RawValue> {
 
 #[cfg(test)]
 mod tests {
-    use http::header;
-
     use super::*;
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.to_owned()).unwrap()
+    fn caller(id: &str) -> Caller {
+        Caller { id: Some(RawValue::from_string(id.to_owned()).unwrap()) }
     }
 
-    fn rewritten(message: &str, id: &str, media_type: &str) -> String {
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, media_type.parse().unwrap())]);
-        let bytes = with_id(&Bytes::from(message.to_owned()), &raw(id), &headers);
-        String::from_utf8(bytes.to_vec()).unwrap()
+    fn message(text: &str, id: &str) -> String {
+        let rewritten = message_for(&caller(id), text.as_bytes()).unwrap();
+        rewritten.map_or_else(|| text.to_owned(), |bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    fn stream(text: &str, id: &str) -> String {
+        String::from_utf8(stream_for(&caller(id), text.as_bytes()).unwrap()).unwrap()
     }
 
     #[test]
     fn an_answer_gets_the_id_of_the_request_and_keeps_its_other_bytes() {
         let answer = r#"{ "jsonrpc":"2.0", "id" : 1 ,"result":{"id":1,"text":"caf\u00e9"}}"#;
         let expected = r#"{ "jsonrpc":"2.0", "id" : "b-2" ,"result":{"id":1,"text":"caf\u00e9"}}"#;
-        assert_eq!(rewritten(answer, "\"b-2\"", "application/json"), expected);
+        assert_eq!(message(answer, "\"b-2\""), expected);
         let error = r#"{"id":null,"error":{"code":-32600}}"#;
         let expected = r#"{"id":7,"error":{"code":-32600}}"#;
-        assert_eq!(rewritten(error, "7", "application/json; charset=utf-8"), expected);
+        assert_eq!(message(error, "7"), expected);
     }
 
     #[test]
     fn the_events_of_a_stream_that_are_answers_get_it() {
-        let stream = concat!(
+        let text = concat!(
             "event: message\ndata: {\"method\":\"notifications/progress\",\"params\":{\"id\":1}}\n\n",
-            "id: 5\r\nevent: message\r\ndata: {\"id\":1,\"result\":{}}\r\n\r\n",
+            "event: message\r\ndata: {\"id\":1,\"result\":{}}\r\n\r\n",
         );
-        let expected = stream.replace("{\"id\":1,\"result\"", "{\"id\":9,\"result\"");
-        assert_eq!(rewritten(stream, "9", "text/event-stream"), expected);
+        let expected = text.replace("{\"id\":1,\"result\"", "{\"id\":9,\"result\"");
+        assert_eq!(stream(text, "9"), expected);
     }
 
     #[test]
     fn what_is_no_answer_stays_as_it_is() {
         for text in ["", "[1]", "charged", r#"{"id":1}"#, r#"{"id":1,"method":"ping"}"#] {
-            assert_eq!(rewritten(text, "2", "application/json"), text);
+            assert_eq!(message(text, "2"), text);
         }
     }
 
     #[test]
+    fn an_id_inside_a_batch_is_not_replaced() {
+        let batch = br#"[{"id":1,"result":{}}]"#;
+        assert_eq!(message_for(&caller("2"), batch), Err(Foreign));
+    }
+
+    #[test]
     fn a_message_without_an_id_is_a_notification() {
-        assert!(id_of(br#"{"method":"notifications/initialized"}"#).is_none());
-        assert_eq!(id_of(br#"{"id":1e0}"#).unwrap().get(), "1e0");
+        assert!(Caller::of(br#"{"method":"notifications/initialized"}"#).id.is_none());
+        assert_eq!(Caller::of(br#"{"id":1e0}"#).id.unwrap().get(), "1e0");
     }
 }

@@ -78,7 +78,7 @@ where
             Err(problem) => return Ok(rules.refused(problem)),
         };
         let id = request::id(&rules, &head, &who, &key);
-        let rpc_id = policy.is_json_rpc().then(|| json_rpc::id_of(&body.bytes)).flatten();
+        let rpc = policy.is_json_rpc().then(|| json_rpc::Caller::of(&body.bytes));
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
@@ -87,7 +87,7 @@ where
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
             let answer = problem::refused(&refusal, policy, key.as_str(), || origin(&head));
-            return Ok(json_rpc::for_caller(rpc_id.as_deref(), answer));
+            return Ok(json_rpc::for_caller(rpc.as_ref(), answer, policy));
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
         let ask = self.ask(id, &head, &key, &who, fingerprint);
@@ -103,7 +103,7 @@ where
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => {
                 let answer = problem::refused(&refusal, policy, key.as_str(), || origin);
-                json_rpc::for_caller(rpc_id.as_deref(), answer)
+                json_rpc::for_caller(rpc.as_ref(), answer, policy)
             }
             Ended::Overdue => problem::overdue(policy),
             Ended::Unsettled => problem::unsettled(policy),
