@@ -3,11 +3,17 @@
 
 mod support;
 
+use std::time::Duration;
+
 use axum::body::Body;
+use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use onlyonce::Policy;
 use onlyonce::policy::Recovery;
 use support::{Answer, Guarded};
+use tokio::sync::watch;
+use tower::ServiceExt;
 
 /// A keyed call of a tool with this id.
 fn call(id: &str) -> String {
@@ -118,4 +124,38 @@ async fn an_answer_that_cannot_get_the_id_of_its_caller_is_not_replayed() {
         assert_eq!(again.problem(), "idempotency_response_unavailable");
         assert_eq!(guarded.executions(), 1);
     }
+}
+
+// The service waits for what its client says: a stream that is held back until its end would never end.
+#[tokio::test]
+async fn a_stream_flows_once_the_service_asks_its_client() {
+    let question = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"elicitation/create\",\"params\":{}}\r\n\r\n";
+    let answer = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n";
+    let (told, was_told) = watch::channel(false);
+    let guarded = Guarded::new(Policy::mcp(), move |_| {
+        let mut was_told = was_told.clone();
+        // In pieces: an event counts once it is whole.
+        let (begun, ended) = question.split_at(question.len() - 1);
+        let pieces = [PROGRESS, begun, ended].map(Ok::<_, std::io::Error>);
+        let rest = async move {
+            was_told.wait_for(|told| *told).await.unwrap();
+            Ok(answer)
+        };
+        let body = stream::iter(pieces).chain(stream::once(rest));
+        async move { events(Body::from_stream(body)) }
+    });
+    let asked = guarded.app.clone().oneshot(post(call("1")));
+    let response = tokio::time::timeout(Duration::from_secs(10), asked).await;
+    let mut body = response.expect("the stream is not held back").unwrap().into_body();
+    let mut heard = Vec::new();
+    while !heard.ends_with(question.as_bytes()) {
+        heard.extend(body.frame().await.unwrap().unwrap().into_data().unwrap());
+    }
+    told.send_replace(true);
+    heard.extend(body.collect().await.unwrap().to_bytes());
+    assert_eq!(heard, [PROGRESS, question, answer].concat().as_bytes());
+
+    let again = ask(&guarded, "2").await;
+    assert_eq!(again.problem(), "idempotency_response_unavailable");
+    assert_eq!(guarded.executions(), 1);
 }

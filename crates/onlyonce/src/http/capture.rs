@@ -111,11 +111,13 @@ where
     let (mut head, body) = response.into_parts();
     let (said, keeps) = (said(&head), keeps(&head, policy));
     headers::for_first_caller(&mut head.headers);
-    if is_event_stream(&head.headers) && !policy.is_json_rpc() {
+    let is_stream = is_event_stream(&head.headers);
+    if is_stream && !policy.is_json_rpc() {
         return streamed(head, BytesMut::new(), Box::pin(body), keeps, NotKept::Streamed, policy);
     }
     let mut body = Box::pin(body);
     let largest = expected_bytes(&*body, policy);
+    let mut questions = is_stream.then(json_rpc::Questions::default);
     let mut held = None;
     let mut bytes = BytesMut::new();
     let mut trailers = None;
@@ -137,6 +139,9 @@ where
                 Err(frame) => trailers = frame.into_trailers().ok(),
                 Ok(data) => bytes.extend_from_slice(&data),
             },
+        }
+        if questions.as_mut().is_some_and(|questions| questions.have_come(&bytes)) {
+            return streamed(head, bytes, body, keeps, NotKept::Streamed, policy);
         }
         if bytes.len() > policy.response_bytes_max() {
             return streamed(head, bytes, body, keeps, NotKept::TooLarge, policy);

@@ -13,6 +13,16 @@ impl Event<'_> {
         (!values.is_empty()).then(|| values.join(&b'\n'))
     }
 
+    /// How many bytes it has.
+    pub(super) fn length(&self) -> usize {
+        self.0.iter().map(|line| line.len()).sum()
+    }
+
+    /// Whether an empty line ends it: no more of it is to come.
+    pub(super) fn is_ended(&self) -> bool {
+        self.0.last().is_some_and(|line| is_empty(line))
+    }
+
     /// The event with this data in place of its own; `None` leaves its data as it is. Without `id` and `retry`, by
     /// which a client would ask for the rest of a stream that is not its own.
     pub(super) fn replayed(&self, data: Option<&[u8]>) -> Vec<u8> {

@@ -4,7 +4,8 @@
 //!    id of the request that asks.
 //! 2. An answer is a JSON object, or an event stream (MCP) whose events are such objects. Such a stream is kept whole: it
 //!    ends with the answer, unlike other event streams. One that ends without an answer does not say what was done: the
-//!    service may close it early, and go on in a stream that the client asks for later.
+//!    service may close it early, and go on in a stream that the client asks for later. One in which the service asks its
+//!    client something is not kept: the client must hear the question before the stream ends.
 //! 3. A message without an id is a notification, and has no answer to write an id into.
 
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use http::Response;
 use serde_json::value::RawValue;
 
 use super::capture::is_event_stream;
-use super::event_stream::events;
+use super::event_stream::{Event, events};
 use super::{Body, IDEMPOTENT_REPLAYED};
 use crate::policy::Policy;
 use crate::problem::Problem;
@@ -35,6 +36,32 @@ impl Caller {
 pub(super) fn has_answer(stream: &[u8]) -> bool {
     let mut data = events(stream).filter_map(|event| event.data());
     data.any(|data| messages(&data).iter().any(|message| is_answer(message.get().as_bytes())))
+}
+
+/// Looks for questions of the service to its client, in a stream that is still arriving.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// How many bytes have arrived, and how many of them are whole events that were looked at.
+    arrived: usize,
+    seen: usize,
+}
+
+impl Questions {
+    /// Whether one has come. The service then waits for its client, who must get the stream before it ends.
+    pub(super) fn have_come(&mut self, stream: &[u8]) -> bool {
+        let added = &stream[self.arrived..];
+        self.arrived = stream.len();
+        added.iter().any(|byte| matches!(byte, b'\r' | b'\n')) && self.is_in_events(stream)
+    }
+
+    fn is_in_events(&mut self, stream: &[u8]) -> bool {
+        let mut whole = events(&stream[self.seen..]).take_while(Event::is_ended);
+        whole.any(|event| {
+            self.seen += event.length();
+            let data = event.data().unwrap_or_default();
+            messages(&data).iter().any(|message| is_question(message.get().as_bytes()))
+        })
+    }
 }
 
 /// The messages in this data: one, or those of a batch.
@@ -99,6 +126,10 @@ fn replaced(message: &[u8], id: &RawValue) -> Option<Vec<u8>> {
 
 fn is_answer(message: &[u8]) -> bool {
     member(message, "result").or_else(|| member(message, "error")).is_some()
+}
+
+fn is_question(message: &[u8]) -> bool {
+    member(message, "method").is_some() && member(message, "id").is_some()
 }
 
 /// A member of a JSON object, where it stands.
