@@ -77,6 +77,14 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
     }
 
+    /// For a batch of messages, some of which have keys of their own.
+    pub(crate) fn keyed_batch() -> Self {
+        let detail = "The messages of a batch have one answer, so that each cannot be guarded by a key of its own. Send a \
+                      message that has a key in a request of its own. This request was not executed.";
+        let retry = Retry::Never;
+        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail) }
+    }
+
     /// The key is not a token of this caller for this operation, whatever is wrong with it: the answer must not tell a
     /// forged token from one that somebody else may use.
     pub(crate) fn token_invalid(policy: &Policy) -> Self {

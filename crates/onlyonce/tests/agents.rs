@@ -159,3 +159,17 @@ async fn a_stream_flows_once_the_service_asks_its_client() {
     assert_eq!(again.problem(), "idempotency_response_unavailable");
     assert_eq!(guarded.executions(), 1);
 }
+
+#[tokio::test]
+async fn a_batch_with_a_keyed_call_is_refused() {
+    let guarded = Guarded::counting(Policy::mcp());
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for batch in [format!("[{ping},{}]", call("2")), format!("[{}]", call("null"))] {
+        let refused = guarded.send(post(batch)).await;
+        assert_eq!((refused.status, refused.retry().as_str()), (StatusCode::BAD_REQUEST, "never"));
+        assert_eq!(refused.problem(), "idempotency_key_invalid");
+    }
+    assert_eq!(guarded.executions(), 0);
+    guarded.send(post(format!("[{ping},{ping}]"))).await;
+    assert_eq!(guarded.executions(), 1, "a batch without keys passes");
+}

@@ -7,16 +7,19 @@
 //!    service may close it early, and go on in a stream that the client asks for later. One in which the service asks its
 //!    client something is not kept: the client must hear the question before the stream ends.
 //! 3. A message without an id is a notification, and has no answer to write an id into.
+//! 4. A batch is one request. It passes if none of its messages has a key, and is refused otherwise.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::Response;
+use http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::capture::is_event_stream;
 use super::event_stream::{Event, events};
 use super::{Body, IDEMPOTENT_REPLAYED};
+use crate::key::{self, KeyRules, KeySource};
 use crate::policy::Policy;
 use crate::problem::Problem;
 
@@ -30,6 +33,19 @@ impl Caller {
     pub(super) fn of(message: &[u8]) -> Self {
         Self { id: member(message, "id").map(ToOwned::to_owned) }
     }
+}
+
+/// Whether this is a batch with a message that has a key where `sources` say. Messages of a batch are not guarded one by
+/// one.
+pub(super) fn has_keyed_message(sources: &[KeySource], head: &Parts, body: &[u8]) -> bool {
+    let batch: Vec<&RawValue> = serde_json::from_slice(body).unwrap_or_default();
+    let in_messages = |source: &&KeySource| matches!(source, KeySource::Json(_));
+    let sources: Vec<_> = sources.iter().filter(in_messages).cloned().collect();
+    let rules = KeyRules::default();
+    batch.iter().any(|message| {
+        let key = key::find(&sources, head, Some(message.get().as_bytes()), None, &rules);
+        !matches!(key, Ok(None))
+    })
 }
 
 /// Whether an event of this stream is an answer.

@@ -256,6 +256,12 @@ pub(crate) fn key_of_body(
         fingerprint.as_ref(),
         policy.key_rules(),
     ) {
+        Ok(None)
+            if policy.is_json_rpc()
+                && json_rpc::has_keyed_message(policy.key_from(), head, &body.bytes) =>
+        {
+            Err(Problem::keyed_batch())
+        }
         Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(key) => Ok(key),
         Err(error) => Err(Problem::key_invalid(&error, policy)),

@@ -43,7 +43,7 @@ pub(super) const KEY_MISSING: Kind = Kind::new(
 pub(super) const KEY_INVALID: Kind = Kind::new(
     "idempotency_key_invalid",
     "Idempotency-Key is not valid",
-    "The idempotency key is malformed, empty, sent twice, has the wrong length or format, or is not a token of the caller where it must be one.",
+    "The idempotency key is malformed, empty, sent twice, has the wrong length or format, is inside a batch of messages, or is not a token of the caller where it must be one.",
     Retry::NewKey,
 );
 pub(super) const KEY_REUSED: Kind = Kind::new(
