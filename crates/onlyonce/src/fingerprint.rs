@@ -91,6 +91,13 @@ impl Fingerprint {
         }
     }
 
+    /// The fingerprint of a request that must not match one without this mark, although they are the same otherwise.
+    #[cfg(feature = "tower")]
+    pub(crate) fn apart(self, mark: &[u8]) -> Self {
+        let digest = Sha256::new().chain_update(mark).chain_update(self.canonical);
+        Self { canonical: digest.finalize().into(), ..self }
+    }
+
     /// Whether a request that is `asked` now is the one whose fingerprint `self` was stored.
     ///
     /// Equal raw digests match; canonical ones are compared if both are of one version; and where

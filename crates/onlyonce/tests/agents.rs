@@ -173,3 +173,15 @@ async fn a_batch_with_a_keyed_call_is_refused() {
     guarded.send(post(format!("[{ping},{ping}]"))).await;
     assert_eq!(guarded.executions(), 1, "a batch without keys passes");
 }
+
+// A notification has no answer that a call could get.
+#[tokio::test]
+async fn a_call_is_no_retry_of_a_notification() {
+    let notification = || post(call("1").replace(r#""id":1,"#, ""));
+    let guarded = Guarded::new(Policy::mcp(), |_| async { StatusCode::ACCEPTED });
+    assert_eq!(guarded.send(notification()).await.status, StatusCode::ACCEPTED);
+    assert!(guarded.send(notification()).await.is_replay());
+    let reused = ask(&guarded, "1").await;
+    assert_eq!(reused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(guarded.executions(), 1);
+}

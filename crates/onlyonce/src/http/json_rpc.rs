@@ -1,7 +1,7 @@
 //! JSON-RPC over HTTP, as agents speak it: a retry has an id of its own, and expects that id in its answer.
 //!
 //! 1. The id belongs to the message and not to the operation, so it is no part of the fingerprint, and a replay has the
-//!    id of the request that asks.
+//!    id of the request that asks. Whether there is an id counts: a call and a notification are two requests.
 //! 2. An answer is a JSON object, or an event stream (MCP) whose events are such objects. Such a stream is kept whole: it
 //!    ends with the answer, unlike other event streams. One that ends without an answer does not say what was done: the
 //!    service may close it early, and go on in a stream that the client asks for later. One in which the service asks its
@@ -33,6 +33,11 @@ impl Caller {
     pub(super) fn of(message: &[u8]) -> Self {
         Self { id: member(message, "id").map(ToOwned::to_owned) }
     }
+}
+
+/// Whether this is a message without an id: there is no answer to it.
+pub(super) fn is_notification(message: &[u8]) -> bool {
+    member(message, "method").is_some() && member(message, "id").is_none()
 }
 
 /// Whether this is a batch with a message that has a key where `sources` say. Messages of a batch are not guarded one by

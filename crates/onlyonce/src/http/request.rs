@@ -13,9 +13,9 @@ use http::uri::Authority;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::Body;
 use super::client_uri::Sent;
 use super::layer::Rules;
+use super::{Body, json_rpc};
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 use crate::fingerprint::METHOD_OVERRIDES;
 use crate::fingerprint::{Digest, Fingerprint, Subject};
@@ -217,7 +217,11 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
 /// The fingerprint of the request, given the digest of its bytes.
 pub(crate) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
-    Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body))
+    let made = Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body));
+    match policy.is_json_rpc() && json_rpc::is_notification(&body.bytes) {
+        true => made.apart(b"onlyonce notification\0"),
+        false => made,
+    }
 }
 
 /// The fingerprint of a request whose body was read as a value, which is written as `json` here.
