@@ -175,6 +175,10 @@ impl Policy {
 
     /// Answers that say "not executed" and free the key. Default: 401, 403, 407, 408, 421, 425 and 429. A status
     /// that your service also sends after it executed something lets a retry run again.
+    ///
+    /// **A timeout inside of the layer must not answer 408**, as the `TimeoutLayer` of tower-http does: it drops a handler that
+    /// has begun, and the retry runs it again. Let it answer 504, or leave 408 out of this list. A 408 to a request that has
+    /// a [deadline](Self::with_deadline_from) frees no key: it is judged as a 504.
     #[must_use]
     pub fn with_not_executed(self, statuses: impl IntoIterator<Item = Statuses>) -> Self {
         Self { not_executed: statuses.into_iter().collect(), ..self }

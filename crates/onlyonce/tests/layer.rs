@@ -586,6 +586,21 @@ async fn every_status_is_stored_released_or_unknown_as_the_policy_says() {
     }
 }
 
+/// A timeout inside of the service, which a deadline sets off, cuts off work that has begun.
+#[tokio::test]
+async fn a_408_to_a_request_with_a_deadline_does_not_say_that_nothing_was_executed() {
+    let guarded = Guarded::new(Policy::default(), |_| async { StatusCode::REQUEST_TIMEOUT });
+    let with_deadline = || {
+        let mut request = post(KEY, BODY);
+        request.headers_mut().insert("request-timeout", "30".parse().unwrap());
+        request
+    };
+    assert_eq!(guarded.send(with_deadline()).await.status, StatusCode::REQUEST_TIMEOUT);
+    let again = guarded.send(with_deadline()).await;
+    assert_eq!((again.status, guarded.executions()), (StatusCode::CONFLICT, 1));
+    assert_eq!(again.problem(), "idempotency_outcome_unknown");
+}
+
 /// A hop that lost its backend may end the stream of a gRPC answer before its trailers.
 #[tokio::test]
 async fn a_grpc_answer_without_its_status_is_not_whole() {

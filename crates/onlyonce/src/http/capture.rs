@@ -61,7 +61,7 @@ where
             let answering = async {
                 let response = inner.call(Request::from_parts(head, body)).await;
                 match response {
-                    Ok(response) => capture(response, policy, &once.room, called).await,
+                    Ok(response) => capture(response, &ask, &once.room, called).await,
                     Err(_) => no_answer(failed(policy)),
                 }
             };
@@ -100,7 +100,7 @@ fn no_answer(told: record::Response) -> Worked<Response<Body>> {
 
 async fn capture<A>(
     response: Response<A>,
-    policy: &Policy,
+    ask: &Ask,
     room: &Room,
     called: Instant,
 ) -> Worked<Response<Body>>
@@ -108,8 +108,9 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
+    let policy = &*ask.policy;
     let (mut head, body) = response.into_parts();
-    let (said, keeps) = (said(&head), keeps(&head, policy));
+    let (said, keeps) = (said(&head), judged(&head, ask));
     headers::for_first_caller(&mut head.headers);
     let is_stream = is_event_stream(&head.headers);
     if is_stream && !policy.is_json_rpc() {
@@ -201,6 +202,16 @@ fn expected_bytes(body: &impl http_body::Body, policy: &Policy) -> usize {
 /// its status.
 pub(crate) fn keeps(head: &response::Parts, policy: &Policy) -> Keeps {
     said(head).unwrap_or_else(|| policy.keeps(head.status, &head.headers))
+}
+
+/// The same, for a request that may have a deadline: a 408 to it may be that of a timeout which the deadline has set off
+/// while the inner service was at work, so that it means as much as a 504.
+fn judged(head: &response::Parts, ask: &Ask) -> Keeps {
+    match head.status {
+        StatusCode::REQUEST_TIMEOUT if ask.ends_at.is_some() => said(head)
+            .unwrap_or_else(|| ask.policy.keeps(StatusCode::GATEWAY_TIMEOUT, &head.headers)),
+        _ => keeps(head, &ask.policy),
+    }
 }
 
 /// What the inner service itself says of its answer.
