@@ -601,6 +601,21 @@ async fn a_408_to_a_request_with_a_deadline_does_not_say_that_nothing_was_execut
     assert_eq!(again.problem(), "idempotency_outcome_unknown");
 }
 
+/// Without a message, or the call may have been executed before the status was sent.
+#[tokio::test]
+async fn a_grpc_call_that_has_sent_a_message_was_executed_whatever_its_status_is() {
+    for (message, is_free) in [("", true), ("a message", false)] {
+        let guarded = Guarded::new(Policy::default(), move |_| async move {
+            let response = Response::builder().header("content-type", "application/grpc");
+            response.header("grpc-status", "16").body(Body::from(message)).unwrap()
+        });
+        guarded.post(KEY, BODY).await;
+        let again = guarded.post(KEY, BODY).await;
+        assert_eq!(guarded.executions(), 1 + usize::from(is_free));
+        assert_eq!(again.status.as_u16(), if is_free { 200 } else { 409 });
+    }
+}
+
 /// A hop that lost its backend may end the stream of a gRPC answer before its trailers.
 #[tokio::test]
 async fn a_grpc_answer_without_its_status_is_not_whole() {

@@ -128,7 +128,7 @@ where
                 return no_answer(failed(policy));
             }
             None => {
-                let by_grpc = || grpc_keeps(&head, trailers.as_ref(), policy);
+                let by_grpc = || grpc_keeps(&head, &bytes, trailers.as_ref(), policy);
                 let keeps = said.or_else(by_grpc).unwrap_or(keeps);
                 if said.is_none() && keeps == Keeps::Store && lacks_answer(&head, &bytes, policy) {
                     return unanswered(head, bytes.freeze(), trailers, policy);
@@ -227,9 +227,11 @@ fn said(head: &response::Parts) -> Option<Keeps> {
     }
 }
 
-/// What the status of a gRPC answer means, which is not that of HTTP.
+/// What the status of a gRPC answer means, which is not that of HTTP. A call that has sent a message was at work: no status
+/// after it says that nothing was executed.
 fn grpc_keeps(
     head: &response::Parts,
+    messages: &[u8],
     trailers: Option<&HeaderMap>,
     policy: &Policy,
 ) -> Option<Keeps> {
@@ -238,7 +240,10 @@ fn grpc_keeps(
     }
     let fields = [Some(&head.headers), trailers];
     let status = fields.into_iter().flatten().find_map(grpc::http_status)?;
-    Some(policy.keeps(status, &head.headers))
+    match policy.keeps(status, &head.headers) {
+        Keeps::Release if !messages.is_empty() => Some(Keeps::Unknown),
+        keeps => Some(keeps),
+    }
 }
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {

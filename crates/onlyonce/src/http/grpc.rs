@@ -2,6 +2,7 @@
 //!
 //! 1. A gRPC answer has HTTP status 200 and its own status in the trailers, or in the head of an answer without a body.
 //! 2. A status of the service is judged as the HTTP status that means the same: UNAUTHENTICATED as 401, UNAVAILABLE as 504.
+//!    After a message, none of them says that nothing was executed.
 //! 3. A gRPC client reads no JSON: a problem of ours becomes a gRPC status, with `google.rpc.ErrorInfo` (its reason is the
 //!    code of the problem) and, where there is a `Retry-After`, `google.rpc.RetryInfo`.
 

@@ -15,7 +15,8 @@ use crate::{K1, on_both, tiered, within};
 
 on_both! {
     rep_23, a_refusal_is_a_grpc_status, racing_calls_are_executed_once,
-    a_status_that_says_not_executed_frees_the_key, an_unavailable_service_leaves_the_outcome_unknown,
+    a_status_that_says_not_executed_frees_the_key,
+    a_status_after_a_message_does_not_say_that_nothing_was_executed, an_unavailable_service_leaves_the_outcome_unknown,
 }
 
 const MESSAGE: &[u8] = b"\0\0\0\0\x02\x08\x01";
@@ -25,7 +26,12 @@ fn call() -> Ask {
 }
 
 fn reply(status: &'static str) -> Reply {
-    let reply = Reply::status(200).header("Content-Type", "application/grpc").body(MESSAGE);
+    refusal(status).body(MESSAGE)
+}
+
+/// A status without a message.
+fn refusal(status: &'static str) -> Reply {
+    let reply = Reply::status(200).header("Content-Type", "application/grpc");
     reply.trailer("grpc-status", status)
 }
 
@@ -95,11 +101,22 @@ async fn racing_calls_are_executed_once(on: Kind) {
 async fn a_status_that_says_not_executed_frees_the_key(on: Kind) {
     for status in ["16", "7"] {
         let t = on.start(D).await;
-        t.u.plan("/pay.Pay/Charge", [reply(status), reply("0")]);
+        t.u.plan("/pay.Pay/Charge", [refusal(status), reply("0")]);
         let call = call().header("idempotency-key", K1);
         assert_eq!(t.send_http2(&call).await.fresh(200).trailers["grpc-status"], status);
         assert_eq!(t.send_http2(&call).await.fresh(200).trailers["grpc-status"], "0");
         assert_eq!(t.u.count("/pay.Pay/Charge"), 2);
+    }
+}
+
+async fn a_status_after_a_message_does_not_say_that_nothing_was_executed(on: Kind) {
+    for status in ["16", "7"] {
+        let t = on.start(D).await;
+        t.u.plan("/pay.Pay/Charge", [reply(status), reply("0")]);
+        let call = call().header("idempotency-key", K1);
+        assert_eq!(t.send_http2(&call).await.fresh(200).trailers["grpc-status"], status);
+        assert_told(&t.send_http2(&call).await, "2", "idempotency_outcome_unknown");
+        assert_eq!(t.u.count("/pay.Pay/Charge"), 1);
     }
 }
 
