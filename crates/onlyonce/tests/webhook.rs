@@ -115,13 +115,24 @@ async fn a_delivery_without_a_key_does_not_pass_unverified() {
     assert_eq!(receiver.runs(), 0);
 }
 
-// Observing changes nothing: the service verifies by itself.
+// An observed route changes nothing for genuine deliveries, and is no door for forged ones.
 #[tokio::test]
-async fn observing_refuses_nothing() {
+async fn what_is_not_genuine_is_refused_while_observing_too() {
     let policy = Policy::webhook().for_provider(Provider::Standard).with_mode(Mode::Observe);
     let receiver = Receiver::new(policy);
-    let mut forged = receiver.delivery("msg_1", FORGED);
-    forged.headers_mut().insert("content-length", BODY.len().into());
-    assert_eq!(receiver.send(forged).await.status(), StatusCode::OK);
-    assert_eq!(receiver.runs(), 1);
+    let sized = |mut request: Request<Body>| {
+        request.headers_mut().insert("content-length", BODY.len().into());
+        request
+    };
+    // With its length told or without, with a key or without: whether it can be observed or not.
+    let forged = || receiver.delivery("msg_1", FORGED);
+    let bare = Request::post("/hooks").body(Body::from(BODY)).unwrap();
+    for forged in [forged(), sized(forged()), bare] {
+        assert_eq!(receiver.send(forged).await.status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(receiver.runs(), 0);
+    for genuine in [receiver.delivery("msg_1", SECRET), sized(receiver.delivery("msg_1", SECRET))] {
+        assert_eq!(receiver.send(genuine).await.status(), StatusCode::OK);
+    }
+    assert_eq!(receiver.runs(), 2, "nothing is guarded");
 }

@@ -98,7 +98,7 @@ pub enum ForwardKey {
 }
 
 /// What no policy alone can see: the names to look at, and a sentence.
-type Contradiction = (&'static [&'static str], String);
+pub(super) type Contradiction = (&'static [&'static str], String);
 
 fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
     let found = match rules.remedy {
@@ -217,8 +217,8 @@ fn everywhere(rules: &Rules) -> Option<Contradiction> {
         let message = "`principal` \"none\" makes every caller anonymous, and `anonymous` \"reject\" refuses them: no keyed request would pass";
         return Some((&["anonymous", "principal"], message.into()));
     }
-    if let Some(message) = webhook::contradiction(rules) {
-        return Some((&["key", "webhook"], message.into()));
+    if let Some(contradiction) = webhook::contradiction(rules) {
+        return Some(contradiction);
     }
     if rules.hold_max < rules.policy.ttl() {
         return Some((&["hold_max", "ttl"], "hold_max is shorter than ttl".into()));

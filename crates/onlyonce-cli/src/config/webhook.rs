@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use onlyonce::policy::KeyNeed;
+use onlyonce::policy::{KeyNeed, Mode};
 use onlyonce::webhook::{Provider, Verifier};
 
 use super::error::{Remark, Remarks};
 use super::field::Field;
 use super::names::WEBHOOK;
 use super::principal::PrincipalRule;
-use super::route::Anonymous;
+use super::route::{Anonymous, Contradiction};
 use super::rules::Rules;
 
 /// The verifier that the table describes.
@@ -74,9 +74,15 @@ pub(super) fn apply(verifier: Verifier, rules: &mut Rules, at: usize) {
 }
 
 /// Why the rules of the route do not go with its webhook.
-pub(super) fn contradiction(rules: &Rules) -> Option<&'static str> {
-    let is_optional = rules.policy.key() == KeyNeed::Optional;
-    (rules.webhook.is_some() && is_optional).then_some(
-        "`key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`",
-    )
+pub(super) fn contradiction(rules: &Rules) -> Option<Contradiction> {
+    rules.webhook.as_ref()?;
+    if rules.policy.key() == KeyNeed::Optional {
+        let message = "`key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`";
+        return Some((&["key", "webhook"], message.into()));
+    }
+    if rules.policy.mode() == Mode::Observe {
+        let message = "`mode` \"observe\" with `webhook`: each delivery of an event would be executed; set `mode` to \"enforce\", or remove `webhook`";
+        return Some((&["mode"], message.into()));
+    }
+    None
 }

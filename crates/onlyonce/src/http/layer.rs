@@ -128,6 +128,8 @@ impl OnceLayer {
     /// A key is required from here on, whatever the policy says: a request without a key would pass unverified. Methods
     /// that the policy does not guard still pass.
     ///
+    /// In [`Mode::Observe`] too what is not genuine is refused, and so is what cannot be read whole to be verified (413, 408).
+    ///
     /// The feature `webhook` has verifiers for the signatures of common senders.
     #[must_use]
     pub fn with_verifier<F, E>(self, verifier: F) -> Self
@@ -256,6 +258,10 @@ impl Rules {
         };
         self.policy.old_keys() == OldKeys::Refuse
             && age_ms().is_some_and(|age_ms| age_ms >= as_ms(self.policy.ttl()))
+    }
+
+    pub(super) fn has_verifier(&self) -> bool {
+        self.verifier.is_some()
     }
 
     /// Whether the request is genuine, where the layer has a verifier.

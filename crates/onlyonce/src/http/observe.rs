@@ -1,4 +1,4 @@
-//! `mode = "observe"`: every request runs as if there were no layer, and the layer counts what the rules would have
+//! `mode = "observe"`: every genuine request runs as if there were no layer, and the layer counts what the rules would have
 //! done. The records of this mode are in a namespace of their own, and hold no answers.
 
 use std::sync::Arc;
@@ -29,12 +29,24 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    /// Passes the request on, and counts. Nothing is refused: a request that cannot be observed passes uncounted.
-    pub(super) async fn observe<B>(
-        mut self,
-        head: Parts,
-        body: B,
-    ) -> Result<Response<Body>, S::Error>
+    /// Passes the request on, and counts. Nothing is refused but what the layer's verifier does not take for genuine: the
+    /// service behind it may rely on that.
+    pub(super) async fn observe<B>(self, head: Parts, body: B) -> Result<Response<Body>, S::Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if !self.rules.has_verifier() {
+            return self.observe_genuine(head, body).await;
+        }
+        match request::read(&self.rules, &head, body).await {
+            Ok(body) => self.observe_genuine(head, body.into_body()).await,
+            Err(problem) => Ok(problem.response(&self.rules.policy)),
+        }
+    }
+
+    /// A request that cannot be observed passes uncounted.
+    async fn observe_genuine<B>(mut self, head: Parts, body: B) -> Result<Response<Body>, S::Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -101,7 +113,6 @@ where
 
     fn asked(&self, early: Early, head: &Parts, body: &Whole) -> Result<Option<Ask>, Problem> {
         let policy = &self.rules.policy;
-        self.rules.verify(head, body)?;
         let raw = request::raw_digest(head, body);
         let Some(key) = key_of_body(early, policy, head, body, raw)? else {
             self.rules.counters.unkeyed.one();

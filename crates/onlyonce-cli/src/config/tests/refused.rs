@@ -445,3 +445,14 @@ fn everything_that_is_wrong_with_velocity_is_told() {
         assert!(told.contains(expected), "{told}");
     }
 }
+
+#[test]
+fn a_webhook_that_would_let_deliveries_through_twice_is_refused() {
+    let github = "{ provider = \"github\", secrets = [\"env:SECRET\"] }";
+    let observed = "`mode` \"observe\" with `webhook`: each delivery of an event would be executed; set `mode` to \"enforce\", or remove `webhook`";
+    let route = format!("[[route]]\nmatch = \"POST /hooks\"\nwebhook = {github}\n");
+    assert_eq!(complaint(&format!("{route}mode = \"observe\"")), format!("4:1: {observed}"));
+    // What [policy] says holds for the route too.
+    let text = format!("[policy]\nmode = \"observe\"\n{route}");
+    assert_eq!(complaint(&text), format!("2:1: {observed}"));
+}
