@@ -104,10 +104,18 @@ impl Verifier {
     }
 
     /// How far a signed timestamp may be from now, before or after. Default: five minutes. Longer, and a delivery that
-    /// somebody has recorded can be sent again for longer; its key still stops it while the key is kept.
+    /// somebody has recorded can be sent again for longer; its key still stops it while the key is kept, so keep it at least
+    /// twice as long ([`valid_for`](Self::valid_for)).
     #[must_use]
     pub fn with_tolerance(self, tolerance: Duration) -> Self {
         Self { tolerance, ..self }
+    }
+
+    /// For how long one delivery may be taken: from a clock that is ahead of this one by the tolerance, until as long after.
+    /// The [ttl](crate::Policy::with_ttl) must not be shorter, or a recorded delivery can be run again once its key is
+    /// forgotten. `None` where the provider signs no timestamp: a recorded delivery is then taken at any time.
+    pub fn valid_for(&self) -> Option<Duration> {
+        self.provider.signs_time().then(|| self.tolerance.saturating_mul(2))
     }
 
     /// Whose deliveries are verified.

@@ -9,10 +9,11 @@ use std::path::Path;
 
 use super::*;
 
-/// What the text means where two variables are set.
+/// What the text means where some variables are set.
 fn parse(text: &str) -> Result<Config, ConfigError> {
     let env = |name: &str| match name {
         "SECRET" => Some("0123456789abcdef0123456789abcdef".to_owned()),
+        "HOOK" => Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
         "EMPTY" => Some(String::new()),
         _ => None,
     };

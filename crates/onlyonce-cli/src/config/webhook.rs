@@ -75,7 +75,7 @@ pub(super) fn apply(verifier: Verifier, rules: &mut Rules, at: usize) {
 
 /// Why the rules of the route do not go with its webhook.
 pub(super) fn contradiction(rules: &Rules) -> Option<Contradiction> {
-    rules.webhook.as_ref()?;
+    let verifier = rules.webhook.as_ref()?;
     if rules.policy.key() == KeyNeed::Optional {
         let message = "`key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`";
         return Some((&["key", "webhook"], message.into()));
@@ -83,6 +83,12 @@ pub(super) fn contradiction(rules: &Rules) -> Option<Contradiction> {
     if rules.policy.mode() == Mode::Observe {
         let message = "`mode` \"observe\" with `webhook`: each delivery of an event would be executed; set `mode` to \"enforce\", or remove `webhook`";
         return Some((&["mode"], message.into()));
+    }
+    if let Some(valid) = verifier.valid_for().filter(|valid| rules.policy.ttl() < *valid) {
+        let message = format!(
+            "`ttl` is shorter than the time for which a signature is valid, so that a recorded delivery could be run again; make it {valid:?} or more, or `tolerance` shorter"
+        );
+        return Some((&["ttl", "webhook"], message));
     }
     None
 }

@@ -90,6 +90,11 @@ impl Provider {
         }
     }
 
+    /// Whether it signs when a delivery was sent.
+    pub(super) fn signs_time(self) -> bool {
+        matches!(self, Self::Standard | Self::Stripe | Self::Linear)
+    }
+
     /// Whether there is anything to verify.
     pub(super) fn signs(self) -> bool {
         self != Self::CloudEvents

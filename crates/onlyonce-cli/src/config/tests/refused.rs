@@ -456,3 +456,26 @@ fn a_webhook_that_would_let_deliveries_through_twice_is_refused() {
     let text = format!("[policy]\nmode = \"observe\"\n{route}");
     assert_eq!(complaint(&text), format!("2:1: {observed}"));
 }
+
+#[test]
+fn a_webhook_whose_signatures_outlive_their_keys_is_refused() {
+    let route = |provider: &str, more: &str| {
+        format!(
+            "[[route]]\nmatch = \"POST /hooks\"\nwebhook = {{ provider = \"{provider}\", secrets = [\"env:HOOK\"]{more} }}\n"
+        )
+    };
+    let expected = |least: &str| {
+        format!(
+            "4:1: `ttl` is shorter than the time for which a signature is valid, so that a recorded delivery could be run again; make it {least} or more, or `tolerance` shorter"
+        )
+    };
+    for provider in ["standard", "stripe", "linear"] {
+        let text = route(provider, "") + "ttl = \"9m\"";
+        assert_eq!(complaint(&text), expected("600s"));
+        let text = route(provider, ", tolerance = \"20m\"") + "ttl = \"39m\"";
+        assert_eq!(complaint(&text), expected("2400s"));
+        good(&(route(provider, "") + "ttl = \"10m\""));
+    }
+    // Nothing of it is timed, so that no ttl is long enough.
+    good(&(route("github", "") + "ttl = \"1m\""));
+}
