@@ -106,7 +106,7 @@ fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
         Remedy::Reconcile => reconcile(matching, rules),
         Remedy::Hold | Remedy::Fail | Remedy::Release => None,
     };
-    found.or_else(|| tokens(rules)).or_else(|| everywhere(rules))
+    found.or_else(|| tokens(rules)).or_else(|| everywhere(matching, rules))
 }
 
 fn redrive(rules: &Rules) -> Option<Contradiction> {
@@ -206,7 +206,7 @@ fn tokens(rules: &Rules) -> Option<Contradiction> {
     Some((&["tokens"], message))
 }
 
-fn everywhere(rules: &Rules) -> Option<Contradiction> {
+fn everywhere(matching: &Match, rules: &Rules) -> Option<Contradiction> {
     let is_none = rules.policy.fingerprint().mode == FingerprintMode::None;
     let is_nobody = rules.principal == PrincipalRule::None;
     if is_none && rules.policy.key_from().contains(&KeySource::Fingerprint) {
@@ -217,7 +217,7 @@ fn everywhere(rules: &Rules) -> Option<Contradiction> {
         let message = "`principal` \"none\" makes every caller anonymous, and `anonymous` \"reject\" refuses them: no keyed request would pass";
         return Some((&["anonymous", "principal"], message.into()));
     }
-    if let Some(contradiction) = webhook::contradiction(rules) {
+    if let Some(contradiction) = webhook::contradiction(matching, rules) {
         return Some(contradiction);
     }
     if rules.hold_max < rules.policy.ttl() {

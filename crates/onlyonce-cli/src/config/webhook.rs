@@ -7,6 +7,7 @@ use onlyonce::webhook::{Provider, Verifier};
 
 use super::error::{Remark, Remarks};
 use super::field::Field;
+use super::matching::Match;
 use super::names::WEBHOOK;
 use super::principal::PrincipalRule;
 use super::route::{Anonymous, Contradiction};
@@ -74,7 +75,7 @@ pub(super) fn apply(verifier: Verifier, rules: &mut Rules, at: usize) {
 }
 
 /// Why the rules of the route do not go with its webhook.
-pub(super) fn contradiction(rules: &Rules) -> Option<Contradiction> {
+pub(super) fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
     let verifier = rules.webhook.as_ref()?;
     if rules.policy.key() == KeyNeed::Optional {
         let message = "`key` \"optional\" with `webhook`: a delivery without an id would be neither verified nor guarded; remove `key`";
@@ -90,5 +91,18 @@ pub(super) fn contradiction(rules: &Rules) -> Option<Contradiction> {
         );
         return Some((&["ttl", "webhook"], message));
     }
+    // Twilio signs the URL, and nothing of a CloudEvent is signed anyway.
+    let is_path_open = !matches!(verifier.provider(), Provider::Twilio | Provider::CloudEvents);
+    if is_path_open && has_several_paths(matching, rules) {
+        let message = "`match` has places, and this provider does not sign the path: a recorded delivery could be run again under another path; write a route for each path, or set `scope` yourself";
+        return Some((&["webhook"], message.into()));
+    }
     None
+}
+
+/// Whether the route is for several paths, each with keys of its own, and its table does not say that it shall be so.
+fn has_several_paths(matching: &Match, rules: &Rules) -> bool {
+    // What the provider has set was said where `webhook` was.
+    let is_own = rules.said.here("scope") != rules.said.here("webhook");
+    matching.place_names().next().is_some() && !is_own
 }

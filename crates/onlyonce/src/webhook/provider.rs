@@ -69,6 +69,10 @@ impl Provider {
     /// What besides the key tells two events apart: the path, which is the provider's endpoint. The `Host` is not in it,
     /// because it is not signed: a recorded delivery could be sent again to another name of the same service.
     ///
+    /// The path is not signed either, but by Twilio. So take the deliveries of one sender at one path: at `/hooks/{tenant}` a
+    /// recorded delivery could be sent again to the path of another tenant. Where that must be, leave the path out of the
+    /// scope, or let the service compare the tenant with the body.
+    ///
     /// One change in a shop is told under several topics of Shopify, with one event id.
     pub fn scope(self) -> Vec<ScopePart> {
         match self {

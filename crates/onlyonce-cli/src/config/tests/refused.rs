@@ -479,3 +479,26 @@ fn a_webhook_whose_signatures_outlive_their_keys_is_refused() {
     // Nothing of it is timed, so that no ttl is long enough.
     good(&(route("github", "") + "ttl = \"1m\""));
 }
+
+#[test]
+fn a_webhook_at_many_paths_is_refused_where_the_path_is_not_signed() {
+    let route = |path: &str, provider: &str, more: &str| {
+        format!(
+            "[[route]]\nmatch = \"POST {path}\"\nwebhook = {{ provider = \"{provider}\"{more} }}\n"
+        )
+    };
+    let secrets = ", secrets = [\"env:HOOK\"]";
+    let expected = "3:1: `match` has places, and this provider does not sign the path: a recorded delivery could be run again under another path; write a route for each path, or set `scope` yourself";
+    for path in ["/hooks/{tenant}", "/hooks/{*rest}"] {
+        for provider in ["standard", "stripe", "github", "gitlab", "shopify", "linear"] {
+            let text = route(path, provider, secrets);
+            assert_eq!(complaint(&text), expected, "{provider}");
+            good(&(text + "scope = [\"path\"]"));
+        }
+        good(&route(path, "twilio", ", secrets = [\"env:HOOK\"], url = \"https://a\""));
+        good(&route(path, "cloudevents", ""));
+    }
+    // The scope of [policy] is not that of the route: the provider's stands over it.
+    let text = "[policy]\nscope = [\"path\"]\n".to_owned() + &route("/{a}", "github", secrets);
+    assert!(complaint(&text).starts_with("5:1: `match` has places"), "{}", complaint(&text));
+}
