@@ -14,6 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use onlyonce::clock::Clock;
+use onlyonce::http::OnceLayer;
 use onlyonce::policy::{KeyNeed, Mode};
 use onlyonce::scope::Principal;
 use onlyonce::store::conformance::ManualClock;
@@ -26,6 +27,7 @@ use tower::ServiceExt;
 /// A receiver of Standard Webhooks, and how often its handler ran.
 struct Receiver {
     app: Router,
+    layer: OnceLayer,
     runs: Arc<AtomicUsize>,
     clock: ManualClock,
 }
@@ -42,8 +44,8 @@ impl Receiver {
             let runs = runs.clone();
             move || async move { format!("taken {}", runs.fetch_add(1, Ordering::SeqCst) + 1) }
         };
-        let app = Router::new().route("/hooks", post(handler)).layer(layer);
-        Self { app, runs, clock }
+        let app = Router::new().route("/hooks", post(handler)).layer(layer.clone());
+        Self { app, layer, runs, clock }
     }
 
     fn standard() -> Self {
@@ -135,4 +137,14 @@ async fn what_is_not_genuine_is_refused_while_observing_too() {
         assert_eq!(receiver.send(genuine).await.status(), StatusCode::OK);
     }
     assert_eq!(receiver.runs(), 2, "nothing is guarded");
+}
+
+// Whoever asks has no signature, and the ids of events are no secret.
+#[tokio::test]
+async fn nobody_is_told_the_state_of_a_delivery() {
+    let receiver = Receiver::standard();
+    receiver.send(receiver.delivery("msg_1", SECRET)).await;
+    let (head, _) = receiver.delivery("msg_1", SECRET).into_parts();
+    let told = receiver.layer.look_up(&head).await;
+    assert_eq!(told.status(), StatusCode::NOT_FOUND);
 }

@@ -170,7 +170,8 @@ impl OnceLayer {
     /// a handler of axum the extensions of the asking request have an `OriginalUri` with the path of the question, and
     /// with it no operation is found: build fresh `Parts`, or remove `OriginalUri` from the extensions.
     ///
-    /// The key is found where the policy says, or else in `Idempotency-Key`, because a look-up has no body.
+    /// The key is found where the policy says, or else in `Idempotency-Key`, because a look-up has no body. With a
+    /// [verifier](Self::with_verifier) it is always 404: whoever asks cannot show that the request was its own.
     pub async fn look_up(&self, head: &Parts) -> Response<Body> {
         look_up(&self.rules, head).await
     }

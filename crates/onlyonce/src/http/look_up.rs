@@ -19,6 +19,10 @@ pub(super) async fn look_up(rules: &Rules, head: &Parts) -> Response<Body> {
 }
 
 async fn state(rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
+    // A look-up has no signature, and the keys of webhooks are no secrets.
+    if rules.has_verifier() {
+        return Err(Problem::not_found());
+    }
     let policy = &rules.policy;
     let key = named_key(policy, head).map_err(|error| Problem::key_invalid(&error, policy))?;
     let key = key.ok_or_else(Problem::look_up_key_missing)?;

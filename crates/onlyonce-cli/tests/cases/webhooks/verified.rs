@@ -16,7 +16,7 @@ on_gateway! {
     stripe_events, stripe_events_with_another_count, github_events, github_ids_are_not_trusted,
     gitlab_events, twilio_calls, twilio_bodies_that_are_no_forms, shopify_events, linear_events,
     linear_ids_are_not_trusted, whk_05, cloud_events_in_the_body,
-    a_delivery_without_an_id_is_refused, a_duplicate_waits_where_the_route_says_so, no_secret_is_told,
+    a_delivery_without_an_id_is_refused, nobody_is_told_the_state_of_a_delivery, a_duplicate_waits_where_the_route_says_so, no_secret_is_told,
 }
 
 /// A route for the deliveries of this provider.
@@ -272,6 +272,14 @@ async fn a_delivery_without_an_id_is_refused(on: Kind) {
     let without = stripe(B1, seconds(0), SECRET);
     t.send(&without).await.problem(400, "idempotency_key_missing");
     assert_eq!(t.u.total(), 0);
+}
+
+async fn nobody_is_told_the_state_of_a_delivery(on: Kind) {
+    let t = on.start(&[route("standard")]).await;
+    has_one_effect(&t, &[standard("msg_1", B1, seconds(0), SECRET)]).await;
+    let path = "/.well-known/idempotency/operation?method=POST&path=/hooks";
+    let ask = Ask::bare("GET", path).header("webhook-id", "msg_1");
+    t.send(&ask).await.problem(404, "idempotency_operation_not_found");
 }
 
 async fn no_secret_is_told(on: Kind) {
