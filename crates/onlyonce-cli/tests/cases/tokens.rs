@@ -16,7 +16,7 @@ on_both! {
     tok_01,
     tok_02,
     tok_03,
-    a_token_is_issued_as_a_key_that_expires_with_the_ttl,
+    a_token_is_issued_as_a_key_that_expires_before_its_answer,
     a_used_token_is_a_key_like_any_other,
     a_token_that_was_changed_is_refused,
     a_token_for_another_operation_is_refused,
@@ -117,13 +117,14 @@ async fn tok_03(on: Kind) {
 }
 
 // R164
-async fn a_token_is_issued_as_a_key_that_expires_with_the_ttl(on: Kind) {
+async fn a_token_is_issued_as_a_key_that_expires_before_its_answer(on: Kind) {
     let t = on.start(&[REQUIRED, &[Set::TtlMs(3_600_000)]].concat()).await;
     let before = SystemClock.wall();
     let issued = issued(&t, &asking()).await;
     let life = |from: StoreTime| expiry(&issued).since_ms(from);
-    assert!(life(before) >= 3_600_000, "{issued}");
-    assert!(life(SystemClock.wall()) <= 3_600_000, "{issued}");
+    // A second for what the clock of the store is behind.
+    assert!(life(before) >= 3_539_000, "{issued}");
+    assert!(life(SystemClock.wall()) <= 3_540_000, "{issued}");
     let token = text(&issued);
     assert!(token.starts_with("oot1_") && token.len() == 85, "{token}");
     // With quotes or without them, it is one key.

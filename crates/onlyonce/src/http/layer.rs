@@ -178,7 +178,7 @@ impl OnceLayer {
 
     /// Issues a token: a key for the operation that a request with this head would be about. It is bound to the caller, to
     /// the route and to the scope; nothing is stored. With a header `Idempotency-Context` the same context gets the same
-    /// token for at least half of the ttl. 404 where [`Policy::with_tokens`] is off, for a method that is not guarded, and
+    /// token until the next of the moments at which such tokens change, every half of the ttl. 404 where [`Policy::with_tokens`] is off, for a method that is not guarded, and
     /// without [`OnceBuilder::with_secret`](crate::once::OnceBuilder::with_secret).
     ///
     /// `head` must be the head of the operation, not that of the request that asks: see [`look_up`](Self::look_up).
@@ -255,10 +255,28 @@ impl Rules {
     fn is_too_old(&self, head: &Parts, key: &Key) -> bool {
         let age_ms = || {
             let first_used = key_age::first_used(key, &head.headers)?;
-            Some(self.once.inner.clock.wall().since_ms(first_used))
+            Some(self.latest().since_ms(first_used))
         };
-        self.policy.old_keys() == OldKeys::Refuse
-            && age_ms().is_some_and(|age_ms| age_ms >= as_ms(self.policy.ttl()))
+        let old_ms = as_ms(self.policy.ttl().saturating_sub(self.margin()));
+        self.policy.old_keys() == OldKeys::Refuse && age_ms().is_some_and(|age_ms| age_ms >= old_ms)
+    }
+
+    /// The latest that it may be. Answers expire by the time of the store, of which the clock of this node knows nothing.
+    pub(super) fn latest(&self) -> StoreTime {
+        let wall = self.once.inner.clock.wall();
+        self.once.inner.store.time().now().map_or(wall, |store| store.max(wall))
+    }
+
+    /// The earliest that it may be.
+    pub(super) fn earliest(&self) -> StoreTime {
+        let wall = self.once.inner.clock.wall();
+        self.once.inner.store.time().now().map_or(wall, |store| store.min(wall))
+    }
+
+    /// How long before its answer a key is taken to have expired, where the key itself tells its age: by so much the clocks
+    /// of two nodes, or of a client and a node, may differ.
+    pub(super) fn margin(&self) -> Duration {
+        MARGIN_MAX.min(self.policy.ttl() / MARGIN_PART)
     }
 
     pub(super) fn has_verifier(&self) -> bool {
@@ -277,6 +295,10 @@ impl Rules {
         (self.identify)(head).principal()
     }
 }
+
+const MARGIN_MAX: Duration = Duration::from_secs(60);
+/// Of a short ttl, a tenth.
+const MARGIN_PART: u32 = 10;
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

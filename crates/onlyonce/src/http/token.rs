@@ -8,7 +8,7 @@ use serde_json::json;
 use super::layer::Rules;
 use super::request::with_scope;
 use super::{Body, OwnAnswer};
-use crate::clock::StoreTime;
+use crate::clock::{StoreTime, as_ms};
 use crate::key::Key;
 use crate::once::Refusal;
 use crate::policy::{Policy, Tokens};
@@ -31,7 +31,7 @@ pub(super) fn judge(
     let verify = |secret| bound(rules, secret, head, who, |bound| bound.verify(key.as_str()));
     let expires_at = secret.and_then(verify);
     let expires_at = expires_at.ok_or_else(|| Problem::token_invalid(&rules.policy))?;
-    Ok((expires_at <= rules.once.inner.clock.wall()).then_some(Refusal::TokenExpired))
+    Ok((expires_at <= rules.latest()).then_some(Refusal::TokenExpired))
 }
 
 /// The same where there is no secret to verify a token with: none is accepted.
@@ -63,11 +63,13 @@ fn issued(rules: &Rules, head: &Parts) -> Result<(String, StoreTime), Problem> {
     let secret = rules.once.inner.secret.as_ref().filter(|_| has_tokens);
     let secret = secret.ok_or_else(Problem::no_tokens)?;
     let (context, who) = (context(head)?, rules.identify(head)?);
-    let now = rules.once.inner.clock.wall();
+    let now = rules.earliest();
     let expires_at = match context {
         Some(_) => context_expiry(now, policy.ttl()),
         None => now.plus(policy.ttl()),
     };
+    // Earlier than any answer to it, or another node could run it again when its answer has expired.
+    let expires_at = expires_at.plus_ms(-as_ms(rules.margin()));
     let token = bound(rules, secret, head, &who, |bound| match context {
         Some(context) => bound.issue_for(context, expires_at),
         None => bound.issue(expires_at),
