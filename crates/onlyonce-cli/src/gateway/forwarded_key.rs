@@ -16,6 +16,9 @@ pub(super) struct ForwardedKey {
     /// Whether the upstream must know the operation by the key: every attempt then carries the same one, in
     /// one spelling, wherever and however the client sent it.
     is_relied_on: bool,
+    /// Whether only the gateway knows the key: it was computed from a webhook, or found in its body, and whatever header the
+    /// sender calls so is not signed.
+    is_told: bool,
     syntax: KeySyntax,
     /// The headers that the route takes keys from.
     fields: Vec<HeaderName>,
@@ -28,14 +31,16 @@ impl ForwardedKey {
             KeySource::Header(name) => Some(name.clone()),
             _ => None,
         });
+        let fields: Vec<_> = fields.collect();
         Self {
             how: route.forward_key,
+            is_told: route.webhook.is_some() && fields.is_empty(),
             is_relied_on: matches!(
                 policy.recovery(),
                 Recovery::Redrive { .. } | Recovery::Reconcile { .. }
             ),
             syntax: policy.key_rules().syntax,
-            fields: fields.collect(),
+            fields,
         }
     }
 
@@ -43,7 +48,7 @@ impl ForwardedKey {
     pub(super) fn rewrite(&self, headers: &mut HeaderMap, key: &Key, attempt: Attempt) {
         match self.how {
             ForwardKey::Strip => self.fields.iter().for_each(|name| drop(headers.remove(name))),
-            ForwardKey::Verbatim if !self.is_relied_on => {}
+            ForwardKey::Verbatim if !self.is_relied_on && !self.is_told => {}
             ForwardKey::Verbatim | ForwardKey::Derive => {
                 self.set(headers, &self.text(key.as_str(), attempt.id));
             }

@@ -16,7 +16,8 @@ on_gateway! {
     stripe_events, stripe_events_with_another_count, github_events, github_ids_are_not_trusted,
     gitlab_events, twilio_calls, twilio_bodies_that_are_no_forms, shopify_events, linear_events,
     linear_ids_are_not_trusted, whk_05, cloud_events_in_the_body,
-    a_delivery_without_an_id_is_refused, nobody_is_told_the_state_of_a_delivery, a_duplicate_waits_where_the_route_says_so, no_secret_is_told,
+    a_delivery_without_an_id_is_refused, a_key_that_is_no_header_is_told_to_the_service,
+    nobody_is_told_the_state_of_a_delivery, a_duplicate_waits_where_the_route_says_so, no_secret_is_told,
 }
 
 /// A route for the deliveries of this provider.
@@ -272,6 +273,26 @@ async fn a_delivery_without_an_id_is_refused(on: Kind) {
     let without = stripe(B1, seconds(0), SECRET);
     t.send(&without).await.problem(400, "idempotency_key_missing");
     assert_eq!(t.u.total(), 0);
+}
+
+/// Whatever else the sender puts there: it is not signed.
+async fn a_key_that_is_no_header_is_told_to_the_service(on: Kind) {
+    for (provider, ask, key) in [
+        ("stripe", stripe(EVENT, seconds(0), SECRET), Some("evt_1")),
+        ("github", github(B1, SECRET), None),
+        ("linear", linear("1", seconds(0), SECRET), None),
+    ] {
+        let t = on.start(&[route(provider)]).await;
+        has_one_effect(&t, &[ask.clone(), ask.clone().header("Idempotency-Key", "another")]).await;
+        let told = t.u.seen().remove(0).headers["idempotency-key"].clone();
+        assert!(key.is_none_or(|key| told == key) && told.len() >= 5, "{told:?}");
+
+        let t = on.start(&[route(provider)]).await;
+        has_one_effect(&t, &[ask.header("Idempotency-Key", "another")]).await;
+        let headers = t.u.seen().remove(0).headers;
+        let all: Vec<_> = headers.get_all("idempotency-key").iter().collect();
+        assert_eq!(all, [&told], "{provider}");
+    }
 }
 
 async fn nobody_is_told_the_state_of_a_delivery(on: Kind) {
