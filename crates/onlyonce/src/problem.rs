@@ -222,6 +222,11 @@ impl Problem {
         Self::new(status, &kind::OUTCOME_UNKNOWN, detail)
     }
 
+    /// For a first caller whose deadline has passed while the work goes on, whose end a retry is told.
+    pub(crate) fn overdue() -> Self {
+        Self::outcome_unknown(StatusCode::GATEWAY_TIMEOUT, Recovery::Hold)
+    }
+
     /// For a first caller whose answer the store did not take in time.
     pub(crate) fn unsettled() -> Self {
         Self::outcome_unknown(StatusCode::BAD_GATEWAY, Recovery::Hold)

@@ -601,6 +601,21 @@ async fn a_408_to_a_request_with_a_deadline_does_not_say_that_nothing_was_execut
     assert_eq!(again.problem(), "idempotency_outcome_unknown");
 }
 
+/// The work goes on, so that a retry is told its end.
+#[tokio::test]
+async fn a_caller_whose_deadline_passes_is_told_to_ask_again_whatever_the_recovery() {
+    for recovery in [Recovery::Hold, Recovery::Fail, Recovery::Release] {
+        let (guarded, open) = gated(Policy::default().with_recovery(recovery));
+        let mut request = post(KEY, BODY);
+        request.headers_mut().insert("request-timeout", "0.05".parse().unwrap());
+        let overdue = guarded.send(request).await;
+        assert_eq!((overdue.status.as_u16(), overdue.retry().as_str()), (504, "same-key"));
+        let detail = overdue.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("is told the outcome"), "{recovery:?}: {detail}");
+        open.send_replace(true);
+    }
+}
+
 /// Without a message, or the call may have been executed before the status was sent.
 #[tokio::test]
 async fn a_grpc_call_that_has_sent_a_message_was_executed_whatever_its_status_is() {

@@ -62,7 +62,7 @@ fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
 
 /// The client's deadline has passed while the inner service was at work.
 pub(crate) fn overdue(policy: &Policy) -> Response<Body> {
-    own(&crate::problem::timed_out(policy))
+    Problem::overdue().response(policy)
 }
 
 /// The inner service answered, and the store did not take the answer in time.
