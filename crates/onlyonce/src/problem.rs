@@ -498,7 +498,8 @@ fn seconds(wait: Duration) -> u32 {
 
 /// Where a service tells what it promises about keys.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/idempotency";
-const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
+/// The header `Link` of every problem.
+pub(crate) const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
 const RETRY_AFTER_S: u32 = 1;
 /// `Retry-After` for an unknown outcome that only a person resolves.
 const HELD_RETRY_AFTER_S: u32 = 60;

@@ -616,6 +616,46 @@ async fn a_caller_whose_deadline_passes_is_told_to_ask_again_whatever_the_recove
     }
 }
 
+/// Only a problem of ours is made a gRPC status: what the service said is replayed as it was.
+#[tokio::test]
+async fn a_problem_document_of_the_service_is_replayed_as_it_was_to_grpc_too() {
+    let problem = r#"{"code":"card_declined","detail":"no"}"#;
+    let guarded = Guarded::new(Policy::default(), move |_| async move {
+        let response = Response::builder().status(402);
+        response
+            .header("content-type", "application/problem+json")
+            .body(Body::from(problem))
+            .unwrap()
+    });
+    let call = || {
+        let mut request = post(KEY, BODY);
+        request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+        request
+    };
+    let first = guarded.send(call()).await;
+    assert_eq!((first.status.as_u16(), &first.body[..]), (402, problem.as_bytes()));
+    guarded.send(call()).await.assert_replays(&first);
+}
+
+#[tokio::test]
+async fn a_failure_that_was_stored_is_a_grpc_status_when_it_is_replayed() {
+    let guarded = Guarded::new(Policy::default().with_recovery(Recovery::Fail), |_| async {
+        if true {
+            panic!("the handler panics");
+        }
+    });
+    for _ in 0..2 {
+        let mut call = post(KEY, BODY);
+        call.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+        let told = guarded.send(call).await;
+        assert_eq!(
+            (told.status.as_u16(), &told.headers["grpc-status"]),
+            (200, &"2".parse().unwrap())
+        );
+    }
+    assert_eq!(guarded.executions(), 1);
+}
+
 /// Without a message, or the call may have been executed before the status was sent.
 #[tokio::test]
 async fn a_grpc_call_that_has_sent_a_message_was_executed_whatever_its_status_is() {

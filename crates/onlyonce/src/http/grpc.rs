@@ -14,6 +14,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::{Body, OwnAnswer};
+use crate::problem::DESCRIBED_BY;
 
 /// Whether these headers are those of a gRPC message. gRPC-Web is another protocol.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
@@ -35,9 +36,11 @@ pub(super) fn http_status(fields: &HeaderMap) -> Option<StatusCode> {
     }
 }
 
-/// A problem of ours as a gRPC status; every other answer as it is.
+/// A problem of ours as a gRPC status; every other answer as it is. A stored problem is ours if it names our description:
+/// a replay may also be a problem of the service.
 pub fn readable(answer: Response<Body>) -> Response<Body> {
-    let is_own = answer.extensions().get::<OwnAnswer>().is_some();
+    let is_own = answer.extensions().get::<OwnAnswer>().is_some()
+        && answer.headers().get(header::LINK).is_some_and(|value| value == DESCRIBED_BY);
     let media_type = answer.headers().get(header::CONTENT_TYPE);
     let is_problem = is_own && media_type.is_some_and(|value| value == "application/problem+json");
     let problem = is_problem.then(|| answer.body().held()).flatten();
