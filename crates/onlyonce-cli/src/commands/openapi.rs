@@ -138,12 +138,14 @@ fn response(description: &str, errors: Errors) -> Value {
     json!({ "description": description, "content": content })
 }
 
-/// What a generator needs for retries.
+/// What a generator needs for retries. Where the key is optional, only a request with a key may be sent again.
 fn promise(route: &Route) -> Value {
+    let is_required = route.policy.key() == KeyNeed::Required;
+    let retry = if is_required { "retry" } else { "retryWithKey" };
     json!({
-        "required": route.policy.key() == KeyNeed::Required,
+        "required": is_required,
         "keptForSeconds": route.policy.ttl().as_secs(),
-        "retry": { "key": "same", "statuses": [408, 409, 425, 429, 502, 503, 504] },
+        retry: { "key": "same", "statuses": [408, 409, 425, 429, 502, 503, 504] },
     })
 }
 
@@ -246,7 +248,11 @@ mod tests {
         let statuses: Vec<_> = post["responses"].as_object().unwrap().keys().collect();
         assert_eq!(statuses, ["201", "400", "409", "410", "422", "503"]);
         assert_eq!(post["x-idempotency"]["keptForSeconds"], 86_400);
+        assert_eq!(post["x-idempotency"]["retry"]["key"], "same");
         let patch = &after["paths"]["/v1/accounts/{id}"]["patch"];
+        // Without a key, which is optional here, a retry may be executed a second time.
+        assert!(patch["x-idempotency"].get("retry").is_none(), "{patch}");
+        assert_eq!(patch["x-idempotency"]["retryWithKey"]["key"], "same");
         assert!(patch["responses"].get("422").is_none(), "{patch}");
         assert!(patch["responses"]["409"]["content"].get("application/json").is_some());
         assert!(after["components"]["schemas"].get("IdempotencyProblem").is_some());
