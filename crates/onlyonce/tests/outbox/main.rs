@@ -12,4 +12,5 @@ mod outages;
 mod poison;
 mod redis_streams;
 mod slow_link;
+mod standard_webhooks;
 mod webhooks;

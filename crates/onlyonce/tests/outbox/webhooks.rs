@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::lab::{Lab, quick};
+use crate::standard_webhooks::{SECRET, is_taken_by_all};
 
 /// The requests that a receiver got, and the statuses that it answers, one after the other; then 204.
 #[derive(Clone, Default)]
@@ -72,6 +73,7 @@ async fn a_message_is_posted_with_its_id_and_a_signature_until_it_is_taken() {
             lab.sql(&format!("SELECT encode(decode('{signature}', 'base64'), 'hex')")),
             hex(&expected)
         );
+        is_taken_by_all(&headers, std::str::from_utf8(&body).unwrap());
     }
 }
 
@@ -135,6 +137,3 @@ async fn a_receiver_that_is_away_is_an_outage() {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
-
-/// `a key of twenty-four byt`
-const SECRET: &str = "whsec_YSBrZXkgb2YgdHdlbnR5LWZvdXIgYnl0";
