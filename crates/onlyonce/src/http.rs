@@ -44,6 +44,7 @@ pub(crate) mod headers;
 mod json_rpc;
 mod key_age;
 mod layer;
+mod location;
 mod look_up;
 mod observe;
 pub mod problem;

@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 pub use self::values::{
-    Absent, Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses,
+    Absent, Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses,
     StoreDown, Tokens,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
@@ -70,6 +70,7 @@ pub struct Policy {
     velocity: Vec<Velocity>,
     live_keys_max: Option<NonZeroU32>,
     live_bytes_max: Option<NonZeroU64>,
+    keep: Keep,
 }
 
 /// Changes.
@@ -305,6 +306,14 @@ impl Policy {
     pub fn with_live_bytes_max(self, bytes: u64) -> Self {
         Self { live_bytes_max: NonZeroU64::new(bytes), ..self }
     }
+
+    /// What of an answer is kept for retries. Default: all of it. With [`Keep::Status`] a retry learns that the operation was
+    /// executed, and nothing else. [`Keep::Location`] is for long work, whose first answer soon says nothing new: see
+    /// `OnceLayer::with_locations_fetched`. Transactions and recovery points keep all of it, whatever this says.
+    #[must_use]
+    pub fn with_keep(self, keep: Keep) -> Self {
+        Self { keep, ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -346,6 +355,7 @@ impl Default for Policy {
             velocity: Vec::new(),
             live_keys_max: NonZeroU32::new(LIVE_KEYS_MAX),
             live_bytes_max: NonZeroU64::new(LIVE_BYTES_MAX),
+            keep: Keep::All,
         }
     }
 }
@@ -395,6 +405,36 @@ mod tests {
         assert_eq!(policy.key_from(), [KeySource::default()]);
         let quiet = 3 * MILLISECOND;
         assert_eq!(policy.recovery(), Recovery::Reconcile { absent, quiet });
+    }
+
+    #[test]
+    fn of_an_answer_that_points_on_the_location_is_enough() {
+        use crate::record::{Kept, NotKept, Response};
+
+        let answer = |status: u16, location: Option<&'static str>| {
+            let location = location.map(|to| (header::LOCATION, HeaderValue::from_static(to)));
+            let other = (header::ETAG, HeaderValue::from_static("\"1\""));
+            Arc::new(Response {
+                status: StatusCode::from_u16(status).unwrap(),
+                headers: location.into_iter().chain([other]).collect(),
+                body: Kept::Bytes { body: "secret".into(), trailers: None },
+            })
+        };
+        let policy = |keep| Policy::default().with_keep(keep);
+        for (status, location) in [(200, None), (404, Some("/jobs/1")), (500, Some("/jobs/1"))] {
+            let whole = answer(status, location);
+            assert_eq!(policy(Keep::Location).stored(whole.clone()), whole);
+        }
+        for status in [201, 202, 303] {
+            let whole = answer(status, Some("/jobs/1"));
+            assert_eq!(policy(Keep::All).stored(whole.clone()), whole);
+            let stored = policy(Keep::Location).stored(whole.clone());
+            assert_eq!((stored.status, &stored.body), (whole.status, &Kept::No(NotKept::Location)));
+            assert_eq!(stored.headers.keys().collect::<Vec<_>>(), [header::LOCATION]);
+            let bare = policy(Keep::Status).stored(whole.clone());
+            assert_eq!((bare.status, bare.headers.len()), (whole.status, 0));
+            assert_eq!(bare.body, Kept::No(NotKept::Secret));
+        }
     }
 
     #[test]

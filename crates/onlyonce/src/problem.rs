@@ -346,6 +346,13 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail)
     }
 
+    /// What the operation points to could not be fetched for a retry. Without `Retry-After`, as above.
+    pub(crate) fn answer_not_fetched() -> Self {
+        let detail = "The operation was executed before. Its answer is fetched from the service for each retry, and the \
+                      service did not give it. Retry with the same key: nothing is executed again.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail)
+    }
+
     /// Two servers on the way could read the request differently; `why` is a whole sentence.
     pub(crate) fn request_ambiguous(why: &str) -> Self {
         let detail = format!("{why} {NOT_EXECUTED}");

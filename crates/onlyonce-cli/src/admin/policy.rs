@@ -6,7 +6,7 @@ use std::time::Duration;
 use onlyonce::fingerprint::{FingerprintMode, Pointer};
 use onlyonce::key::KeySyntax;
 use onlyonce::policy::{
-    Errors, InFlight, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses, StoreDown, Tokens,
+    Errors, InFlight, Keep, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses, StoreDown, Tokens,
 };
 use onlyonce::velocity::Velocity;
 use serde_json::{Map, Value, json};
@@ -95,6 +95,11 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         "live_keys_max": policy.live_keys_max().map_or(0, NonZeroU32::get),
         "live_bytes_max": policy.live_bytes_max().map_or(0, NonZeroU64::get),
         "errors": match policy.errors() { Errors::Problem => "problem", Errors::Stripe => "stripe" },
+        "keep": match policy.keep() {
+            Keep::All => "all",
+            Keep::Status => "status",
+            Keep::Location => "location",
+        },
         "mode": match policy.mode() { Mode::Enforce => "enforce", Mode::Observe => "observe" },
     }))
 }

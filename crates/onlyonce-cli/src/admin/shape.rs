@@ -81,6 +81,7 @@ pub(super) fn not_kept(why: NotKept) -> &'static str {
         NotKept::Streamed => "streamed",
         NotKept::Secret => "secret",
         NotKept::Refused => "refused",
+        NotKept::Location => "location",
     }
 }
 

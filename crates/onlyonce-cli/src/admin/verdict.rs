@@ -75,6 +75,10 @@ fn kept(response: &Response) -> String {
             " The answer was a stream and was not kept: a retry gets 410, never a second execution."
                 .to_owned()
         }
+        Kept::No(NotKept::Location) => {
+            " Status and Location were kept: a retry gets what is at the Location now, never a second execution."
+                .to_owned()
+        }
         Kept::No(why) => format!(
             " The body was not kept ({}): a retry gets 410, never a second execution.",
             not_kept(*why)

@@ -7,7 +7,9 @@ use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown, Tokens};
+use onlyonce::policy::{
+    Errors, Keep, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown, Tokens,
+};
 use onlyonce::scope::ScopePart;
 use onlyonce::store::audit::IDS_MAX;
 use onlyonce::webhook::Verifier;
@@ -131,7 +133,6 @@ impl Rules {
             "upstream" => self.upstream = upstream(field)?,
             "cors" => self.cors = field.all(Field::parsed)?,
             "upstream_idle" => self.upstream_idle = upstream_idle(field)?,
-            "keep" => keep(field)?,
             _ if name.starts_with("key") => set_key(&mut self.policy, field)?,
             _ => set_policy(&mut self.policy, field)?,
         }
@@ -175,6 +176,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "mode" => before.with_mode(field.one_of(&MODE)?),
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
         "messages" => before.with_json_rpc(field.one_of(&[("http", false), ("jsonrpc", true)])?),
+        "keep" => before.with_keep(field.one_of(&KEEP)?),
         "tokens" => before.with_tokens(field.one_of(&TOKENS)?),
         "velocity" => before.with_velocity(velocity::read(field)?),
         "live_keys_max" => before.with_live_keys_max(live_keys_max(field)?),
@@ -299,15 +301,6 @@ fn upstream_idle(field: Field<'_>) -> Result<Duration, Remark> {
 
 const UPSTREAM_IDLE_MAX: Duration = Duration::from_secs(30);
 
-fn keep(field: Field<'_>) -> Result<(), Remark> {
-    match field.text()? {
-        text @ ("status" | "location") => {
-            Err(field.wrong(&format!("{text:?} is not built yet; write \"all\" or remove it")))
-        }
-        _ => field.one_of(&[("all", ())]),
-    }
-}
-
 const REMEDIES: [(&str, Remedy); 5] = [
     ("hold", Remedy::Hold),
     ("redrive", Remedy::Redrive),
@@ -341,6 +334,8 @@ const FINGERPRINT: [(&str, FingerprintMode); 3] = [
 const STORE_DOWN: [(&str, StoreDown); 2] =
     [("refuse", StoreDown::Refuse), ("pass", StoreDown::Pass)];
 const OLD_KEYS: [(&str, OldKeys); 2] = [("run", OldKeys::Run), ("refuse", OldKeys::Refuse)];
+const KEEP: [(&str, Keep); 3] =
+    [("all", Keep::All), ("status", Keep::Status), ("location", Keep::Location)];
 const TOKENS: [(&str, Tokens); 3] =
     [("off", Tokens::Off), ("optional", Tokens::Optional), ("required", Tokens::Required)];
 const ERRORS: [(&str, Errors); 2] = [("problem", Errors::Problem), ("stripe", Errors::Stripe)];

@@ -286,7 +286,7 @@ fn layer(
     let who = move |head: &_| identify(&rule, anonymous, jwt.as_deref(), head);
     let layer = once.layer(who, route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
-    let mut layer = layer.with_sent_as(&sent_as);
+    let mut layer = layer.with_sent_as(&sent_as).with_locations_fetched();
     if let Some(verifier) = route.webhook.clone() {
         layer = layer.with_verifier(move |head, body, now| verifier.verify(head, body, now));
     }

@@ -26,6 +26,7 @@ mod failures;
 mod fingerprint;
 mod hygiene;
 mod jwt;
+mod location;
 mod prefix;
 mod recoveries;
 mod replay;

@@ -7,7 +7,9 @@ use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
 use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
-use onlyonce::policy::{Absent, Errors, InFlight, KeyNeed, Mismatch, OldKeys, Recovery, Tokens};
+use onlyonce::policy::{
+    Absent, Errors, InFlight, Keep, KeyNeed, Mismatch, OldKeys, Recovery, Tokens,
+};
 use onlyonce::scope::ScopePart;
 use onlyonce::velocity::{Velocity, VelocityPart};
 
@@ -50,6 +52,7 @@ pub(crate) enum Set {
     ForwardKey(&'static str),
     Principal(&'static str),
     StoreDown(&'static str),
+    Keep(&'static str),
     NoDeadline,
     RefuseOldKeys,
     /// Per these parts, and this limit.
@@ -114,6 +117,7 @@ impl Set {
             Self::ForwardKey(how) => format!("forward_key = {how:?}"),
             Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
+            Self::Keep(what) => format!("keep = {what:?}"),
             Self::NoDeadline => "deadline_from = []".to_owned(),
             Self::Mcp => MCP.to_owned(),
             Self::Velocity(per, limit) => {
@@ -135,6 +139,8 @@ impl Set {
         let ms = Duration::from_millis;
         let fingerprint = policy.fingerprint().clone();
         match *self {
+            Self::Keep("status") => policy.with_keep(Keep::Status),
+            Self::Keep("location") => policy.with_keep(Keep::Location),
             Self::NoDeadline => policy.with_deadline_from([]),
             Self::Mcp => Policy::mcp().with_route("default"),
             Self::Velocity(per, limit) => policy.with_velocity([Velocity::new(
@@ -182,6 +188,7 @@ impl Set {
             | Self::Principal(_)
             | Self::StoreDown(_)
             | Self::Tokens(_)
+            | Self::Keep(_)
             | Self::Store(_)
             | Self::Filter(_)
             | Self::UpstreamIdleMs(_)

@@ -245,6 +245,8 @@ impl Library {
         let upstream = u.address;
         let layer = once.layer(caller, profile::policy(profile));
         let issuer = layer.clone();
+        // The fallback below passes every method and path on.
+        let layer = layer.with_locations_fetched();
         let app = Router::new()
             .fallback(move |request| forward(upstream, request))
             .layer(layer.with_reconciler(Asker(upstream)))

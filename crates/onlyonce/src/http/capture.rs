@@ -25,7 +25,7 @@ use super::{
 use crate::body::Kind;
 use crate::key::Key;
 use crate::once::{Ask, Attempt, Inner, Once, Room, Verdict, Worked};
-use crate::policy::{Keeps, Policy};
+use crate::policy::{Keep, Keeps, Policy};
 use crate::problem::{failed, timed_out};
 use crate::record::{self, Kept, NotKept};
 use crate::scope::OperationId;
@@ -133,7 +133,10 @@ where
                 if said.is_none() && keeps == Keeps::Store && lacks_answer(&head, &bytes, policy) {
                     return unanswered(head, bytes.freeze(), trailers, policy);
                 }
-                return Worked { room: held, ..whole(head, bytes.freeze(), trailers, keeps) };
+                return Worked {
+                    room: held,
+                    ..whole(head, bytes.freeze(), trailers, keeps, policy)
+                };
             }
             Some(Err(_)) => return no_answer(failed(policy)),
             Some(Ok(frame)) => match frame.into_data() {
@@ -257,6 +260,7 @@ fn whole(
     bytes: Bytes,
     trailers: Option<HeaderMap>,
     keeps: Keeps,
+    policy: &Policy,
 ) -> Worked<Response<Body>> {
     let kept = record::Response {
         status: head.status,
@@ -267,7 +271,7 @@ fn whole(
         },
     };
     let kept = match may_be_cut(&head, &bytes) {
-        true => kept.without_body(NotKept::Streamed),
+        true => without_body(&head, NotKept::Streamed, policy),
         false => kept,
     };
     let verdict = match head.extensions.get::<NotSent>() {
@@ -276,6 +280,14 @@ fn whole(
     };
     let fresh = Response::from_parts(head, Body::kept(bytes, trailers));
     Worked::new(verdict, fresh)
+}
+
+/// An answer whose body is not kept. Where the policy keeps the `Location`, that is all that a retry needs.
+fn without_body(head: &response::Parts, why: NotKept, policy: &Policy) -> record::Response {
+    let is_kept = policy.keep() == Keep::Location;
+    let location = is_kept.then(|| headers::kept(&head.headers).remove(header::LOCATION)).flatten();
+    let headers = location.map(|location| (header::LOCATION, location)).into_iter().collect();
+    record::Response { status: head.status, headers, body: Kept::No(why) }
 }
 
 /// Whether the body may have been cut off without notice. A JSON object or array that is closed is whole.
@@ -314,8 +326,7 @@ where
     A: http_body::Body<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
-    let kept =
-        record::Response { status: head.status, headers: HeaderMap::new(), body: Kept::No(why) };
+    let kept = without_body(&head, why, policy);
     let (feed, fed) = mpsc::channel(FRAMES_MAX);
     let idle = policy.upstream_timeout();
     let drains = why == NotKept::TooLarge;

@@ -61,6 +61,7 @@ impl Once {
                 sent_as: Arc::default(),
                 reconciler: None,
                 verifier: None,
+                fetches_locations: false,
             }),
         }
     }
@@ -146,6 +147,24 @@ impl OnceLayer {
         Self { rules: Arc::new(rules) }
     }
 
+    /// For [`Keep::Location`](crate::policy::Keep::Location): a retry is answered with the stored status and `Location` and
+    /// with what a GET of the `Location` gives, sent to the inner service with the headers of the caller that retries. Default:
+    /// no; a retry gets status and `Location` alone, and follows it itself.
+    ///
+    /// **Only for an inner service that tells methods and paths apart**: a proxy, or a whole router inside this layer. A
+    /// handler that takes every request for its operation would execute it again with each retry. `Router::layer` of axum wraps
+    /// each handler by itself, so wrap the router: `layer.layer(router)`. Below a route of axum, or a router that
+    /// strips a prefix, nothing is fetched.
+    ///
+    /// - Only a `Location` of the host that the client asked is fetched, given as a path or in full.
+    /// - 401 and 403 are passed on: a caller that lost the right to see the result does not see it. 404 and 410 are a 410 of
+    ///   our own. After every other failure the caller is told to retry with the same key.
+    #[must_use]
+    pub fn with_locations_fetched(self) -> Self {
+        let rules = Rules { fetches_locations: true, ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules) }
+    }
+
     /// Names, in a word without spaces, how the inner service passes requests and their keys on. The name is kept with
     /// each operation: an unknown outcome is sent again only if it was sent in the same way, because an upstream that
     /// was given the key in another form would not recognise it. Default: empty. A change holds the outcomes that were
@@ -215,6 +234,8 @@ pub(super) struct Rules {
     pub(super) sent_as: Arc<str>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
     verifier: Option<Verifier>,
+    /// Whether a GET may be sent to the inner service: see `OnceLayer::with_locations_fetched`.
+    pub(super) fetches_locations: bool,
 }
 
 type Verifier = Arc<dyn Fn(&Parts, &[u8], StoreTime) -> Result<(), Problem> + Send + Sync>;

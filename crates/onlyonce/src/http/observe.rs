@@ -23,7 +23,7 @@ use crate::store::BoxError;
 
 impl<S, A> Story<S>
 where
-    S: Service<Request<Body>, Response = Response<A>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<A>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError> + Send,
     A: http_body::Body<Data = Bytes> + Send + 'static,

@@ -10,7 +10,7 @@ use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer, headers};
 use crate::once::Refusal;
 use crate::policy::Policy;
 use crate::problem::Problem;
-use crate::record::{self, Kept};
+use crate::record::{self, Kept, NotKept};
 
 /// Where a service tells what it promises about keys.
 pub const WELL_KNOWN: &str = crate::problem::WELL_KNOWN;
@@ -50,9 +50,9 @@ pub(crate) fn refused(
     problem.about_key(key).response(policy)
 }
 
-/// The stored answer, or 410 if its body was not kept.
+/// The stored answer, or 410 if its body was not kept; status and `Location`, if these were kept instead.
 fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
-    if let Kept::No(_) = stored.body {
+    if matches!(stored.body, Kept::No(why) if why != NotKept::Location) {
         return Problem::response_unavailable(stored.status).response(policy);
     }
     let mut response = own(stored);

@@ -295,7 +295,7 @@ pub(super) fn target(head: &Parts, sent_as: &str) -> String {
     format!("{sent_as} {} {}", host.unwrap_or_default(), Sent::of(head).path)
 }
 
-fn host_field(head: &Parts) -> Option<&str> {
+pub(super) fn host_field(head: &Parts) -> Option<&str> {
     head.headers.get(header::HOST)?.to_str().ok()
 }
 

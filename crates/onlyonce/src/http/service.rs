@@ -10,6 +10,7 @@ use tower_service::Service;
 use super::Body;
 use super::capture::{Claimed, call};
 use super::layer::Rules;
+use super::location::{self, Fetch};
 use super::request::{self, Whole};
 use super::{json_rpc, problem, velocity};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
@@ -28,7 +29,7 @@ pub(super) struct Story<S> {
 
 impl<S, A> Story<S>
 where
-    S: Service<Request<Body>, Response = Response<A>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<A>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError> + Send,
     A: http_body::Body<Data = Bytes> + Send + 'static,
@@ -82,11 +83,13 @@ where
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
+        let fetch = Fetch::prepare(&rules, &self.inner, &head);
         let fingerprint = || request::fingerprint(policy, &head, &body, raw);
         if let Some(refusal) = rules.once.inner.cached(id, &raw, fingerprint) {
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
             let answer = problem::refused(&refusal, policy, key.as_str(), || origin(&head));
+            let answer = location::shown(fetch, &refusal, policy, answer).await;
             return Ok(json_rpc::for_caller(rpc.as_ref(), answer, policy));
         }
         let (fingerprint, origin) = (fingerprint(), origin(&head));
@@ -103,6 +106,7 @@ where
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => {
                 let answer = problem::refused(&refusal, policy, key.as_str(), || origin);
+                let answer = location::shown(fetch, &refusal, policy, answer).await;
                 json_rpc::for_caller(rpc.as_ref(), answer, policy)
             }
             Ended::Overdue => problem::overdue(policy),

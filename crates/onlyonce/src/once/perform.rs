@@ -20,8 +20,8 @@ use crate::clock::StoreTime;
 use crate::engine::Write;
 use crate::event::EventKind;
 use crate::fingerprint::{Digest, Fingerprint};
-use crate::policy::{InFlight, Recovery, StoreDown};
-use crate::record::{Response, State, TakenFrom};
+use crate::policy::{InFlight, Keep, Policy, Recovery, StoreDown};
+use crate::record::{Response, SettledBy, State, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::{Next, Seen, Swap};
 
@@ -272,6 +272,7 @@ impl<T: Send + 'static> Task<T> {
             warn!(operation = %id, %route, "outcome unknown: the request was sent and has no whole answer");
         }
         let write = once.with_answer(write, guard.claim().about.clone(), &self.ask.policy);
+        let write = stored(write, &self.ask.policy);
         let event = event_of(&write);
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
@@ -322,6 +323,10 @@ impl<T: Send + 'static> Task<T> {
             Verdict::Unknown(response) => match self.ask.policy.recovery() {
                 Recovery::Hold | Recovery::Redrive { .. } | Recovery::Reconcile { .. } => {
                     Write::mark_unknown(token)
+                }
+                // The answer may be the service's own.
+                Recovery::Fail if self.ask.policy.keep() == Keep::Status => {
+                    Write::settle_by_policy(token, self.ask.failure.clone())
                 }
                 Recovery::Fail => Write::settle_by_policy(token, response.clone()),
                 Recovery::Release => Write::release(token, taken_from),
@@ -396,6 +401,18 @@ impl<T: Send + 'static> Task<T> {
             let _ = tell.send(ended);
         }
     }
+}
+
+/// The write, with what the policy keeps of the answer of the work.
+fn stored(write: Write, policy: &Policy) -> Write {
+    let next = match write.next {
+        Next::Completed { settled_by: SettledBy::Owner, response, token } => {
+            let response = policy.stored(response);
+            Next::Completed { settled_by: SettledBy::Owner, response, token }
+        }
+        next => next,
+    };
+    Write { next, ..write }
 }
 
 /// What the caller is told of its own attempt. An attempt that was not sent says nothing about the unknown attempt

@@ -120,7 +120,9 @@ impl Inner {
             return None;
         };
         match finding {
-            Finding::Found(response) => Write::settle_for(record, SettledBy::Reconcile, response),
+            Finding::Found(response) => {
+                Write::settle_for(record, SettledBy::Reconcile, policy.stored(response))
+            }
             Finding::Absent if absent == Absent::Release && since.plus(quiet) <= now => {
                 let is_second = self.absences.is_second(id, record.revision());
                 is_second.then(|| Write::release_for(record, now, false)).flatten()

@@ -8,11 +8,12 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
 use super::{
-    Errors, InFlight, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
+    Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
     StoreDown, Tokens, is_relayed,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
+use crate::record::{NotKept, Response};
 use crate::scope::ScopePart;
 use crate::velocity::Velocity;
 
@@ -152,6 +153,11 @@ impl Policy {
         self.live_bytes_max
     }
 
+    /// What of an answer is kept for retries.
+    pub fn keep(&self) -> Keep {
+        self.keep
+    }
+
     /// The shape of our own errors.
     pub fn errors(&self) -> Errors {
         self.errors
@@ -165,6 +171,20 @@ impl Policy {
     /// Where an answer has ids for the audit trail.
     pub fn audit_ids(&self) -> &[Pointer] {
         &self.audit_ids
+    }
+
+    /// What is stored of an answer that is the final outcome: see [`Keep`].
+    pub fn stored(&self, answer: Arc<Response>) -> Arc<Response> {
+        let points_on = answer.status.is_success() || answer.status.is_redirection();
+        let location = answer.headers.get(header::LOCATION).filter(|_| points_on);
+        match (self.keep, location) {
+            (Keep::Status, _) => Arc::new(answer.without_body(NotKept::Secret)),
+            (Keep::Location, Some(location)) => {
+                let headers = HeaderMap::from_iter([(header::LOCATION, location.clone())]);
+                Arc::new(Response { headers, ..answer.without_body(NotKept::Location) })
+            }
+            (Keep::All | Keep::Location, _) => answer,
+        }
     }
 
     /// What an answer of the inner service means for the record.

@@ -139,6 +139,18 @@ pub enum StoreDown {
     Pass,
 }
 
+/// What of an answer is kept for retries. Our own problem answers, and what an operator settles with, are kept whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All of it.
+    All,
+    /// Its status and nothing else: a retry gets 410 with `original_status`.
+    Status,
+    /// Of a 2xx or 3xx with a `Location`: the status and the `Location`. A retry gets what is there now, if the layer
+    /// fetches it; else status and `Location` alone. Every other answer is kept whole.
+    Location,
+}
+
 /// What an answer means for the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {

@@ -235,6 +235,7 @@ fn write_head(writer: &mut Writer, response: &Response) {
         Kept::No(NotKept::Streamed) => writer.u8(3),
         Kept::No(NotKept::Secret) => writer.u8(4),
         Kept::No(NotKept::Refused) => writer.u8(5),
+        Kept::No(NotKept::Location) => writer.u8(6),
     }
 }
 
@@ -249,6 +250,7 @@ fn read_head(reader: &mut Reader<'_>, body: Bytes) -> Result<Response, CodecErro
         3 => Kept::No(NotKept::Streamed),
         4 => Kept::No(NotKept::Secret),
         5 => Kept::No(NotKept::Refused),
+        6 => Kept::No(NotKept::Location),
         _ => return Err(CodecError::Damaged { what: "body kind" }),
     };
     Ok(Response { status, headers, body })

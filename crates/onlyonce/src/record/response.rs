@@ -46,7 +46,7 @@ pub enum Kept {
         /// What followed it; gRPC has its status there.
         trailers: Option<HeaderMap>,
     },
-    /// Nothing: a retry gets 410, never a second execution.
+    /// Nothing: a retry gets 410, or what is at the `Location` now; never a second execution.
     No(NotKept),
 }
 
@@ -71,4 +71,6 @@ pub enum NotKept {
     Secret,
     /// The store would not take it.
     Refused,
+    /// The policy keeps the `Location` instead, which is among the headers: what is there is fetched for each retry.
+    Location,
 }

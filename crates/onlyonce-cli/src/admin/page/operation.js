@@ -92,6 +92,7 @@ function answer(op) {
 }
 
 function body(kept) {
+  if (kept.not_kept === "location") return h("p", {}, "Status and Location were kept. A retry gets what is at the Location now, never a second execution.");
   if (kept.not_kept) return h("p", {}, `The body was not kept (${kept.not_kept}). A retry gets 410, never a second execution.`);
   if (kept.body !== null && kept.body !== undefined) {
     const cut = kept.body.length > BODY_CHARS_MAX;

@@ -479,7 +479,12 @@ const RULES: &[Name] = &[
         "[]",
         "whose pages may read the gateway's refusals and replays; what the service answers, preflights included, is the service's to allow",
     ),
-    Name::new("keep", "\"all\"", "\"all\"", "what of an answer is kept"),
+    Name::new(
+        "keep",
+        "\"all\", \"status\" or \"location\"",
+        "\"all\"",
+        "what of an answer is kept: all of it; its status alone, so that a retry gets 410; or status and `Location`, and a retry gets what is there now, fetched with the credentials of its caller",
+    ),
     Name::new(
         "audit_ids",
         "a list of at most 8 JSON pointers into the answer, such as [\"/id\"]",

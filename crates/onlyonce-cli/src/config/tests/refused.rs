@@ -55,19 +55,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
         let expected = format!("1:2: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("[{name}]")), expected);
     }
-    let others = [
-        (
-            "policy.keep = \"status\"",
-            "`keep`: \"status\" is not built yet; write \"all\" or remove it",
-        ),
-        (
-            "policy.keep = \"location\"",
-            "`keep`: \"location\" is not built yet; write \"all\" or remove it",
-        ),
-    ];
-    for (text, expected) in others {
-        assert!(complaint(text).ends_with(expected), "{}", complaint(text));
-    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn kept() -> impl Strategy<Value = Kept> {
         Just(Kept::No(NotKept::Streamed)),
         Just(Kept::No(NotKept::Secret)),
         Just(Kept::No(NotKept::Refused)),
+        Just(Kept::No(NotKept::Location)),
     ]
 }
 

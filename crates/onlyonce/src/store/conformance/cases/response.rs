@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::record::{Kept, NotKept, Response, SettledBy, State, StateKind};
@@ -52,7 +53,8 @@ pub(super) async fn a_body_that_is_not_kept_keeps_its_reason<F: Factory>(factory
     for why in [NotKept::TooLarge, NotKept::Streamed, NotKept::Secret, NotKept::Refused] {
         kept(factory, HeaderMap::new(), Kept::No(why)).await?;
     }
-    Ok(())
+    let location = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/jobs/1"))]);
+    kept(factory, location, Kept::No(NotKept::Location)).await
 }
 
 pub(super) async fn who_settled_it_is_kept<F: Factory>(factory: &F) -> Outcome {
