@@ -277,7 +277,6 @@ async fn r171_a_flood_of_keys_harms_nobody_else(on: Kind) {
     assert_eq!((taken, refused), (1_000, flood - 1_000));
     let executed = t.metric("onlyonce_executed_total{route=\"default\"}").await;
     assert_eq!(executed, 1_000 + OTHERS, "the store is within its cap");
-    assert!(t.metric("onlyonce_records").await <= executed);
 }
 
 const SENDERS: usize = 16;
