@@ -48,6 +48,7 @@ mod location;
 mod look_up;
 mod observe;
 pub mod problem;
+mod repeatability;
 pub(crate) mod request;
 pub(crate) mod service;
 pub(crate) mod token;

@@ -366,6 +366,32 @@ impl Problem {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, &kind::METHOD_NOT_ALLOWED, detail)
     }
 
+    /// A repeatable request whose two headers are not both there, each once, and well formed.
+    pub(crate) fn repeatability_invalid() -> Self {
+        let detail = "Repeatability-Request-ID and Repeatability-First-Sent belong together: send each once, the second as a \
+                      date such as Sun, 06 Nov 1994 08:49:37 GMT. This request was not executed.";
+        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+    }
+
+    /// A repeatable request with a method that is not guarded.
+    pub(crate) fn repeatability_unsupported() -> Self {
+        let detail = "Requests with this method are not repeatable here, and would be executed each time. This request was \
+                      not executed. Send it without the Repeatability headers to have it executed once for each time you send it.";
+        Self::new(StatusCode::NOT_IMPLEMENTED, &kind::REPEATABILITY_UNSUPPORTED, detail)
+    }
+
+    /// Whether the request was not taken, and no request before it: nothing runs or has run for it.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let taken = [
+            &kind::IN_PROGRESS,
+            &kind::OUTCOME_UNKNOWN,
+            &kind::OPERATION_FAILED,
+            &kind::RESPONSE_UNAVAILABLE,
+            &kind::RESPONSE_NOT_SENT,
+        ];
+        !taken.contains(&self.kind)
+    }
+
     /// The same problem, naming the key in the shapes that repeat it.
     pub(crate) fn about_key(self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self }

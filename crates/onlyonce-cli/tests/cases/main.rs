@@ -29,6 +29,7 @@ mod jwt;
 mod location;
 mod prefix;
 mod recoveries;
+mod repeatable;
 mod replay;
 mod resets;
 mod scope;

@@ -27,13 +27,13 @@ fn made_at(key: &str) -> Option<StoreTime> {
 }
 
 /// A date as HTTP writes it; what is none is ignored.
-fn first_sent(headers: &HeaderMap) -> Option<StoreTime> {
-    let text = headers.get(REPEATABILITY_FIRST_SENT)?.to_str().ok()?;
+pub(super) fn first_sent(headers: &HeaderMap) -> Option<StoreTime> {
+    let text = headers.get(FIRST_SENT)?.to_str().ok()?;
     let moment = rfc2822::parse(text).ok()?.timestamp();
     Some(StoreTime::from_ms(moment.as_millisecond()))
 }
 
-const REPEATABILITY_FIRST_SENT: HeaderName = HeaderName::from_static("repeatability-first-sent");
+pub(super) const FIRST_SENT: HeaderName = HeaderName::from_static("repeatability-first-sent");
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +43,7 @@ mod tests {
     fn of(key: &str, first_sent: Option<&'static str>) -> Option<i64> {
         let mut headers = HeaderMap::new();
         if let Some(text) = first_sent {
-            headers.insert(REPEATABILITY_FIRST_SENT, text.parse().unwrap());
+            headers.insert(FIRST_SENT, text.parse().unwrap());
         }
         let key = Key::from_text(key, &KeyRules::default()).unwrap();
         first_used(&key, &headers).map(StoreTime::as_ms)

@@ -14,6 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::look_up::look_up;
+use super::repeatability::{self, Judged};
 use super::request::Whole;
 use super::service::{Story, slips_by};
 use super::token;
@@ -274,12 +275,16 @@ impl Rules {
 
     /// Whether the answer to this key may have expired, and the policy refuses such keys.
     fn is_too_old(&self, head: &Parts, key: &Key) -> bool {
-        let age_ms = || {
-            let first_used = key_age::first_used(key, &head.headers)?;
-            Some(self.latest().since_ms(first_used))
+        let first_used = match self.policy.old_keys() {
+            OldKeys::Refuse => key_age::first_used(key, &head.headers),
+            OldKeys::Run if repeatability::is_spoken(&self.policy) => {
+                key_age::first_sent(&head.headers)
+            }
+            OldKeys::Run => None,
         };
+        let age_ms = |first_used| self.latest().since_ms(first_used);
         let old_ms = as_ms(self.policy.ttl().saturating_sub(self.margin()));
-        self.policy.old_keys() == OldKeys::Refuse && age_ms().is_some_and(|age_ms| age_ms >= old_ms)
+        first_used.is_some_and(|first_used| age_ms(first_used) >= old_ms)
     }
 
     /// The latest that it may be. Answers expire by the time of the store, of which the clock of this node knows nothing.
@@ -360,7 +365,14 @@ where
         if grpc::is_grpc(request.headers()) {
             return Box::pin(story.tell(request).map_ok(grpc::readable));
         }
-        Box::pin(story.tell(request))
+        match repeatability::judge(&self.rules.policy, request.method(), request.headers()) {
+            Judged::Other => Box::pin(story.tell(request)),
+            Judged::Repeatable => Box::pin(story.tell(request).map_ok(repeatability::with_result)),
+            Judged::Refused(problem) => {
+                let refused = repeatability::with_result(self.rules.refused(problem));
+                Box::pin(std::future::ready(Ok(refused)))
+            }
+        }
     }
 }
 

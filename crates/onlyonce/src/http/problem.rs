@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{self, HeaderValue};
 
+use super::repeatability::Refused;
 use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer, headers};
 use crate::once::Refusal;
 use crate::policy::Policy;
@@ -23,7 +24,12 @@ pub fn sentences() -> impl Iterator<Item = (&'static str, &'static str)> {
 impl Problem {
     /// The problem as the route of `policy` sends it.
     pub(crate) fn response(self, policy: &Policy) -> Response<Body> {
-        own(&self.record(policy))
+        let is_refusal = self.is_refusal();
+        let mut response = own(&self.record(policy));
+        if is_refusal {
+            response.extensions_mut().insert(Refused);
+        }
+        response
     }
 }
 

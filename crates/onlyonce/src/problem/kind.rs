@@ -178,6 +178,12 @@ pub(super) const NO_TOKENS: Kind = Kind::new(
     "This operation takes no tokens. Create a key for it yourself.",
     Retry::Never,
 );
+pub(super) const REPEATABILITY_UNSUPPORTED: Kind = Kind::new(
+    "repeatability_unsupported",
+    "Not repeatable",
+    "The request asks to be repeatable, and its method is not guarded here. The request was not executed.",
+    Retry::Never,
+);
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
@@ -197,7 +203,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 27] = [
+const ALL: [&Kind; 28] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -222,6 +228,7 @@ const ALL: [&Kind; 27] = [
     &KEY_EXPIRED,
     &VELOCITY_EXCEEDED,
     &NO_TOKENS,
+    &REPEATABILITY_UNSUPPORTED,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,
     &UPSTREAM_TIMEOUT,
