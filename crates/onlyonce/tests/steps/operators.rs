@@ -192,6 +192,29 @@ async fn a_role_with_few_rights_does_the_steps_and_sweeps() {
     assert_eq!(lab.sql("SELECT count(*) FROM {point}"), "0");
 }
 
+/// The rows that a sweep reads are those that it deletes, however many are kept.
+#[tokio::test]
+async fn a_sweep_of_steps_reads_no_rows_that_it_keeps() {
+    let lab = Lab::postgres().await;
+    lab.sql(
+        "INSERT INTO {steps} (id, name, scope, principal, key, fingerprint, ttl, request, begun_at, state, since, revision,
+                              attempts, status, headers, body, expires_at)
+           SELECT gen_random_uuid(), 'n', 's', 'p', 'k', '', '1 day', '1', now(), 'completed', now(), 1, 0, 200, '{}', '',
+                  now() + i * interval '1 h'
+             FROM generate_series(-2, 2000) i;
+         ANALYZE {steps}",
+    );
+    let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'steps'";
+    let before = lab.sql(scans);
+    let swept = "SELECT onlyonce.sweep_steps(); SELECT pg_stat_force_next_flush()";
+    assert_eq!(lab.sql(swept).lines().next(), Some("3"));
+    assert_eq!(lab.sql(scans), before, "the table is not read from end to end");
+    let read = lab.sql(
+        "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'steps_expiry'",
+    );
+    assert!(read.parse::<u64>().unwrap() < 100, "{read} entries of the index were read");
+}
+
 /// Also in a shell that does not look at foreign keys: a point that stays would answer for work of the next operation.
 #[tokio::test]
 async fn what_has_expired_in_a_file_is_deleted_by_the_statement_of_the_docs() {

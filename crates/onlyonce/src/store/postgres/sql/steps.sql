@@ -233,13 +233,14 @@ BEGIN
 END
 $$;
 
--- Deletes operations that have expired, at most so many. Returns how many it deleted.
+-- Deletes operations that have expired, at most so many. Returns how many it deleted. The clock is read once, and rows are
+-- found by an array: else the whole of the table is read.
 CREATE FUNCTION {schema}.sweep_steps(rows_max integer DEFAULT 5000) RETURNS bigint
 LANGUAGE sql AS $$
   WITH swept AS (
-    DELETE FROM {schema}.steps s WHERE s.id IN (
-      SELECT e.id FROM {schema}.steps e WHERE e.expires_at <= {now}
-       ORDER BY e.expires_at LIMIT rows_max FOR UPDATE SKIP LOCKED)
+    DELETE FROM {schema}.steps s WHERE s.id = ANY (ARRAY(
+      SELECT e.id FROM {schema}.steps e WHERE e.expires_at <= (SELECT {now})
+       ORDER BY e.expires_at LIMIT rows_max FOR UPDATE SKIP LOCKED))
     RETURNING 1)
   SELECT count(*) FROM swept
 $$;
