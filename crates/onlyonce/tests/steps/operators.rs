@@ -209,9 +209,8 @@ async fn a_sweep_of_steps_reads_no_rows_that_it_keeps() {
     let swept = "SELECT onlyonce.sweep_steps(); SELECT pg_stat_force_next_flush()";
     assert_eq!(lab.sql(swept).lines().next(), Some("3"));
     assert_eq!(lab.sql(scans), before, "the table is not read from end to end");
-    let read = lab.sql(
-        "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'steps_expiry'",
-    );
+    let read = lab
+        .sql("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'steps_expiry'");
     assert!(read.parse::<u64>().unwrap() < 100, "{read} entries of the index were read");
 }
 

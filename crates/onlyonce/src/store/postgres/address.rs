@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -25,8 +24,6 @@ pub(super) struct ServerAddress {
     pub(super) name: String,
     /// The connection is encrypted, and nobody checks who answers.
     pub(super) is_unverified: bool,
-    /// Held by each connection until it has said goodbye.
-    pub(super) alive: Option<mpsc::Sender<()>>,
 }
 
 impl ServerAddress {
@@ -49,7 +46,6 @@ impl ServerAddress {
             schema: quoted(schema)?,
             is_unverified: !ours.is_verified,
             tls: connector(&trust)?,
-            alive: None,
             config,
         })
     }

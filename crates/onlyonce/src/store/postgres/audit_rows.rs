@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::columns::{Param, array};
-use super::value::{Hidden, Moment};
+use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::event::{By, EventKind};
 use crate::scope::{KeyDigest, OperationId, Principal};
@@ -103,14 +103,14 @@ pub(super) fn find<'a>(schema: &str, query: &EntryQuery) -> (String, Vec<Param<'
     let which = match (query.id, query.key) {
         (None, None) => String::new(),
         (Some(id), None) => {
-            params.push(Box::new(Hidden(uuid(id))));
+            params.push(Box::new(uuid(id)));
             "AND id = $7::uuid".to_owned()
         }
         (_, Some(key)) => {
             let (first, last) = (key.prefix().first_id(), key.prefix().last_id());
-            params.push(Box::new(Hidden(uuid(first))));
-            params.push(Box::new(Hidden(uuid(last))));
-            params.push(Box::new(Hidden(key.as_bytes().to_vec())));
+            params.push(Box::new(uuid(first)));
+            params.push(Box::new(uuid(last)));
+            params.push(Box::new(key.as_bytes().to_vec()));
             format!(
                 "AND id IN (SELECT k.id FROM {schema}.audit k
                              WHERE k.id BETWEEN $7::uuid AND $8::uuid AND k.key = $9::bytea)"
@@ -191,6 +191,17 @@ fn about(row: &Row) -> Result<About, BoxError> {
             .ok_or("nobody wrote that name")?,
         ids: ids_from_text(row.try_get("ids")?).ok_or("nobody wrote those ids")?,
     })
+}
+
+/// What is told of a record that a sweep has deleted.
+pub(super) fn expired(id: Uuid, row: &Row) -> Result<Note, BoxError> {
+    let about = About {
+        route: row.try_get::<_, &str>("route")?.into(),
+        principal: Some(Principal::from_bytes(row.try_get::<_, &[u8]>("principal")?.try_into()?)),
+        attempt: Some(row.try_get::<_, i32>("attempt")?.cast_unsigned()),
+        ..About::default()
+    };
+    Ok(Note::expired_by(OperationId::from_bytes(id.into_bytes()), about))
 }
 
 fn writer(row: &Row) -> Result<WriterId, BoxError> {

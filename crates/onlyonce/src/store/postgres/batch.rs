@@ -46,15 +46,15 @@ async fn commit(
     });
     let statements: Vec<_> = statements.collect();
     let ask = async |(statement, params): &(Statement, Vec<Param<'_>>)| {
-        let rows = connection.query(*statement, params).await?;
+        let rows = connection.run(*statement, params).await?;
         Ok::<_, SqlError>((*statement, Answer::read(rows)?))
     };
     let begin = if hurry { BEGIN_IN_A_HURRY } else { "BEGIN" };
     let chain = chain.filter(|_| members.iter().any(|member| member.note().is_some()));
-    if let Some(chain) = chain {
+    if chain.is_some() {
         let write = async { join_all(statements.iter().map(ask)).await.into_iter().collect() };
-        return commit_noted(connection, begin, chain, write, |answers, _| notes(members, answers))
-            .await;
+        let notes = |answers: &Answers, _: &mut Chain| notes(members, answers);
+        return commit_noted(connection, begin, chain, write, notes).await;
     }
     if let ([statement], false) = (&statements[..], hurry) {
         return Ok(HashMap::from([ask(statement).await?]));

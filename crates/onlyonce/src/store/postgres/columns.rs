@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::value::{Hidden, Moment};
+use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
@@ -56,8 +56,13 @@ macro_rules! columns {
 /// A parameter of a statement.
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
+/// Parameters as the client takes them.
+pub(super) fn given<'a>(params: &'a [Param<'_>]) -> impl Iterator<Item = &'a (dyn ToSql + Sync)> {
+    params.iter().map(|param| &**param as _)
+}
+
 pub(super) fn array<'a, T: ToSql + Sync + Send + 'a>(values: impl Iterator<Item = T>) -> Param<'a> {
-    Box::new(Hidden(values.collect::<Vec<_>>()))
+    Box::new(values.collect::<Vec<_>>())
 }
 
 columns! {

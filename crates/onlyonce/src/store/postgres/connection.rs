@@ -1,33 +1,33 @@
 //! One connection, checked and prepared; and a connection that is made anew when it breaks.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{Either, select, try_join_all};
+use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Row};
+use tokio_postgres::{AsyncMessage, Client, Row, ToStatement};
 
 use super::address::ServerAddress;
-use super::columns::Param;
+use super::columns::{Param, given};
 use super::error::PostgresOpenError;
 use super::server::{Server, Session};
 use super::sql_error::{Cause, SqlError, cause, unclear};
 use super::statement::Statement;
+use super::value::Hidden;
 
-/// A connection to a primary, with the session that our statements need. Dropped, it ends in an orderly way.
+/// A connection to a primary, with the session that our statements need. It ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) server: Server,
-    statements: HashMap<Statement, tokio_postgres::Statement>,
-    pub(super) driver: JoinHandle<()>,
+    pub(super) prepared: Vec<tokio_postgres::Statement>,
+    /// One task, which ends with the connection, and at once if this is dropped: whatever the server still owes us.
+    pub(super) driver: JoinSet<()>,
     /// The server has warned since this was last asked.
     warned: Arc<AtomicBool>,
 }
@@ -36,63 +36,54 @@ pub(super) struct Connection {
 pub(super) type Listener = Box<dyn FnMut(&str) + Send>;
 
 impl Connection {
-    /// Connects within [`CONNECT_WAIT_MAX`], and only to a primary that keeps what it commits.
+    /// Connects within [`CONNECT_WAIT_MAX`], and only to a primary that keeps what it commits; prepares `statements`.
     pub(super) async fn open(
         address: &ServerAddress,
-        statements: &[Statement],
+        statements: &[String],
         listener: Option<Listener>,
     ) -> Result<Self, PostgresOpenError> {
         // Boxed: it is large, and part of every call that may have to reconnect.
         let connecting = Box::pin(Self::open_now(address, statements, listener));
-        timeout(CONNECT_WAIT_MAX, connecting)
-            .await
-            .unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
+        let opened = timeout(CONNECT_WAIT_MAX, connecting).await;
+        opened.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
     }
 
     async fn open_now(
         address: &ServerAddress,
-        statements: &[Statement],
+        statements: &[String],
         listener: Option<Listener>,
     ) -> Result<Self, PostgresOpenError> {
         let failed = |error| address.failed(error);
-        let (client, connection) =
-            address.config.connect(address.tls.clone()).await.map_err(failed)?;
-        let warned = Arc::new(AtomicBool::new(false));
-        let mut driver = Box::pin(drive(connection, warned.clone(), listener));
-        let set_up = async {
-            let server = Server::ask(&client, address).await?;
-            let prepare = async |statement: &Statement| {
-                let prepared = client.prepare(&statement.sql(&address.schema)).await?;
-                Ok((*statement, prepared))
-            };
-            let prepared = try_join_all(statements.iter().map(prepare)).await.map_err(failed)?;
-            Ok::<_, PostgresOpenError>((server, prepared.into_iter().collect()))
-        };
-        // Spawned only now: a driver whose connection is given up before it is open ends with this future.
-        let set_up = match select(pin!(set_up), &mut driver).await {
-            Either::Left((set_up, _)) => set_up,
-            Either::Right(((), set_up)) => set_up.await,
-        };
-        let ((server, statements), alive) = (set_up?, address.alive.clone());
+        let connected = address.config.connect(address.tls.clone()).await;
+        let (client, connection) = connected.map_err(failed)?;
+        let (warned, mut driver) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        driver.spawn(drive(connection, warned.clone(), listener));
+        let server = Server::ask(&client, address).await?;
+        let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql))).await;
+        let prepared = prepared.map_err(failed)?;
         // A warning from before the first write is about the database itself, such as the version of a collation.
         warned.store(false, Ordering::Release);
-        let driver = tokio::spawn(async move {
-            driver.await;
-            drop(alive);
-        });
-        Ok(Self { client, server, statements, driver, warned })
+        Ok(Self { client, server, prepared, driver, warned })
     }
 
-    /// Runs a statement that this connection has prepared.
-    pub(super) async fn query(
+    /// Runs a statement, one of [`prepared`](Self::prepared) or a text, with parameters that are not logged.
+    pub(super) async fn query<'a>(
+        &self,
+        statement: &(impl ToStatement + ?Sized),
+        params: impl IntoIterator<Item = &'a (dyn ToSql + Sync)>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let hidden: Vec<_> = params.into_iter().map(Hidden).collect();
+        let params: Vec<_> = hidden.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
+        self.client.query(statement, &params).await
+    }
+
+    /// Runs a statement of a connection that has prepared [all](Statement::ALL) of them.
+    pub(super) async fn run(
         &self,
         statement: Statement,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, SqlError> {
-        let prepared = self.statements.get(&statement);
-        let prepared = prepared.expect("a connection prepares every statement that it is asked");
-        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as _).collect();
-        Ok(self.client.query(prepared, &params).await?)
+        Ok(self.query(&self.prepared[statement as usize], given(params)).await?)
     }
 
     /// An error if the server warned: it does so when it gives up waiting for a standby and reports a commit that a
@@ -126,8 +117,6 @@ async fn drive<S, T>(
 /// that nothing is asked of a new one before the last one is gone.
 pub(super) struct Reconnecting {
     address: Arc<ServerAddress>,
-    /// What each session is told before anything else.
-    setup: &'static str,
     connection: Option<Connection>,
     last: Option<Session>,
     /// Why the last try to connect failed, and when to try again.
@@ -136,37 +125,31 @@ pub(super) struct Reconnecting {
 
 impl Reconnecting {
     /// Connects for the first time.
-    pub(super) async fn open(
-        address: &Arc<ServerAddress>,
-        setup: &'static str,
-    ) -> Result<Self, PostgresOpenError> {
-        let (connection, last, down) = (None, None, None);
-        let mut opened = Self { address: address.clone(), setup, connection, last, down };
+    pub(super) async fn open(address: &Arc<ServerAddress>) -> Result<Self, PostgresOpenError> {
+        let mut opened =
+            Self { address: address.clone(), connection: None, last: None, down: None };
         opened.connection = Some(opened.connect().await?);
         Ok(opened)
     }
 
     async fn connect(&self) -> Result<Connection, PostgresOpenError> {
-        let connection = Connection::open(&self.address, Statement::ALL, None).await?;
-        let error = match timeout(SUCCEED_WAIT_MAX, self.succeed(&connection.client)).await {
-            Ok(Ok(())) => return Ok(connection),
-            Ok(Err(error)) => self.address.failed(error),
-            Err(elapsed) => self.address.silent(elapsed),
-        };
-        connection.driver.abort();
-        Err(error)
+        let address = &self.address;
+        let statements = Statement::ALL.iter().map(|statement| statement.sql(&address.schema));
+        let connection = Connection::open(address, &statements.collect::<Vec<_>>(), None).await?;
+        let succeeded = timeout(SUCCEED_WAIT_MAX, self.succeed(&connection.client)).await;
+        succeeded
+            .map_err(|elapsed| address.silent(elapsed))?
+            .map_err(|error| address.failed(error))?;
+        Ok(connection)
     }
 
     /// Ends the last session. The commit after that waits for the standbys: what the last session committed without
     /// them can be read by now, and must not be reported as done before they have it.
     async fn succeed(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
-        if let Some(last) = &self.last {
-            last.end(client).await?;
-            let schema = &self.address.schema;
-            let commit = format!("UPDATE {schema}.meta SET one = 1 WHERE one = 1");
-            client.batch_execute(&commit).await?;
-        }
-        client.batch_execute(self.setup).await
+        let Some(last) = &self.last else { return Ok(()) };
+        last.end(client).await?;
+        let commit = format!("UPDATE {}.meta SET one = 1 WHERE one = 1", self.address.schema);
+        client.batch_execute(&commit).await
     }
 
     /// The connection, made anew if it is broken, but not more often than every [`RETRY_PAUSE`]. An error says that
@@ -193,8 +176,7 @@ impl Reconnecting {
     /// Gives the connection up: nobody waits for what it still does.
     pub(super) fn hang_up(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.last = Some(connection.server.session.clone());
-            connection.driver.abort();
+            self.last = Some(connection.server.session);
         }
     }
 
@@ -205,7 +187,7 @@ impl Reconnecting {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, SqlError> {
         let connection = self.ready().await?;
-        let answer = bounded(connection.query(statement, params)).await;
+        let answer = bounded(connection.run(statement, params)).await;
         self.judge(answer)
     }
 
@@ -230,6 +212,6 @@ pub(super) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(4);
 /// How long a session may take to succeed the one before it.
 const SUCCEED_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a statement and its commit may take: longer than `statement_timeout`.
-const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Between two tries to connect.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(200);

@@ -4,10 +4,10 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use super::address::ServerAddress;
-use super::columns::{Param, Row};
+use super::columns::{Row, given};
 use super::connection::Connection;
 use super::error::PostgresOpenError;
-use super::schema::ensure;
+use super::schema::{Missing, ensure};
 use super::sql_error::SqlError;
 use super::statement::{NOW, Statement};
 use super::value::Moment;
@@ -33,7 +33,7 @@ impl Import {
     pub async fn begin(url: &str, from: &str) -> Result<Self, PostgresOpenError> {
         let address = ServerAddress::parse(url, None)?;
         let mut connection = Connection::open(&address, &[], None).await?;
-        match ensure(&mut connection.client, &address).await {
+        match ensure(&mut connection.client, &address, Missing::Make).await {
             Ok(_) => {}
             Err(PostgresOpenError::Importing { from: before, .. }) if before == from => {}
             Err(error) => return Err(error),
@@ -77,8 +77,7 @@ impl Import {
     pub async fn import(&self, records: &[(OperationId, Record)]) -> Result<(), Fault> {
         let rows = records.iter().map(|(id, record)| Row::of_record(*id, record));
         let params = Statement::Import.params(&rows.collect::<Vec<_>>());
-        let params: Vec<_> = params.iter().map(|param: &Param<'_>| &**param as _).collect();
-        self.execute(&Statement::Import.sql(&self.address.schema), &params).await
+        self.execute(&Statement::Import.sql(&self.address.schema), given(&params)).await
     }
 
     /// Takes over the check value of this name, or that there is none.
@@ -88,13 +87,15 @@ impl Import {
     pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         let table = format!("{}.check_value", self.address.schema);
         let Some(value) = value else {
-            return self.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await;
+            return self
+                .execute(&format!("DELETE FROM {table} WHERE name = $1"), [&name as _])
+                .await;
         };
         let sql = format!(
             "INSERT INTO {table} (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         );
-        self.execute(&sql, &[&name, &value]).await
+        self.execute(&sql, [&name as _, &value as _]).await
     }
 
     /// Everything is there: from now on stores are opened here.
@@ -104,11 +105,15 @@ impl Import {
     pub async fn finish(&self) -> Result<(), Fault> {
         let sql =
             format!("UPDATE {}.meta SET imported_from = NULL WHERE one = 1", self.address.schema);
-        self.execute(&sql, &[]).await
+        self.execute(&sql, []).await
     }
 
-    async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<(), Fault> {
-        let done = self.connection.client.execute(sql, params).await;
+    async fn execute<'a>(
+        &self,
+        sql: &str,
+        params: impl IntoIterator<Item = &'a (dyn ToSql + Sync)>,
+    ) -> Result<(), Fault> {
+        let done = self.connection.query(sql, params).await;
         done.map(drop).map_err(|error| SqlError::from(error).fault())
     }
 }

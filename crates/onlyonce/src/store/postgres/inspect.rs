@@ -12,6 +12,7 @@ use super::address::ServerAddress;
 use super::connection::CONNECT_WAIT_MAX;
 use super::error::{PostgresOpenError, SERVER_MIN};
 use super::schema::VERSION;
+use super::server::is_pooled;
 use crate::clock::{Clock, StoreTime, SystemClock};
 
 /// What a server says of itself.
@@ -118,7 +119,7 @@ async fn read(client: &Client, address: &ServerAddress) -> Result<PostgresFacts,
         connections_ours: about.number("ours"),
         transaction_age: about.number("age"),
         clock_ahead_ms: clock_ahead_ms(client).await?,
-        is_pooled: is_pooled(client, address).await?,
+        is_pooled: is_pooled(client, &connect(address).await?).await?,
         is_unverified: address.is_unverified && about.text("ssl") == "t",
         schema: schema(client, &address.schema).await?,
     })
@@ -139,31 +140,6 @@ async fn clock_ahead_ms(client: &Client) -> Result<i64, Error> {
     let its = StoreTime::from_ms(row.await?.number("now"));
     let middle = before.plus_ms(SystemClock.wall().since_ms(before) / 2);
     Ok(its.since_ms(middle))
-}
-
-/// A pooler in transaction mode gives our session to another connection's transaction.
-async fn is_pooled(client: &Client, address: &ServerAddress) -> Result<bool, Error> {
-    let other = connect(address).await?;
-    let first = session(client).await?;
-    let mut is_other = false;
-    for _ in 0..SESSION_LOOKS {
-        is_other |= session(client).await? != first;
-    }
-    other.simple_query("BEGIN READ ONLY").await?;
-    session(&other).await?;
-    is_other |= match timeout(SESSION_WAIT_MAX, session(client)).await {
-        Ok(session) => session? != first,
-        // A pooler without another session to give lets us wait.
-        Err(_) => true,
-    };
-    other.simple_query("ROLLBACK").await?;
-    Ok(is_other)
-}
-
-async fn session(client: &Client) -> Result<String, Error> {
-    let row =
-        one(client, "SELECT pg_backend_pid()::text || ' ' || pg_postmaster_start_time() AS name");
-    Ok(row.await?.text("name").to_owned())
 }
 
 async fn schema(client: &Client, schema: &str) -> Result<SchemaFound, Error> {
@@ -287,6 +263,3 @@ const TABLE: &str = "
              WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
                AND i.indnkeyatts = 1 AND a.attname = 'id') AS uniques
       FROM pg_class c WHERE c.oid = {table}::regclass";
-/// How often a session is compared with the first one.
-const SESSION_LOOKS: usize = 4;
-const SESSION_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(2);

@@ -1,16 +1,15 @@
 //! The maintenance connection: listings, counts, check values, and the mark that the records were moved. Sweeps and the
 //! reading of the audit trail use it, too.
 
-use tokio_postgres::{Client, Error};
 use uuid::Uuid;
 
 use super::answer::Answer;
 use super::columns::Param;
 use super::connection::{Connection, Reconnecting, bounded};
-use super::noted::{OwnChain, commit_noted};
+use super::noted::{OwnChain, commit_noted, with_chain};
 use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
-use super::value::{Hidden, Moment};
+use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::record::{StateKind, StateSet};
 use crate::scope::OperationId;
@@ -39,7 +38,7 @@ impl Maintenance {
         let first = query.after.map_or(Some(0), |Cursor(after)| after.checked_add(1));
         let rows_max = if first.is_some() { i64::try_from(limit).unwrap_or(0) } else { 0 };
         let first = Uuid::from_u128(first.unwrap_or(u128::MAX));
-        let params: [Param<'_>; 2] = [Box::new(Hidden(first)), Box::new(rows_max)];
+        let params: [Param<'_>; 2] = [Box::new(first), Box::new(rows_max)];
         let answer = Answer::read(self.connection.query(statement, &params).await?)?;
         Ok(page(&answer, query.states, limit))
     }
@@ -66,28 +65,21 @@ impl Maintenance {
         })
     }
 
-    /// Does `write`, and adds to the audit trail what `notes` makes of its answer, in one transaction. Without a trail it
-    /// is `write` alone.
-    pub(super) async fn noted<T>(
+    /// Does `write` in one transaction, and adds to the audit trail, if one is kept, what `notes` makes of its answer.
+    pub(super) async fn transaction<T>(
         &mut self,
         begin: &str,
         write: impl AsyncFnOnce(&Connection) -> Result<T, SqlError>,
         notes: impl FnOnce(&T, &mut Chain) -> Vec<(StoreTime, Note)>,
     ) -> Result<T, SqlError> {
         let connection = self.connection.ready().await?;
-        let Some(own) = &mut self.chain else {
-            let done = bounded(write(connection)).await;
-            return self.connection.judge(done);
-        };
-        let commit = async {
-            let mut chain = own.take_end(connection).await?;
+        let commit = async |chain: Option<&mut Chain>| {
             let write = write(connection);
-            let done = bounded(commit_noted(connection, begin, &mut chain, write, notes)).await?;
+            let done = bounded(commit_noted(connection, begin, chain, write, notes)).await?;
             connection.demand_no_warning()?;
-            own.moved_to(chain);
             Ok(done)
         };
-        let done = commit.await;
+        let done = with_chain(&mut self.chain, connection, commit).await;
         self.connection.judge(done)
     }
 
@@ -105,49 +97,29 @@ impl Maintenance {
         );
         let update = format!("UPDATE {table} SET value = $3 WHERE name = $1 AND value = $2");
         let select = format!("SELECT value FROM {table} WHERE name = $1");
-        self.transaction(async |client| {
+        let check = async |connection: &Connection| {
+            let client = &connection.client;
             // A user who may only read asks without `to`.
             if to.is_some() {
                 client.execute(&insert, &[name, from, to]).await?;
                 client.execute(&update, &[name, from, to]).await?;
             }
             let kept = client.query_opt(&select, &[name]).await?;
-            kept.map(|row| row.try_get("value")).transpose()
-        })
-        .await
+            Ok(kept.map(|row| row.try_get("value")).transpose()?)
+        };
+        self.transaction("BEGIN", check, |_, _| Vec::new()).await
     }
 
     /// After every write that is under way: one that began before must not end after it.
     pub(super) async fn mark_moved(&mut self, to: &str) -> Result<(), SqlError> {
         let lock = format!("LOCK TABLE {}.record IN SHARE ROW EXCLUSIVE MODE", self.schema);
         let mark = format!("UPDATE {}.meta SET moved_to = $1 WHERE one = 1", self.schema);
-        self.transaction(async |client| {
-            client.batch_execute(&lock).await?;
-            client.execute(&mark, &[&to]).await.map(drop)
-        })
-        .await
-    }
-
-    /// Commits durably, although other commits of the session are not. If anything fails, the transaction ends with the
-    /// connection.
-    async fn transaction<T>(
-        &mut self,
-        run: impl AsyncFnOnce(&Client) -> Result<T, Error>,
-    ) -> Result<T, SqlError> {
-        let connection = self.connection.ready().await?;
-        let commit = async {
-            let client = &connection.client;
-            client.batch_execute(DURABLY).await?;
-            let done = run(client).await?;
-            client.batch_execute("COMMIT").await?;
-            connection.demand_no_warning()?;
-            Ok(done)
+        let mark = async |connection: &Connection| {
+            connection.client.batch_execute(&lock).await?;
+            connection.client.execute(&mark, &[&to]).await?;
+            Ok(())
         };
-        let done = bounded(commit).await;
-        if done.is_err() {
-            self.connection.hang_up();
-        }
-        done
+        self.transaction("BEGIN", mark, |(), _| Vec::new()).await
     }
 }
 
@@ -163,10 +135,6 @@ fn page(answer: &Answer, states: StateSet, limit: usize) -> Page {
     Page { records, next, now: answer.now }
 }
 
-/// A sweep that is lost with the server is made again, so that its commits need not wait for the disk.
-pub(super) const SETUP: &str = "SET synchronous_commit = off";
-/// For everything else. A commit that adds to the audit trail must not be lost: the next number of the chain follows it.
-pub(super) const DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
 /// Before everything that expires.
 pub(super) const START: StoreTime = StoreTime::from_ms(0);
 /// Records in a page.

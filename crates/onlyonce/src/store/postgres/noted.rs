@@ -10,7 +10,7 @@ use super::connection::{Connection, bounded};
 use super::sql_error::{SqlError, cause, unclear};
 use super::statement::Statement;
 use crate::clock::StoreTime;
-use crate::store::audit::{Chain, Entry, Note, WriterId};
+use crate::store::audit::{Chain, Note, WriterId};
 
 /// The chain of one connection that writes.
 pub(super) struct OwnChain {
@@ -25,46 +25,52 @@ impl OwnChain {
         Self { writer, end: Some(Chain::new(writer)) }
     }
 
-    /// The end of the chain, for one commit. Until [`moved_to`](Self::moved_to) says how that commit ended, nobody knows
-    /// where the chain ends: then it is read from its head. The session before this connection's is over, so that the
-    /// head does not move any more.
-    pub(super) async fn take_end(&mut self, connection: &Connection) -> Result<Chain, SqlError> {
+    /// The end of the chain, for one commit. The session before this connection's is over, so that the head does not
+    /// move any more.
+    async fn take_end(&mut self, connection: &Connection) -> Result<Chain, SqlError> {
         if let Some(end) = self.end.take() {
             return Ok(end);
         }
         let writer: [Param<'_>; 1] = [Box::new(self.writer.to_bytes().to_vec())];
         // Nothing was written yet, so no error is unsure.
-        let read = bounded(connection.query(Statement::ChainEnd, &writer)).await;
+        let read = bounded(connection.run(Statement::ChainEnd, &writer)).await;
         let rows = read.map_err(SqlError::into_bad_session)?;
         let end = rows.first().map_or_else(|| Ok(Chain::new(self.writer)), chain_end);
         end.map_err(|error| SqlError::NotDone(cause(error)))
     }
-
-    /// A commit was made, after which the chain ends here.
-    pub(super) fn moved_to(&mut self, end: Chain) {
-        self.end = Some(end);
-    }
 }
 
-/// Does `write` in a transaction, and adds the entries that `notes` makes of its answer.
+/// Commits with the end of the chain, if there is one. Unless the commit was made, nobody knows where the chain ends:
+/// then the next commit reads it from the head.
+pub(super) async fn with_chain<T>(
+    own: &mut Option<OwnChain>,
+    connection: &Connection,
+    commit: impl AsyncFnOnce(Option<&mut Chain>) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
+    let Some(own) = own else { return commit(None).await };
+    let mut chain = own.take_end(connection).await?;
+    let done = commit(Some(&mut chain)).await?;
+    own.end = Some(chain);
+    Ok(done)
+}
+
+/// Does `write` in a transaction, and adds the entries that `notes` makes of its answer, if there is a chain.
 pub(super) async fn commit_noted<T>(
     connection: &Connection,
     begin: &str,
-    chain: &mut Chain,
+    chain: Option<&mut Chain>,
     write: impl Future<Output = Result<T, SqlError>>,
     notes: impl FnOnce(&T, &mut Chain) -> Vec<(StoreTime, Note)>,
 ) -> Result<T, SqlError> {
     // Each future sends its message when it is polled first, so the order is that of the text.
     let (begun, written) = join(connection.client.batch_execute(begin), write).await;
     let written = begun.map_err(SqlError::from).and(written);
-    let entries: Vec<Entry> = match &written {
-        Ok(done) => {
-            let notes = notes(done, chain);
-            notes.into_iter().map(|(at, note)| chain.add(at, note)).collect()
-        }
-        Err(_) => Vec::new(),
-    };
-    let params = append_params(chain, &entries);
+    let (mut entries, mut params) = (Vec::new(), Vec::new());
+    if let (Ok(done), Some(chain)) = (&written, chain) {
+        let notes = notes(done, chain);
+        entries.extend(notes.into_iter().map(|(at, note)| chain.add(at, note)));
+        params = append_params(chain, &entries);
+    }
     let add = async { if entries.is_empty() { Ok(()) } else { add(connection, &params).await } };
     let end = if written.is_ok() { "COMMIT" } else { "ROLLBACK" };
     // A COMMIT after entries that the server refused undoes the transaction. They always reach it: their parameters are
@@ -77,7 +83,7 @@ pub(super) async fn commit_noted<T>(
 }
 
 async fn add(connection: &Connection, params: &[Param<'_>]) -> Result<(), SqlError> {
-    let added = connection.query(Statement::Append, params).await?;
+    let added = connection.run(Statement::Append, params).await?;
     // It answers with the head that it wrote.
     if added.is_empty() { Err(unclear("the audit trail was not written")) } else { Ok(()) }
 }

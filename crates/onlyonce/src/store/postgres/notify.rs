@@ -96,7 +96,7 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
     notifier.wakers.wake_all();
     loop {
         tokio::select! {
-            _ = &mut connection.driver => return,
+            _ = connection.driver.join_next() => return,
             () = notifier.arrived.notified() => {}
             () = sleep(PING_EVERY) => {}
         }
@@ -104,7 +104,7 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
         let messages = notifier.take();
         let tell = async { connection.client.execute(&tell, &[&channel, &messages]).await };
         if !matches!(timeout(TELL_WAIT_MAX, tell).await, Ok(Ok(_))) {
-            return connection.driver.abort();
+            return;
         }
         sleep(TELL_PAUSE).await;
     }

@@ -1,17 +1,13 @@
 //! One connection with statements of its user's own, made anew when it breaks.
 
-use std::time::Duration;
-
 use tokio::time::timeout;
-use tokio_postgres::types::private::BytesMut;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::address::ServerAddress;
-use super::connection::Connection;
+use super::connection::{ANSWER_WAIT_MAX, Connection};
 use super::error::PostgresOpenError;
-use super::schema;
-use super::server::demand_session;
+use super::schema::{self, Missing};
 use super::statement::filled_in;
 use crate::store::BoxError;
 
@@ -19,22 +15,20 @@ use crate::store::BoxError;
 /// lost was done.
 pub(crate) struct PreparedConnection {
     address: ServerAddress,
-    /// With `{schema}` and `{now}` in them.
-    texts: Vec<String>,
-    connected: Option<(Connection, Vec<Statement>)>,
+    statements: Vec<String>,
+    connection: Option<Connection>,
 }
 
 impl PreparedConnection {
-    /// Connects for the first time, and makes the schema if it is not there.
+    /// Connects for the first time, and makes the schema if it is not there. The texts have `{schema}` and `{now}` in
+    /// them.
     #[cfg(feature = "outbox")]
     pub(crate) async fn open(
         url: &str,
         schema: Option<&str>,
         texts: Vec<String>,
     ) -> Result<Self, PostgresOpenError> {
-        let (address, mut connection) = connect(url, schema).await?;
-        schema::ensure(&mut connection.client, &address).await?;
-        Self::with_statements(address, connection, texts).await
+        Self::open_in(ServerAddress::parse(url, schema)?, texts, Missing::Make).await
     }
 
     /// The same for operators, who may have named another database by mistake: the schema must be there.
@@ -43,18 +37,19 @@ impl PreparedConnection {
         schema: Option<&str>,
         texts: Vec<String>,
     ) -> Result<Self, PostgresOpenError> {
-        let (address, mut connection) = connect(url, schema).await?;
-        schema::demand(&mut connection.client, &address).await?;
-        Self::with_statements(address, connection, texts).await
+        Self::open_in(ServerAddress::parse(url, schema)?, texts, Missing::Refuse).await
     }
 
-    async fn with_statements(
+    async fn open_in(
         address: ServerAddress,
-        connection: Connection,
         texts: Vec<String>,
+        missing: Missing,
     ) -> Result<Self, PostgresOpenError> {
-        let statements = prepare(&connection, &address, &texts).await?;
-        Ok(Self { address, texts, connected: Some((connection, statements)) })
+        schema::enter(&address, missing).await?;
+        let statements = texts.iter().map(|text| filled_in(text, &address.schema)).collect();
+        let mut opened = Self { address, statements, connection: None };
+        opened.ready().await?;
+        Ok(opened)
     }
 
     /// Runs the statement with this number. After an error the next call connects again.
@@ -63,42 +58,25 @@ impl PreparedConnection {
         statement: usize,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, BoxError> {
-        let (connection, statements) = self.ready().await?;
-        let hidden: Vec<_> = params.iter().map(|param| HiddenParam(*param)).collect();
-        let params: Vec<_> = hidden.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
-        let answer = connection.client.query(&statements[statement], &params);
-        let answer = match timeout(ANSWER_WAIT_MAX, answer).await {
+        let connection = self.ready().await?;
+        let answer = connection.query(&connection.prepared[statement], params.iter().copied());
+        let error = match timeout(ANSWER_WAIT_MAX, answer).await {
             Ok(Ok(rows)) => return Ok(rows),
-            Ok(Err(error)) => BoxError::from(error),
+            Ok(Err(error)) => error.into(),
             Err(elapsed) => elapsed.into(),
         };
-        if let Some((connection, _)) = self.connected.take() {
-            connection.driver.abort();
-        }
-        Err(answer)
+        self.connection = None;
+        Err(error)
     }
 
-    async fn ready(&mut self) -> Result<&(Connection, Vec<Statement>), PostgresOpenError> {
-        let ready = match self.connected.take() {
-            Some(ready) if !ready.0.client.is_closed() => ready,
-            _ => {
-                let connection = Connection::open(&self.address, &[], None).await?;
-                let statements = prepare(&connection, &self.address, &self.texts).await?;
-                (connection, statements)
-            }
+    async fn ready(&mut self) -> Result<&Connection, PostgresOpenError> {
+        let open = self.connection.take().filter(|connection| !connection.client.is_closed());
+        let ready = match open {
+            Some(connection) => connection,
+            None => Connection::open(&self.address, &self.statements, None).await?,
         };
-        Ok(self.connected.insert(ready))
+        Ok(self.connection.insert(ready))
     }
-}
-
-async fn connect(
-    url: &str,
-    schema: Option<&str>,
-) -> Result<(ServerAddress, Connection), PostgresOpenError> {
-    let address = ServerAddress::parse(url, schema)?;
-    let connection = Connection::open(&address, &[], None).await?;
-    demand_session(&connection, &address).await?;
-    Ok((address, connection))
 }
 
 impl std::fmt::Debug for PreparedConnection {
@@ -106,45 +84,3 @@ impl std::fmt::Debug for PreparedConnection {
         self.address.fmt(f)
     }
 }
-
-/// A parameter that is never shown: the client below writes parameters to the debug log.
-struct HiddenParam<'a>(&'a (dyn ToSql + Sync));
-
-impl std::fmt::Debug for HiddenParam<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hidden(..)")
-    }
-}
-
-impl ToSql for HiddenParam<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
-        self.0.to_sql_checked(kind, out)
-    }
-
-    /// The parameter inside is asked by [`to_sql`](Self::to_sql).
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    to_sql_checked!();
-}
-
-async fn prepare(
-    connection: &Connection,
-    address: &ServerAddress,
-    texts: &[String],
-) -> Result<Vec<Statement>, PostgresOpenError> {
-    let prepare_all = async {
-        let mut statements = Vec::with_capacity(texts.len());
-        for text in texts {
-            let sql = filled_in(text, &address.schema);
-            statements.push(connection.client.prepare(&sql).await?);
-        }
-        Ok(statements)
-    };
-    let prepared = timeout(ANSWER_WAIT_MAX, prepare_all).await;
-    prepared.map_err(|elapsed| address.silent(elapsed))?.map_err(|error| address.failed(error))
-}
-
-/// How long a statement may take: longer than `statement_timeout`.
-const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -11,7 +11,9 @@
 use tokio_postgres::{Client, Error};
 
 use super::address::ServerAddress;
+use super::connection::Connection;
 use super::error::PostgresOpenError;
+use super::server::is_pooled;
 use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
@@ -19,16 +21,42 @@ use super::statement::filled_in;
 /// points; 6: without the names of repeatable calls. None of them was released.
 pub(super) const VERSION: i32 = 7;
 
-/// Makes the tables if there are none; of many nodes that do so at once, one does it. Returns the id of the schema, or
-/// why it is not for us.
+/// What to do about a schema that has no tables of ours.
+pub(super) enum Missing {
+    /// Make them.
+    Make,
+    /// Nothing: whoever only looks may have named another database by mistake.
+    Refuse,
+}
+
+/// Looks whether the server and the schema are for us, before anything else uses them. Returns the id of the schema, and
+/// what the server's owner should know.
+pub(super) async fn enter(
+    address: &ServerAddress,
+    missing: Missing,
+) -> Result<(String, Vec<String>), PostgresOpenError> {
+    let open = || Connection::open(address, &[], None);
+    let (mut connection, other) = tokio::try_join!(open(), open())?;
+    let is_pooled = is_pooled(&connection.client, &other.client).await;
+    if is_pooled.map_err(|error| address.failed(error))? {
+        return Err(PostgresOpenError::Pooled(address.name.clone()));
+    }
+    let id = ensure(&mut connection.client, address, missing).await?;
+    Ok((id, connection.server.warnings))
+}
+
+/// Returns the id of the schema, or why it is not for us. Of many nodes that make the tables at once, one does it.
 pub(super) async fn ensure(
     client: &mut Client,
     address: &ServerAddress,
+    missing: Missing,
 ) -> Result<String, PostgresOpenError> {
     let schema = address.schema.clone();
     let failed = |error| address.failed(error);
-    if !is_made(client, &schema).await.map_err(failed)? {
-        make(client, &schema).await.map_err(failed)?;
+    match (is_made(client, &schema).await.map_err(failed)?, missing) {
+        (true, _) => {}
+        (false, Missing::Make) => make(client, &schema).await.map_err(failed)?,
+        (false, Missing::Refuse) => return Err(PostgresOpenError::NotInstalled { schema }),
     }
     let supported = VERSION;
     // Alone: an older version may not have the other columns.
@@ -53,18 +81,6 @@ pub(super) async fn ensure(
         (Some(to), _) => Err(PostgresOpenError::Moved { schema, to }),
         (None, Some(from)) => Err(PostgresOpenError::Importing { schema, from }),
         (None, None) => Ok(meta.get("generation")),
-    }
-}
-
-/// The same for those who only look: tables that are not there are not made.
-pub(super) async fn demand(
-    client: &mut Client,
-    address: &ServerAddress,
-) -> Result<String, PostgresOpenError> {
-    let schema = &address.schema;
-    match is_made(client, schema).await.map_err(|error| address.failed(error))? {
-        true => ensure(client, address).await,
-        false => Err(PostgresOpenError::NotInstalled { schema: schema.clone() }),
     }
 }
 

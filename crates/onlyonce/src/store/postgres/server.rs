@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::address::ServerAddress;
-use super::connection::Connection;
 use super::error::{PostgresOpenError, SERVER_MIN};
 
 /// What a server said of itself.
@@ -27,10 +26,7 @@ impl Server {
         let failed = |error| address.failed(error);
         client.batch_execute(include_str!("sql/session.sql")).await.map_err(failed)?;
         let answer = client.simple_query(include_str!("sql/about.sql")).await.map_err(failed)?;
-        let row = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
+        let row = first_row(&answer);
         let text = |name: &str| row.and_then(|row| row.get(name)).unwrap_or_default().to_owned();
         let (name, found) = (&address.name, text("version").parse().unwrap_or_default());
         if text("in_recovery") != "f" {
@@ -60,51 +56,52 @@ pub(super) struct Session {
 impl Session {
     /// Ends the session, and waits until it is gone. One that waits for a standby is waited for: killing it would
     /// expose a commit that no standby has. A pooler may have given us the very session: then it has ended its work.
-    pub(super) async fn end(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+    pub(super) async fn end(&self, client: &Client) -> Result<(), Error> {
         let Self { pid, since } = self;
         let end = format!(
             "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' THEN pg_terminate_backend(pid) END
                FROM pg_stat_activity WHERE pid = {pid} AND extract(epoch FROM backend_start)::text = '{since}'
                 AND pid <> pg_backend_pid()"
         );
-        let is_there = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(_));
-        while client.simple_query(&end).await?.iter().any(is_there) {
+        while first_row(&client.simple_query(&end).await?).is_some() {
             sleep(END_PAUSE).await;
         }
         Ok(())
     }
 }
 
-/// Whether a session is ours for as long as the connection: settings, statements and subscriptions are
-/// lost in a pooler that hands each transaction to another one.
+/// Whether the statements of `client` run in several sessions: settings, statements and subscriptions are lost in a
+/// pooler that hands each transaction to another one. `other` is a second connection.
 ///
-/// A pooler that takes the session that has rested longest shows itself in a few questions; one that takes
-/// the last one, when another connection has begun a transaction there.
-pub(super) async fn demand_session(
-    connection: &Connection,
-    address: &ServerAddress,
-) -> Result<(), PostgresOpenError> {
-    let failed = |error| address.failed(error);
-    let other = Connection::open(address, &[], None).await?;
-    let mut is_ours = true;
+/// A pooler that takes the session that has rested longest shows itself in a few questions; one that takes the last one,
+/// when another connection has begun a transaction there.
+pub(super) async fn is_pooled(client: &Client, other: &Client) -> Result<bool, Error> {
+    let first = session(client).await?;
+    let mut is_pooled = false;
     for _ in 0..SESSION_LOOKS {
-        is_ours &= has_its_session(connection).await;
+        is_pooled |= session(client).await? != first;
     }
-    other.client.batch_execute("BEGIN; SELECT 1").await.map_err(failed)?;
-    is_ours &= has_its_session(connection).await;
-    other.client.batch_execute("ROLLBACK").await.map_err(failed)?;
-    if is_ours { Ok(()) } else { Err(PostgresOpenError::Pooled(address.name.clone())) }
+    other.batch_execute("BEGIN READ ONLY; SELECT 1").await?;
+    is_pooled |= match timeout(LOOK_WAIT_MAX, session(client)).await {
+        Ok(session) => session? != first,
+        // A pooler without another session to give lets us wait.
+        Err(_) => true,
+    };
+    other.batch_execute("ROLLBACK").await?;
+    Ok(is_pooled)
 }
 
-/// A pooler without another session to give lets us wait.
-async fn has_its_session(connection: &Connection) -> bool {
-    let pid = Some(&*connection.server.session.pid);
-    let look = connection.client.simple_query("SELECT pg_backend_pid()");
-    let says_so = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => row.get(0) == pid,
-        _ => false,
-    };
-    matches!(timeout(LOOK_WAIT_MAX, look).await, Ok(Ok(said)) if said.iter().any(says_so))
+async fn session(client: &Client) -> Result<Option<String>, Error> {
+    let look = "SELECT pg_backend_pid()::text || ' ' || pg_postmaster_start_time()";
+    let said = client.simple_query(look).await?;
+    Ok(first_row(&said).and_then(|row| row.get(0)).map(str::to_owned))
+}
+
+fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
 /// Columns of `about.sql`, and what each of them warns of.

@@ -46,7 +46,6 @@ statements! {
     ScanUnknown: "scan_unknown", [[]];
     ScanAll: "scan_all", [[]];
     Sweep: "sweep", [[]];
-    HasExpired: "has_expired", [[]];
     Census: "census", [[]];
     Import: "import", [Row::NAMES];
     Append: "append", [[]];

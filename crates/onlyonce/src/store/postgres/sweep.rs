@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::audit_rows::expired;
 use super::columns::Param;
 use super::connection::Connection;
-use super::maintenance::{DURABLY, Maintenance, START};
+use super::maintenance::{Maintenance, START};
 use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
-use crate::scope::{OperationId, Principal};
-use crate::store::audit::{About, Note};
+use crate::store::audit::Note;
 use crate::store::{BoxError, Swept};
 
 /// Deletes expired records in small pieces, each followed by a pause in proportion. Other calls get the connection
@@ -25,100 +25,70 @@ pub(super) async fn sweep(
     until: StoreTime,
     limit: usize,
 ) -> Result<Swept, SqlError> {
-    let end = Instant::now() + SWEEP_WAIT_MAX;
-    let mut deleted = 0;
-    while deleted < limit {
+    let (end, mut deleted) = (Instant::now() + SWEEP_WAIT_MAX, 0);
+    loop {
         let begun = Instant::now();
-        let piece = (limit - deleted).min(SWEEP_ROWS);
-        let mut locked = maintenance.lock().await;
-        let gone = locked.sweep_piece(until, piece).await?;
-        deleted += gone;
-        if gone < piece {
-            // The next sweep looks at the rows that were locked, too.
-            locked.swept_until = START;
-            return Ok(Swept { deleted, more: false });
-        }
-        drop(locked);
-        if Instant::now() >= end {
-            return Ok(Swept { deleted, more: true });
+        let rows = (limit - deleted).min(SWEEP_ROWS);
+        let piece = maintenance.lock().await.sweep_piece(until, rows).await?;
+        deleted += piece.expired.len();
+        if !piece.more || deleted >= limit || Instant::now() >= end {
+            return Ok(Swept { deleted, more: piece.more });
         }
         sleep(begun.elapsed() * SWEEP_REST).await;
     }
-    let more = maintenance.lock().await.has_expired(until).await?;
-    Ok(Swept { deleted, more })
 }
 
 impl Maintenance {
-    /// How many were deleted.
-    async fn sweep_piece(&mut self, until: StoreTime, rows: usize) -> Result<usize, SqlError> {
+    async fn sweep_piece(&mut self, until: StoreTime, rows: usize) -> Result<Piece, SqlError> {
         let params: [Param<'_>; 3] = [
             Box::new(Moment(until)),
             Box::new(Moment(self.swept_until)),
             Box::new(i64::try_from(rows).unwrap_or(0)),
         ];
         let sweep = async |connection: &Connection| {
-            let rows = connection.query(Statement::Sweep, &params).await?;
-            Gone::read(&rows).map_err(unclear)?.ok_or(SqlError::Moved)
+            let rows = connection.run(Statement::Sweep, &params).await?;
+            Piece::read(&rows).map_err(unclear)?.ok_or(SqlError::Moved)
         };
-        let gone = self.noted(DURABLY, sweep, |gone, _| gone.notes()).await?;
-        if let Some(reached) = gone.records.iter().map(|record| record.expired_at).max() {
-            self.swept_until = reached;
-        }
-        Ok(gone.records.len())
-    }
-
-    async fn has_expired(&mut self, until: StoreTime) -> Result<bool, SqlError> {
-        let params: [Param<'_>; 2] = [Box::new(Moment(until)), Box::new(Moment(self.swept_until))];
-        let rows = self.connection.query(Statement::HasExpired, &params).await?;
-        let row = rows.first().ok_or(SqlError::Moved)?;
-        row.try_get("has_expired").map_err(unclear)
+        // A sweep that is lost with the server is made again, so that it need not wait for the disk; entries of the
+        // audit trail must.
+        let begin = if self.chain.is_some() { "BEGIN" } else { BEGIN_WITHOUT_FLUSH };
+        let piece = self.transaction(begin, sweep, |piece, _| piece.expired.clone()).await?;
+        self.swept_until = match piece.reached {
+            Some(reached) if piece.more => reached,
+            // The next sweep looks at the rows that were locked, too.
+            _ => START,
+        };
+        Ok(piece)
     }
 }
 
 /// What a piece of a sweep has deleted.
-struct Gone {
-    now: StoreTime,
-    records: Vec<GoneRecord>,
+struct Piece {
+    expired: Vec<(StoreTime, Note)>,
+    more: bool,
+    /// When the last of them expired.
+    reached: Option<StoreTime>,
 }
 
-struct GoneRecord {
-    id: OperationId,
-    expired_at: StoreTime,
-    about: About,
-}
-
-impl Gone {
+impl Piece {
     /// `None` if there is no row: the records were moved elsewhere.
     fn read(rows: &[Row]) -> Result<Option<Self>, BoxError> {
         let Some(first) = rows.first() else { return Ok(None) };
         let Moment(now) = first.try_get("now")?;
-        let records = rows.iter().filter_map(|row| GoneRecord::read(row).transpose());
-        Ok(Some(Self { now, records: records.collect::<Result<_, _>>()? }))
-    }
-
-    fn notes(&self) -> Vec<(StoreTime, Note)> {
-        let note = |record: &GoneRecord| Note::expired_by(record.id, record.about.clone());
-        self.records.iter().map(|record| (self.now, note(record))).collect()
-    }
-}
-
-impl GoneRecord {
-    /// `None` in the row that only tells the time.
-    fn read(row: &Row) -> Result<Option<Self>, BoxError> {
-        let Some(id) = row.try_get::<_, Option<Uuid>>("id")? else { return Ok(None) };
-        let Moment(expired_at) = row.try_get("expires_at")?;
-        let about = About {
-            route: row.try_get::<_, &str>("route")?.into(),
-            principal: Some(Principal::from_bytes(
-                row.try_get::<_, &[u8]>("principal")?.try_into()?,
-            )),
-            attempt: Some(row.try_get::<_, i32>("attempt")?.cast_unsigned()),
-            ..About::default()
-        };
-        Ok(Some(Self { id: OperationId::from_bytes(id.into_bytes()), expired_at, about }))
+        let mut piece = Self { expired: Vec::new(), more: first.try_get("more")?, reached: None };
+        for row in rows {
+            // A row without an id only tells the time.
+            if let Some(id) = row.try_get::<_, Option<Uuid>>("id")? {
+                let Moment(expired_at) = row.try_get("expires_at")?;
+                piece.expired.push((now, expired(id, row)?));
+                piece.reached = piece.reached.max(Some(expired_at));
+            }
+        }
+        Ok(Some(piece))
     }
 }
 
+const BEGIN_WITHOUT_FLUSH: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 /// Rows of one piece of a sweep: claims wait for no more than these.
 const SWEEP_ROWS: usize = 30;
 /// A sweep rests this many times as long as its last piece took.

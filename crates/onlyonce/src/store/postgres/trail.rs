@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::PostgresStore;
 use super::audit_rows::{chain_end, chain_row, entry, find, place};
-use super::columns::Param;
+use super::columns::{Param, given};
 use super::connection::{Connection, bounded};
-use super::maintenance::{DURABLY, Maintenance};
+use super::maintenance::Maintenance;
 use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
-use super::value::{Hidden, Moment};
+use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::event::EventKind;
 use crate::scope::OperationId;
@@ -95,10 +95,10 @@ async fn prune(
 }
 
 impl Maintenance {
-    /// Durably, although other commits of the session are not. A batch that is in the chain already is not added again.
+    /// A batch that is in the chain already is not added again.
     async fn append(&mut self, batch: &Appended) -> Result<(), SqlError> {
         let nothing = async |_: &Connection| Ok(());
-        self.noted(DURABLY, nothing, |(), chain| {
+        self.transaction("BEGIN", nothing, |(), chain| {
             if chain.appended == batch.batch {
                 return Vec::new();
             }
@@ -134,9 +134,8 @@ impl Maintenance {
     /// An entry that does not read is left out: `verify` tells of it.
     async fn entries(&mut self, query: &EntryQuery) -> Result<EntryPage, SqlError> {
         let (sql, params) = find(&self.schema, query);
-        let params: Vec<_> = params.iter().map(|param: &Param<'_>| &**param as _).collect();
         let connection = self.connection.ready().await?;
-        let rows = bounded(async { Ok(connection.client.query(&sql, &params).await?) }).await;
+        let rows = bounded(async { Ok(connection.query(&sql, given(&params)).await?) }).await;
         let rows = self.connection.judge(rows)?;
         let rows = rows.iter().map(|row| Ok((place(row)?, entry(row).ok())));
         Ok(EntryPage::of(rows.collect::<Result<_, BoxError>>().map_err(unclear)?, query))
@@ -144,7 +143,7 @@ impl Maintenance {
 
     async fn count_entries(&mut self, id: OperationId, kind: EventKind) -> Result<u64, SqlError> {
         let id = uuid::Uuid::from_bytes(*id.as_bytes());
-        let params: [Param<'_>; 2] = [Box::new(Hidden(id)), Box::new(kind.name())];
+        let params: [Param<'_>; 2] = [Box::new(id), Box::new(kind.name())];
         let rows = self.connection.query(Statement::CountEntries, &params).await?;
         let row = rows.first().ok_or_else(|| unclear("a count has no row"))?;
         row.try_get::<_, i64>("counted").map(i64::cast_unsigned).map_err(unclear)

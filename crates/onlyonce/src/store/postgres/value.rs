@@ -49,21 +49,22 @@ const END_US: i64 = 9_223_371_331_200_000_000;
 const INFINITY: i64 = i64::MAX;
 
 /// A parameter that is never shown: the client below writes parameters to the debug log.
-pub(super) struct Hidden<T>(pub(super) T);
+pub(super) struct Hidden<'a>(pub(super) &'a (dyn ToSql + Sync));
 
-impl<T> fmt::Debug for Hidden<T> {
+impl fmt::Debug for Hidden<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hidden(..)")
     }
 }
 
-impl<T: ToSql> ToSql for Hidden<T> {
+impl ToSql for Hidden<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
-        self.0.to_sql(kind, out)
+        self.0.to_sql_checked(kind, out)
     }
 
-    fn accepts(kind: &Type) -> bool {
-        T::accepts(kind)
+    /// The parameter inside is asked by [`to_sql`](Self::to_sql).
+    fn accepts(_: &Type) -> bool {
+        true
     }
 
     to_sql_checked!();

@@ -11,10 +11,11 @@ use super::batch::{Answers, send};
 use super::call::Call;
 use super::connection::Reconnecting;
 use super::member::{Member, Progress};
-use super::noted::OwnChain;
+use super::noted::{OwnChain, with_chain};
 use super::notify::Notifier;
 use super::sql_error::SqlError;
 use crate::scope::OperationId;
+use crate::store::audit::Chain;
 
 /// Works until its queue is closed and empty.
 pub(super) struct Worker {
@@ -134,13 +135,8 @@ impl Worker {
 
     async fn try_send(&mut self, part: &[Member], hurry: bool) -> Result<Answers, SqlError> {
         let connection = self.connection.ready().await?;
-        let Some(own) = &mut self.chain else {
-            return send(connection, part, hurry, None).await;
-        };
-        let mut chain = own.take_end(connection).await?;
-        let answers = send(connection, part, hurry, Some(&mut chain)).await?;
-        own.moved_to(chain);
-        Ok(answers)
+        let commit = async |chain: Option<&mut Chain>| send(connection, part, hurry, chain).await;
+        with_chain(&mut self.chain, connection, commit).await
     }
 
     fn answer(&mut self, part: Vec<Member>, answers: &Answers) {

@@ -4,23 +4,20 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{join, join_all, try_join_all};
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::PostgresOptions;
 use super::address::ServerAddress;
 use super::call::Call;
-use super::connection::{Connection, Reconnecting};
+use super::connection::Reconnecting;
 use super::error::PostgresOpenError;
 use super::maintenance::{self, Maintenance};
 use super::noted::OwnChain;
 use super::notify::{self, Notifier};
-use super::schema;
-use super::server::demand_session;
+use super::schema::{self, Missing};
 use super::worker::Worker;
 use crate::record::Token;
 use crate::runtime_thread::RuntimeThread;
@@ -64,30 +61,21 @@ impl Workers {
 }
 
 async fn work(
-    mut address: ServerAddress,
+    address: ServerAddress,
     options: PostgresOptions,
     stop: watch::Receiver<bool>,
     opened: oneshot::Sender<Result<Workers, PostgresOpenError>>,
 ) {
-    let (alive, mut goodbyes) = mpsc::channel(1);
-    address.alive = Some(alive);
-    match open(address, &options, stop).await {
-        Ok((workers, tasks)) => {
-            let (renewer, maintenance) = (workers.renewer.clone(), workers.maintenance.clone());
-            let (room, renewals) = (workers.room.clone(), workers.renewals.clone());
-            if opened.send(Ok(workers)).is_ok() {
-                // A worker ends when its queue is closed and empty; every other call has its permit until it is answered.
-                join_all(tasks).await;
-                let _all =
-                    join(room.acquire_many(CALLS_MAX), renewals.acquire_many(CALLS_MAX)).await;
-                renewer.lock().await.hang_up();
-                maintenance.lock().await.connection.hang_up();
-            }
-        }
-        Err(error) => drop(opened.send(Err(error))),
+    let (workers, tasks) = match open(address, &options, stop).await {
+        Ok(open) => open,
+        Err(error) => return drop(opened.send(Err(error))),
+    };
+    let (room, renewals) = (workers.room.clone(), workers.renewals.clone());
+    if opened.send(Ok(workers)).is_ok() {
+        // A worker ends when its queue is closed and empty; every other call has its permit until it is answered.
+        join_all(tasks).await;
+        let _all = join(room.acquire_many(CALLS_MAX), renewals.acquire_many(CALLS_MAX)).await;
     }
-    // Each connection says goodbye; one that cannot is not waited for.
-    let _ = timeout(GOODBYE_WAIT_MAX, goodbyes.recv()).await;
 }
 
 /// Makes the schema if need be, and the connections to it, each with its task.
@@ -96,18 +84,14 @@ async fn open(
     options: &PostgresOptions,
     stop: watch::Receiver<bool>,
 ) -> Result<(Workers, Vec<JoinHandle<()>>), PostgresOpenError> {
-    let mut connection = Connection::open(&address, &[], None).await?;
-    demand_session(&connection, &address).await?;
-    let id = schema::ensure(&mut connection.client, &address).await?;
-    let warnings = connection.server.warnings.clone();
-    drop(connection);
+    let (id, warnings) = schema::enter(&address, Missing::Make).await?;
     let (address, notifier) = (Arc::new(address), Arc::new(Notifier::new()));
-    let connect = |setup| Reconnecting::open(&address, setup);
+    let connect = || Reconnecting::open(&address);
     let (writers, reader, renewer, connection) = tokio::try_join!(
-        try_join_all((0..options.writers).map(|_| connect(""))),
-        connect(""),
-        connect(""),
-        connect(maintenance::SETUP),
+        try_join_all((0..options.writers).map(|_| connect())),
+        connect(),
+        connect(),
+        connect(),
     )?;
     let mut tasks = Vec::new();
     let mut start = |(connection, chain)| {
@@ -143,4 +127,3 @@ async fn open(
 const CALLS_MAX: u32 = 64;
 /// The number of the maintenance connection's chain: after those of the writers.
 const MAINTENANCE_CHAIN: u8 = u8::MAX;
-const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(1);
