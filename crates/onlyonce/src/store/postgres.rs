@@ -31,10 +31,8 @@
 //! ```
 
 mod address;
-mod answer;
 mod audit_rows;
 mod batch;
-mod call;
 mod columns;
 mod connection;
 mod error;
@@ -62,10 +60,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use self::address::ServerAddress;
-use self::call::{BODY_BYTES_MAX, Call, ClaimCall, SwapCall, ask, demand_fit};
 pub use self::error::PostgresOpenError;
 pub use self::import::Import;
 pub use self::inspect::{PostgresFacts, SchemaFound, inspect};
+use self::member::{BODY_BYTES_MAX, Member, ask, demand_fit};
 pub(crate) use self::prepared::PreparedConnection;
 use self::sql_error::{SqlError, unclear};
 use self::workers::Workers;
@@ -186,8 +184,8 @@ impl PostgresStore {
     }
 
     async fn claim_noted(&self, draft: Draft, note: Option<Arc<Note>>) -> Result<Seen, Fault> {
-        let (writer, claim) = (self.workers.writer(draft.id), Box::new(ClaimCall { draft, note }));
-        ask(writer, Fault::Unsure, |reply| Call::Claim(claim, reply)).await
+        let writer = self.workers.writer(draft.id);
+        ask(writer, Fault::Unsure, |reply| Member::claim(draft, note, reply)).await
     }
 
     async fn swap_noted(
@@ -198,8 +196,8 @@ impl PostgresStore {
         note: Option<Arc<Note>>,
     ) -> Result<Swap, Fault> {
         demand_fit(&to)?;
-        let swap = Box::new(SwapCall { id, guard, to, note });
-        ask(self.workers.writer(id), Fault::Unsure, |reply| Call::Swap(swap, reply)).await
+        let writer = self.workers.writer(id);
+        ask(writer, Fault::Unsure, |reply| Member::swap(id, guard, to, note, reply)).await
     }
 
     /// Runs a call of the maintenance connection: see [`run_in`](Self::run_in).
@@ -237,7 +235,7 @@ impl Store for PostgresStore {
     }
 
     async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        ask(&self.workers.reader, Fault::NotDone, |reply| Call::Load(id, reply)).await
+        ask(&self.workers.reader, Fault::NotDone, |reply| Member::load(id, reply)).await
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {

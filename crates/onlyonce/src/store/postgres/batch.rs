@@ -1,18 +1,23 @@
-//! One commit of a worker: the members of a batch, each at its step.
+//! One commit of a worker: the members of a batch, each at its step, and what the server answered.
 
 use std::collections::HashMap;
 
 use futures_util::future::{join_all, join3};
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
 
-use super::answer::Answer;
-use super::columns::Param;
+use super::columns::{Param, record};
 use super::connection::{Connection, bounded};
 use super::member::Member;
 use super::noted::commit_noted;
-use super::sql_error::SqlError;
+use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
+use super::value::Moment;
 use crate::clock::StoreTime;
+use crate::record::{Revision, Token};
+use crate::scope::OperationId;
 use crate::store::audit::{Chain, Note};
+use crate::store::{Fault, Seen};
 
 pub(super) type Answers = HashMap<Statement, Answer>;
 
@@ -50,12 +55,12 @@ async fn commit(
         Ok::<_, SqlError>((*statement, Answer::read(rows)?))
     };
     let begin = if hurry { BEGIN_IN_A_HURRY } else { "BEGIN" };
-    let chain = chain.filter(|_| members.iter().any(|member| member.note().is_some()));
-    if chain.is_some() {
+    if chain.is_some() && members.iter().any(|member| member.note().is_some()) {
         let write = async { join_all(statements.iter().map(ask)).await.into_iter().collect() };
         let notes = |answers: &Answers, _: &mut Chain| notes(members, answers);
         return commit_noted(connection, begin, chain, write, notes).await;
     }
+    // A transaction of its own: most loads, which would else be three statements.
     if let ([statement], false) = (&statements[..], hurry) {
         return Ok(HashMap::from([ask(statement).await?]));
     }
@@ -76,10 +81,60 @@ async fn commit(
 fn notes(members: &[Member], answers: &Answers) -> Vec<(StoreTime, Note)> {
     let note = |member: &Member| {
         let answer = answers.get(&member.statement())?;
-        answer.written(member.id())?;
+        answer.written(member.id)?;
         Some((answer.now, member.note()?.clone()))
     };
     members.iter().filter_map(note).collect()
+}
+
+/// What a statement answered: the store's time, and a row for each record that it read or wrote. Members of a batch
+/// without a row lost their guard or their race.
+pub(super) struct Answer {
+    pub(super) now: StoreTime,
+    rows: HashMap<OperationId, (Row, Option<Revision>)>,
+}
+
+impl Answer {
+    pub(super) fn read(rows: Vec<Row>) -> Result<Self, SqlError> {
+        let mut answer = None;
+        for row in rows {
+            let Moment(now) = row.try_get("now").map_err(unclear)?;
+            let answer = answer.get_or_insert_with(|| Self { now, rows: HashMap::new() });
+            if let Some((id, written)) = id_and_revision(&row).map_err(unclear)? {
+                answer.rows.insert(id, (row, written));
+            }
+        }
+        answer.ok_or(SqlError::Moved)
+    }
+
+    /// The revision of the record, if the statement wrote it.
+    pub(super) fn written(&self, id: OperationId) -> Option<Revision> {
+        self.rows.get(&id)?.1
+    }
+
+    /// The record of `id`, if the statement read one or inserted it. One that does not read is an error, never absent.
+    pub(super) fn seen(&self, id: OperationId) -> Result<Seen, Fault> {
+        let record = self.rows.get(&id).map(|(row, _)| record(row)).transpose();
+        let record = record.map_err(Fault::NotDone)?;
+        Ok(Seen { record, mine: false, now: self.now })
+    }
+
+    /// The ids of the records.
+    pub(super) fn ids(&self) -> impl Iterator<Item = OperationId> + '_ {
+        self.rows.keys().copied()
+    }
+}
+
+/// `None` in a row that only tells the time; the revision only if the record was written.
+fn id_and_revision(row: &Row) -> Result<Option<(OperationId, Option<Revision>)>, Error> {
+    let Some(id) = row.try_get::<_, Option<Uuid>>("id")? else { return Ok(None) };
+    let id = OperationId::from_bytes(id.into_bytes());
+    if !row.try_get("wrote")? {
+        return Ok(Some((id, None)));
+    }
+    let token = Token::from_bytes(row.try_get::<_, Uuid>("token")?.into_bytes());
+    let count = row.try_get::<_, i64>("count")?.cast_unsigned();
+    Ok(Some((id, Some(Revision { token, count }))))
 }
 
 const BEGIN_IN_A_HURRY: &str = "BEGIN; SET LOCAL lock_timeout = 20";

@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::answer::Answer;
+use super::batch::Answer;
 use super::columns::Param;
 use super::connection::{Connection, Reconnecting, bounded};
 use super::noted::{OwnChain, commit_noted, with_chain};
@@ -129,7 +129,7 @@ fn page(answer: &Answer, states: StateSet, limit: usize) -> Page {
     ids.sort_unstable();
     let last = ids.last().filter(|_| limit > 0 && ids.len() == limit);
     let next = last.map(|id| Cursor(u128::from_be_bytes(*id.as_bytes())));
-    let listed = |id| Some((id, answer.record(id).ok()??));
+    let listed = |id| Some((id, answer.seen(id).ok()?.record?));
     let mut records: Vec<_> = ids.into_iter().filter_map(listed).collect();
     records.retain(|(_, record)| states.contains(record.state.kind()));
     Page { records, next, now: answer.now }

@@ -1,30 +1,45 @@
 //! A member of a batch: a call on its way, step by step.
 //!
-//! A claim and a completion by its owner are one statement each: their guards are in the statement. A member that comes
-//! back in no row is read and judged by [`cas`], which knows whether it was done before; the record that [`cas`] makes of
-//! it then replaces exactly the one that was read. All other writes begin there.
+//! A claim and a completion by its owner are one statement each: their guards are in the statement. A completion that
+//! comes back in no row is read and judged by [`cas`], which knows whether it was done before; the record that [`cas`]
+//! makes of it then replaces exactly the one that was read. All other writes begin there.
 
-use std::ops::ControlFlow;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
-use super::answer::Answer;
-use super::call::{Call, Reply, SwapCall};
+use tokio::sync::{mpsc, oneshot};
+
+use super::batch::Answer;
 use super::columns::{Row, open_states, uuid};
+use super::notify::Notifier;
 use super::sql_error::SqlError;
 use super::statement::Statement;
+use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::record::{Record, Response, Revision, SettledBy, Token, codec};
 use crate::scope::OperationId;
 use crate::store::audit::Note;
 use crate::store::cas::{self, Effect};
-use crate::store::{Fault, Guard, Next, Seen, StoreError, Swap};
+use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap};
 
 pub(super) struct Member {
-    pub(super) call: Call,
+    pub(super) id: OperationId,
+    call: Call,
     step: Step,
     /// How often another session was faster.
     tries: u8,
+    note: Option<Arc<Note>>,
 }
+
+/// What was asked, and who is told.
+enum Call {
+    Load(Reply<Seen>),
+    Claim(Box<Draft>, Reply<Seen>),
+    Swap(Guard, Next, Reply<Swap>),
+}
+
+/// A caller who no longer listens has dropped the call; by contract it may have happened.
+type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// What is to be done for a member next.
 enum Step {
@@ -40,34 +55,63 @@ enum Step {
     Delete(Revision),
 }
 
-/// What a commit has done for a member.
-pub(super) enum Progress {
-    /// It has a step to go.
-    Next(Member),
-    /// Its caller was told that the record was written.
-    Wrote,
-    /// Its caller was told something else.
-    Answered,
+/// Queues a call and waits for its answer. If its worker died with it, the answer is what `lost` makes of that.
+pub(super) async fn ask<T>(
+    queue: &mpsc::Sender<Member>,
+    lost: fn(StoreError) -> Fault,
+    call: impl FnOnce(Reply<T>) -> Member,
+) -> Result<T, Fault> {
+    let (reply, answer) = oneshot::channel();
+    queue.try_send(call(reply)).map_err(|refused| match refused {
+        mpsc::error::TrySendError::Full(_) => Fault::NotDone(StoreError::Busy),
+        mpsc::error::TrySendError::Closed(_) => Fault::NotDone(StoreError::Closed),
+    })?;
+    answer.await.unwrap_or_else(|_| Err(lost(StoreError::Closed)))
 }
 
 impl Member {
-    pub(super) fn new(call: Call) -> Self {
-        let step = match &call {
-            Call::Load(..) => Step::Load,
-            Call::Claim(claim, _) => {
-                Step::Claim(Box::new(cas::first_attempt(&claim.draft, NO_TIME)))
-            }
-            Call::Swap(swap, _) => first_step(swap),
-        };
-        Self { call, step, tries: 0 }
+    pub(super) fn load(id: OperationId, reply: Reply<Seen>) -> Self {
+        Self { id, call: Call::Load(reply), step: Step::Load, tries: 0, note: None }
     }
 
-    pub(super) fn id(&self) -> OperationId {
-        self.call.id()
+    /// `note` is what the audit trail is told if the record is written.
+    pub(super) fn claim(draft: Draft, note: Option<Arc<Note>>, reply: Reply<Seen>) -> Self {
+        let step = Step::Claim(Box::new(cas::first_attempt(&draft, NO_TIME)));
+        Self { id: draft.id, call: Call::Claim(Box::new(draft), reply), step, tries: 0, note }
+    }
+
+    /// The owner's completion is guarded in its statement, unless the owner may write over a completed record: that may
+    /// be its own.
+    pub(super) fn swap(
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        note: Option<Arc<Note>>,
+        reply: Reply<Swap>,
+    ) -> Self {
+        let step = match (&guard, &to) {
+            (
+                &Guard::Owner { token, states },
+                &Next::Completed { settled_by, ref response, token: None },
+            ) if open_states(states) != 0 => {
+                let (states, response) = (open_states(states), response.clone());
+                Step::Complete { token, states, settled_by, response }
+            }
+            _ => Step::Load,
+        };
+        Self { id, call: Call::Swap(guard, to, reply), step, tries: 0, note }
     }
 
     pub(super) fn is_load(&self) -> bool {
-        matches!(self.call, Call::Load(..))
+        matches!(self.call, Call::Load(_))
+    }
+
+    /// What the call adds to a batch.
+    pub(super) fn body_bytes(&self) -> usize {
+        match &self.call {
+            Call::Swap(_, to, _) => body_bytes(to),
+            Call::Load(_) | Call::Claim(..) => 0,
+        }
     }
 
     pub(super) fn statement(&self) -> Statement {
@@ -82,12 +126,12 @@ impl Member {
 
     /// What the audit trail is told if the step writes the record.
     pub(super) fn note(&self) -> Option<&Note> {
-        if matches!(self.step, Step::Load) { None } else { self.call.note() }
+        self.note.as_deref().filter(|_| !matches!(self.step, Step::Load))
     }
 
     /// What the statement of its step takes.
     pub(super) fn row(&self) -> Row<'_> {
-        let (id, not_after) = (self.id(), self.call.not_after());
+        let (id, not_after) = (self.id, Moment(self.not_after()));
         match &self.step {
             Step::Load => Row::of_id(id),
             Step::Claim(record) => Row { not_after, ..Row::of_record(id, record) },
@@ -102,109 +146,115 @@ impl Member {
         }
     }
 
-    /// A read has changed nothing, whatever the error says.
-    pub(super) fn fail(self, error: &SqlError) {
-        let fault = match self.call {
-            Call::Load(..) => error.fault_of_read(),
-            _ => error.fault(),
-        };
-        self.call.fail(fault);
+    /// After this the server must not write it any more.
+    fn not_after(&self) -> StoreTime {
+        match &self.call {
+            Call::Claim(draft, _) => draft.not_after,
+            Call::Swap(_, Next::Running(attempt), _) => attempt.draft.not_after,
+            _ => StoreTime::MAX,
+        }
     }
 
-    /// Answers the caller by what the statement of its step answered, or goes on to the next step.
-    pub(super) fn go_on(self, answer: &Answer) -> Progress {
-        let (id, now) = (self.id(), answer.now);
-        let record = match answer.record(id) {
-            Ok(record) => record,
-            Err(error) => return failed(self.call, Fault::NotDone(error)),
-        };
-        let (step, tries, written) = (self.step, self.tries, answer.written(id));
+    /// Answers the caller by what the statement of its step answered, and wakes whoever waits for the record; or goes on
+    /// to the next step.
+    pub(super) fn go_on(self, answer: &Answer, notifier: &Notifier) -> Option<Self> {
+        let id = self.id;
         match self.call {
-            Call::Load(_, reply) => told(reply, Seen { record, mine: false, now }),
-            Call::Claim(claim, reply) if written.is_some() => {
-                told(reply, Seen { record: cas::claim(None, &claim.draft, now), mine: true, now });
-                Progress::Wrote
-            }
-            Call::Claim(claim, reply) if record.is_none() && now <= claim.draft.not_after => {
-                next(Call::Claim(claim, reply), step, tries)
-            }
-            Call::Claim(claim, reply) => {
-                let mine = cas::is_mine(record.as_ref(), &claim.draft);
-                told(reply, Seen { record, mine, now })
-            }
-            Call::Swap(swap, reply) => match swapped(&step, &swap, written, record, now) {
-                ControlFlow::Break(Swap::Done(revision)) => {
-                    told(reply, Swap::Done(revision));
-                    Progress::Wrote
+            Call::Load(reply) => tell(reply, answer.seen(id)),
+            Call::Claim(draft, reply) => match answer.seen(id) {
+                // It has met another claim that was not committed when it looked.
+                Ok(Seen { record: None, now, .. }) if now <= draft.not_after => {
+                    Self { call: Call::Claim(draft, reply), ..self }.unless_too_often()
                 }
-                ControlFlow::Break(stale) => told(reply, stale),
-                ControlFlow::Continue(step) => next(Call::Swap(swap, reply), step, tries),
+                seen => {
+                    if answer.written(id).is_some() {
+                        notifier.wakers.wake(id);
+                    }
+                    let mine = |seen: &Seen| cas::is_mine(seen.record.as_ref(), &draft);
+                    tell(reply, seen.map(|seen| Seen { mine: mine(&seen), ..seen }))
+                }
+            },
+            Call::Swap(guard, to, reply) => match swapped(&self.step, id, &guard, &to, answer) {
+                Ok(Continue(step)) => {
+                    Self { call: Call::Swap(guard, to, reply), step, ..self }.unless_too_often()
+                }
+                Ok(Break(swap)) => {
+                    if let Swap::Done(_) = swap {
+                        notifier.wrote(id);
+                    }
+                    tell(reply, Ok(swap))
+                }
+                Err(fault) => tell(reply, Err(fault)),
             },
         }
     }
-}
 
-/// The owner's completion is guarded in its statement, unless the owner may write over a completed record: that may be
-/// its own.
-fn first_step(swap: &SwapCall) -> Step {
-    match (&swap.guard, &swap.to) {
-        (Guard::Owner { token, states }, Next::Completed { settled_by, response, token: None })
-            if open_states(*states) != 0 =>
-        {
-            Step::Complete {
-                token: *token,
-                states: open_states(*states),
-                settled_by: *settled_by,
-                response: response.clone(),
-            }
+    /// Its next step, unless others were faster too often: then the store is busy.
+    fn unless_too_often(self) -> Option<Self> {
+        if self.tries < TRIES_MAX {
+            return Some(Self { tries: self.tries + 1, ..self });
         }
-        _ => Step::Load,
+        self.fail(&SqlError::Locked);
+        None
+    }
+
+    pub(super) fn fail(self, error: &SqlError) {
+        match self.call {
+            // A read has changed nothing, whatever the error says.
+            Call::Load(reply) => drop(reply.send(Err(error.fault_of_read()))),
+            Call::Claim(_, reply) => drop(reply.send(Err(error.fault()))),
+            Call::Swap(_, _, reply) => drop(reply.send(Err(error.fault()))),
+        }
     }
 }
 
 /// What became of a swap, or its next step: if its statement wrote nothing, the record is read and judged.
 fn swapped(
     step: &Step,
-    swap: &SwapCall,
-    written: Option<Revision>,
-    current: Option<Record>,
-    now: StoreTime,
-) -> ControlFlow<Swap, Step> {
-    match (step, written) {
-        (_, Some(revision)) => return ControlFlow::Break(Swap::Done(revision)),
+    id: OperationId,
+    guard: &Guard,
+    to: &Next,
+    answer: &Answer,
+) -> Result<ControlFlow<Swap, Step>, Fault> {
+    match (step, answer.written(id)) {
+        (_, Some(revision)) => return Ok(Break(Swap::Done(revision))),
         (Step::Load, None) => {}
-        (_, None) => return ControlFlow::Continue(Step::Load),
+        (_, None) => return Ok(Continue(Step::Load)),
     }
-    let effect = cas::swap(current.as_ref(), &swap.guard, &swap.to, now);
-    match (effect, current.as_ref().map(Record::revision)) {
-        (Effect::Already(revision), _) => ControlFlow::Break(Swap::Done(revision)),
-        (Effect::Write(record), Some(read)) => ControlFlow::Continue(Step::Put(record, read)),
-        (Effect::Delete(_), Some(read)) => ControlFlow::Continue(Step::Delete(read)),
-        _ => {
-            let seen = Seen { record: current, mine: false, now };
-            ControlFlow::Break(Swap::Stale(Box::new(seen)))
-        }
+    let seen = answer.seen(id)?;
+    let effect = cas::swap(seen.record.as_ref(), guard, to, seen.now);
+    Ok(match (effect, seen.record.as_ref().map(Record::revision)) {
+        (Effect::Already(revision), _) => Break(Swap::Done(revision)),
+        (Effect::Write(record), Some(read)) => Continue(Step::Put(record, read)),
+        (Effect::Delete(_), Some(read)) => Continue(Step::Delete(read)),
+        _ => Break(Swap::Stale(Box::new(seen))),
+    })
+}
+
+fn tell<T>(reply: Reply<T>, answer: Result<T, Fault>) -> Option<Member> {
+    drop(reply.send(answer));
+    None
+}
+
+/// Refuses, before anything is sent, a body that would hold up everyone.
+pub(super) fn demand_fit(to: &Next) -> Result<(), Fault> {
+    let bytes = body_bytes(to);
+    if bytes > BODY_BYTES_MAX {
+        let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
+        return Err(Fault::NotDone(StoreError::Refused(why.into())));
+    }
+    Ok(())
+}
+
+fn body_bytes(to: &Next) -> usize {
+    match to {
+        Next::Completed { response, .. } => response.body_bytes(),
+        _ => 0,
     }
 }
 
-/// The next step, unless others were faster too often.
-fn next(call: Call, step: Step, tries: u8) -> Progress {
-    if tries >= TRIES_MAX {
-        return failed(call, Fault::NotDone(StoreError::Busy));
-    }
-    Progress::Next(Member { call, step, tries: tries + 1 })
-}
-
-fn told<T>(reply: Reply<T>, answer: T) -> Progress {
-    drop(reply.send(Ok(answer)));
-    Progress::Answered
-}
-
-fn failed(call: Call, fault: Fault) -> Progress {
-    call.fail(fault);
-    Progress::Answered
-}
-
+/// The largest body that is kept: one commit must not hold up the others for long.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 /// The server takes the times of a claim.
 const NO_TIME: StoreTime = StoreTime::from_ms(0);
 /// Steps that a member may take before its caller is told that the store is busy.

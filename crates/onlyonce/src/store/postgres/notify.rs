@@ -1,6 +1,5 @@
 //! Wakes the waiters on other nodes: the ids that were written go out by `NOTIFY`, best effort, after the commit, many
-//! ids in one message.
-//! After a gap in which a node could not listen, it wakes all its own waiters.
+//! ids in one message. After a gap in which a node could not listen, it wakes all its own waiters.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,38 +10,25 @@ use tokio::time::{sleep, timeout};
 
 use super::address::ServerAddress;
 use super::connection::{Connection, RETRY_PAUSE};
-use crate::hex;
-use crate::record::Token;
 use crate::scope::OperationId;
 use crate::store::wake::Wakers;
 
 /// The waiters of this node, and the ids that other nodes are to be told.
+#[derive(Default)]
 pub(super) struct Notifier {
     pub(super) wakers: Wakers,
-    /// The name of this node in its messages.
-    node: String,
     written: Mutex<HashSet<OperationId>>,
     arrived: Notify,
 }
 
 impl Notifier {
-    pub(super) fn new() -> Self {
-        Self {
-            wakers: Wakers::default(),
-            node: hex::encode(Token::random().as_bytes()),
-            written: Mutex::default(),
-            arrived: Notify::new(),
-        }
-    }
-
-    /// Tells the other nodes of these writes, soon. Beyond [`WRITTEN_MAX`] they are not told: their waiters poll.
-    pub(super) fn tell(&self, ids: Vec<OperationId>) {
-        if ids.is_empty() {
-            return;
-        }
+    /// Wakes those who wait for this record: here at once, on other nodes soon. Beyond [`WRITTEN_MAX`] other nodes are
+    /// not told: their waiters poll.
+    pub(super) fn wrote(&self, id: OperationId) {
+        self.wakers.wake(id);
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if written.len() < WRITTEN_MAX {
-            written.extend(ids);
+            written.insert(id);
         }
         drop(written);
         self.arrived.notify_one();
@@ -51,13 +37,18 @@ impl Notifier {
     /// The messages that are due.
     fn take(&self) -> Vec<String> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let ids: Vec<OperationId> = written.drain().collect();
-        drop(written);
-        let message = |ids: &[OperationId]| {
-            let ids: String = ids.iter().map(ToString::to_string).collect();
-            format!("{} {ids}", self.node)
-        };
-        ids.chunks(MESSAGE_IDS_MAX).map(message).collect()
+        let ids: Vec<String> = written.drain().map(|id| id.to_string()).collect();
+        ids.chunks(MESSAGE_IDS_MAX).map(<[String]>::concat).collect()
+    }
+
+    /// Wakes the waiters that a message is about; it may be our own.
+    fn listen(&self, message: &str) {
+        for at in (0..message.len()).step_by(ID_TEXT_BYTES) {
+            match message.get(at..at + ID_TEXT_BYTES).map(str::parse) {
+                Some(Ok(id)) => self.wakers.wake(id),
+                _ => return self.wakers.wake_all(),
+            }
+        }
     }
 }
 
@@ -107,24 +98,6 @@ async fn converse(mut connection: Connection, channel: &str, notifier: &Notifier
             return;
         }
         sleep(TELL_PAUSE).await;
-    }
-}
-
-impl Notifier {
-    /// Wakes the waiters that another node's message is about.
-    fn listen(&self, message: &str) {
-        let Some((node, ids)) = message.split_once(' ') else {
-            return self.wakers.wake_all();
-        };
-        if node == self.node {
-            return;
-        }
-        for at in (0..ids.len()).step_by(ID_TEXT_BYTES) {
-            match ids.get(at..at + ID_TEXT_BYTES).map(str::parse) {
-                Some(Ok(id)) => self.wakers.wake(id),
-                _ => return self.wakers.wake_all(),
-            }
-        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Renewing leases, on a connection of their own, so that no batch can make one lapse.
 
-use super::answer::Answer;
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
 use super::columns::{Row, uuid};
 use super::connection::Reconnecting;
-use super::sql_error::SqlError;
+use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
 use crate::record::Token;
 use crate::scope::OperationId;
@@ -17,13 +20,7 @@ pub(super) async fn renew(
 ) -> Vec<Beat> {
     let mut beats = Vec::with_capacity(held.len());
     for part in held.chunks(PART_MAX) {
-        let renewed = match renew_part(connection, Statement::Renew, part, lease).await {
-            // Another session holds a row, or there was a deadlock: the other leases must not lapse for that.
-            Err(SqlError::Locked | SqlError::Retry) => {
-                renew_part(connection, Statement::RenewUnlocked, part, lease).await
-            }
-            renewed => renewed,
-        };
+        let renewed = renew_part(connection, part, lease).await;
         beats.extend(renewed.unwrap_or_else(|_| vec![Beat::Unsure; part.len()]));
     }
     beats
@@ -31,25 +28,34 @@ pub(super) async fn renew(
 
 async fn renew_part(
     connection: &mut Reconnecting,
-    statement: Statement,
     held: &[(OperationId, Token)],
     lease: Lease,
 ) -> Result<Vec<Beat>, SqlError> {
-    let mut sorted = held.to_vec();
-    sorted.sort_unstable_by_key(|(id, _)| *id);
     let row = |(id, token): &(OperationId, Token)| Row {
         token: uuid(*token),
         lease_ms: lease.as_ms(),
         ..Row::of_id(*id)
     };
-    let rows: Vec<_> = sorted.iter().map(row).collect();
-    let answer = Answer::read(connection.query(statement, &statement.params(&rows)).await?)?;
-    // A row that was passed because it is locked may be anyone's.
-    let otherwise = if statement == Statement::Renew { Beat::Lost } else { Beat::Unsure };
-    let is_kept = |(id, token): &(OperationId, Token)| {
-        answer.written(*id).is_some_and(|revision| revision.token == *token)
+    let asked: Vec<_> = held.iter().map(row).collect();
+    let rows = connection.query(Statement::Renew, &Statement::Renew.params(&asked)).await?;
+    if rows.is_empty() {
+        return Err(SqlError::Moved);
+    }
+    let mut is_renewed = HashMap::new();
+    for row in &rows {
+        if let Some(id) = row.try_get::<_, Option<Uuid>>("id").map_err(unclear)? {
+            let token: Uuid = row.try_get("token").map_err(unclear)?;
+            *is_renewed.entry((id, token)).or_insert(false) |=
+                row.try_get::<_, bool>("wrote").map_err(unclear)?;
+        }
+    }
+    let beat = |asked: &Row<'_>| match is_renewed.get(&(asked.id, asked.token)) {
+        Some(true) => Beat::Kept,
+        // It was passed because it is locked: it may be anyone's by now.
+        Some(false) => Beat::Unsure,
+        None => Beat::Lost,
     };
-    Ok(held.iter().map(|lease| if is_kept(lease) { Beat::Kept } else { otherwise }).collect())
+    Ok(asked.iter().map(beat).collect())
 }
 
 /// Leases in one statement.

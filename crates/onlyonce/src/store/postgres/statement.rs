@@ -1,8 +1,9 @@
 //! The statements: a file in `sql/` for each, filled in with the schema and the columns.
 //!
-//! Every table is named with its schema, because the search path is the user's own. Every answer about records has the
-//! store's time in each row. A statement about records does nothing, and answers with no row, once the records were moved
-//! elsewhere and until an import is finished.
+//! Every table is named with its schema, because the search path is the user's own. A statement about records answers with
+//! a row for each record, in which `wrote` says whether the statement wrote it. Every row has the store's time; if there is
+//! no record, there is one that has only that. Once the records were moved elsewhere, and until an import is finished, the
+//! statement does nothing and answers with no row.
 
 use super::audit_rows;
 use super::columns::{COMPLETED, FORMAT, Param, RELEASED, RUNNING, Row, UNKNOWN};
@@ -41,10 +42,9 @@ statements! {
     Put: "put", [Row::NAMES, &["old_token", "old_count", "not_after"]];
     Delete: "delete", [["id", "old_token", "old_count"]];
     Renew: "renew", [["id", "token", "lease_ms"]];
-    RenewUnlocked: "renew_unlocked", [["id", "token", "lease_ms"]];
-    ScanRunning: "scan_running", [[]];
-    ScanUnknown: "scan_unknown", [[]];
-    ScanAll: "scan_all", [[]];
+    ScanRunning: "scan", [[]];
+    ScanUnknown: "scan", [[]];
+    ScanAll: "scan", [[]];
     Sweep: "sweep", [[]];
     Census: "census", [[]];
     Import: "import", [Row::NAMES];
@@ -63,13 +63,13 @@ impl Statement {
         let texts = [
             ("{given}", self.given()),
             ("{clock}", CLOCK.to_owned()),
-            ("{written}", format!("SELECT c.now, NULL::uuid AS id, w.* FROM clock c {WRITTEN}")),
-            ("{with_written}", WRITTEN.to_owned()),
-            ("{read}", format!("c.now, {NOT_WRITTEN}, {}", listed(Row::NAMES, "r."))),
-            ("{nothing}", nothing()),
-            ("{columns}", Row::NAMES.join(", ")),
+            ("{made}", MADE.to_owned()),
+            ("{listed}", self.listed().to_owned()),
+            ("{columns}", listed(Row::NAMES, "")),
             ("{a.columns}", listed(Row::NAMES, "a.")),
-            ("{claimed}", CLAIMED.join(", ")),
+            ("{m.columns}", listed(Row::NAMES, "m.")),
+            ("{r.columns}", listed(Row::NAMES, "r.")),
+            ("{claimed}", listed(CLAIMED, "")),
             ("{a.claimed}", listed(CLAIMED, "a.")),
             ("{entries}", audit_rows::given()),
             ("{entry}", audit_rows::names("")),
@@ -83,6 +83,15 @@ impl Statement {
     /// The parameters of a batch: for each column an array with the value of each member.
     pub(super) fn params<'a>(self, rows: &[Row<'a>]) -> Vec<Param<'a>> {
         self.columns().into_iter().map(|column| Row::array(column, rows)).collect()
+    }
+
+    /// What a scan lists.
+    const fn listed(self) -> &'static str {
+        match self {
+            Self::ScanRunning => "r.state = {running} AND",
+            Self::ScanUnknown => "r.state = {unknown} AND",
+            _ => "",
+        }
     }
 
     /// The members of a batch as the table `a`.
@@ -111,13 +120,6 @@ fn listed(names: &[&str], prefix: &str) -> String {
     names.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The columns of a record where there is none.
-fn nothing() -> String {
-    let null = |name: &&str| format!("NULL::{}", Row::sql_type(name));
-    Row::NAMES.iter().map(null).collect::<Vec<_>>().join(", ")
-}
-
-const NOT_WRITTEN: &str = "NULL::uuid[] AS ids, NULL::uuid[] AS tokens, NULL::bigint[] AS counts";
 /// The columns of a claim that do not depend on the time.
 #[rustfmt::skip]
 const CLAIMED: &[&str] = &[
@@ -129,6 +131,5 @@ pub(super) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
 /// The store's time, once per statement.
 const CLOCK: &str = "clock AS MATERIALIZED (
   SELECT {now} AS now FROM {schema}.meta m WHERE m.one = 1 AND m.moved_to IS NULL AND m.imported_from IS NULL)";
-/// The ids that were written, with their revisions, in one row.
-const WRITTEN: &str = "CROSS JOIN (
-  SELECT array_agg(m.id) AS ids, array_agg(m.token) AS tokens, array_agg(m.count) AS counts FROM made m) w";
+/// The records that were written, each with its new revision.
+const MADE: &str = "SELECT c.now, true AS wrote, m.* FROM clock c LEFT JOIN made m ON true";

@@ -8,9 +8,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::batch::{Answers, send};
-use super::call::Call;
 use super::connection::Reconnecting;
-use super::member::{Member, Progress};
+use super::member::Member;
 use super::noted::{OwnChain, with_chain};
 use super::notify::Notifier;
 use super::sql_error::SqlError;
@@ -20,7 +19,7 @@ use crate::store::audit::Chain;
 /// Works until its queue is closed and empty.
 pub(super) struct Worker {
     pub(super) connection: Reconnecting,
-    pub(super) calls: mpsc::Receiver<Call>,
+    pub(super) calls: mpsc::Receiver<Member>,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) notifier: Arc<Notifier>,
     /// Its chain of the audit trail, if one is kept.
@@ -48,7 +47,7 @@ impl Worker {
                 biased;
                 _ = self.stop.wait_for(|stop| *stop), if !self.calls.is_closed() => self.calls.close(),
                 call = self.calls.recv() => match call {
-                    Some(call) => self.waiting.push_back(Member::new(call)),
+                    Some(call) => self.waiting.push_back(call),
                     None => return false,
                 },
             }
@@ -62,7 +61,7 @@ impl Worker {
         while self.waiting.len() < WAITING_MAX
             && let Ok(call) = self.calls.try_recv()
         {
-            self.waiting.push_back(Member::new(call));
+            self.waiting.push_back(call);
         }
     }
 
@@ -90,15 +89,15 @@ impl Worker {
         let (mut batch, mut later, mut body_bytes) = (Vec::new(), VecDeque::new(), 0);
         for member in self.waiting.drain(..) {
             let is_full = batch.len() >= BATCH_MAX || body_bytes > BATCH_BYTES_MAX;
-            if is_full || !(ids.insert(member.id()) || member.is_load()) {
+            if is_full || !(ids.insert(member.id) || member.is_load()) {
                 later.push_back(member);
             } else {
-                body_bytes += member.call.body_bytes();
+                body_bytes += member.body_bytes();
                 batch.push(member);
             }
         }
         self.waiting = later;
-        batch.sort_unstable_by_key(Member::id);
+        batch.sort_unstable_by_key(|member| member.id);
         batch
     }
 
@@ -139,22 +138,13 @@ impl Worker {
         with_chain(&mut self.chain, connection, commit).await
     }
 
+    /// Members with a step to go are the first of the next batch.
     fn answer(&mut self, part: Vec<Member>, answers: &Answers) {
-        let (mut written, mut next) = (Vec::new(), Vec::new());
-        for member in part {
+        let go_on = |member: Member| {
             let answer = answers.get(&member.statement());
-            let answer = answer.expect("every statement of a batch has an answer");
-            let (id, is_swap) = (member.id(), matches!(member.call, Call::Swap(..)));
-            match member.go_on(answer) {
-                Progress::Next(member) => next.push(member),
-                Progress::Wrote => {
-                    self.notifier.wakers.wake(id);
-                    written.extend(is_swap.then_some(id));
-                }
-                Progress::Answered => {}
-            }
-        }
-        self.notifier.tell(written);
+            member.go_on(answer.expect("every statement of a batch has an answer"), &self.notifier)
+        };
+        let next: Vec<_> = part.into_iter().filter_map(go_on).collect();
         next.into_iter().rev().for_each(|member| self.waiting.push_front(member));
     }
 }

@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use super::PostgresOptions;
 use super::address::ServerAddress;
-use super::call::Call;
 use super::connection::Reconnecting;
 use super::error::PostgresOpenError;
 use super::maintenance::{self, Maintenance};
+use super::member::Member;
 use super::noted::OwnChain;
 use super::notify::{self, Notifier};
 use super::schema::{self, Missing};
@@ -26,8 +26,8 @@ use crate::store::audit::WriterId;
 
 /// What callers have of an open store.
 pub(super) struct Workers {
-    pub(super) writers: Vec<mpsc::Sender<Call>>,
-    pub(super) reader: mpsc::Sender<Call>,
+    pub(super) writers: Vec<mpsc::Sender<Member>>,
+    pub(super) reader: mpsc::Sender<Member>,
     pub(super) renewer: Arc<Mutex<Reconnecting>>,
     pub(super) maintenance: Arc<Mutex<Maintenance>>,
     /// A permit for each call that may wait for the maintenance connection.
@@ -53,7 +53,7 @@ impl Workers {
     }
 
     /// The writer of an id: always the same one, so that a repeated write waits behind the first.
-    pub(super) fn writer(&self, id: OperationId) -> &mpsc::Sender<Call> {
+    pub(super) fn writer(&self, id: OperationId) -> &mpsc::Sender<Member> {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
         &self.writers[hasher.finish() as usize % self.writers.len()]
@@ -85,7 +85,7 @@ async fn open(
     stop: watch::Receiver<bool>,
 ) -> Result<(Workers, Vec<JoinHandle<()>>), PostgresOpenError> {
     let (id, warnings) = schema::enter(&address, Missing::Make).await?;
-    let (address, notifier) = (Arc::new(address), Arc::new(Notifier::new()));
+    let (address, notifier) = (Arc::new(address), Arc::new(Notifier::default()));
     let connect = || Reconnecting::open(&address);
     let (writers, reader, renewer, connection) = tokio::try_join!(
         try_join_all((0..options.writers).map(|_| connect())),

@@ -9,7 +9,7 @@ made AS (
     FROM asked a CROSS JOIN clock c
    WHERE c.now <= a.not_after AND NOT EXISTS (SELECT FROM {schema}.record r WHERE r.id = a.id)
   ON CONFLICT (id) DO NOTHING
-  RETURNING id, token, count)
-SELECT {read}
-  FROM clock c CROSS JOIN asked a JOIN {schema}.record r ON r.id = a.id
-UNION ALL SELECT c.now, w.*, {nothing} FROM clock c {with_written}
+  RETURNING {columns})
+SELECT c.now, x.* FROM clock c LEFT JOIN (
+  SELECT true AS wrote, {m.columns} FROM made m
+  UNION ALL SELECT false, {r.columns} FROM asked a JOIN {schema}.record r ON r.id = a.id) x ON true

@@ -9,4 +9,4 @@ made AS (
     FROM {given}, clock c
    WHERE r.id = a.id AND r.token = a.old_token AND (a.old_states >> r.state) & 1 = 1 AND r.format = {format}
   RETURNING r.id, r.token, r.count)
-{written}
+{made}

@@ -5,4 +5,4 @@ made AS (
   DELETE FROM {schema}.record r USING {given}, clock c
    WHERE r.id = a.id AND r.token = a.old_token AND r.count = a.old_count AND r.format = {format}
   RETURNING r.id, r.token, -1::bigint AS count)
-{written}
+{made}

@@ -1,5 +1,4 @@
 -- Reads records by their ids.
 WITH {clock}
-SELECT {read}
-  FROM clock c CROSS JOIN {given} JOIN {schema}.record r ON r.id = a.id
-UNION ALL SELECT c.now, NULL, NULL, NULL, {nothing} FROM clock c
+SELECT c.now, false AS wrote, x.* FROM clock c LEFT JOIN (
+  SELECT {r.columns} FROM {given} JOIN {schema}.record r ON r.id = a.id) x ON true

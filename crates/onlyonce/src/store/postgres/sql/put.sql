@@ -7,4 +7,4 @@ made AS (
    WHERE r.id = a.id AND r.token = a.old_token AND r.count = a.old_count AND r.format = {format}
      AND c.now <= a.not_after AND {now} <= a.not_after
   RETURNING r.id, r.token, r.count)
-{written}
+{made}

@@ -1,6 +1,0 @@
--- Lists records in any state from the id $1 on, $2 at most.
-WITH {clock}
-SELECT {read}
-  FROM clock c CROSS JOIN (
-    SELECT * FROM {schema}.record r WHERE r.id >= $1::uuid ORDER BY r.id LIMIT $2::bigint) r
-UNION ALL SELECT c.now, NULL, NULL, NULL, {nothing} FROM clock c
