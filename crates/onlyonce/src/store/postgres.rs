@@ -57,12 +57,14 @@ mod workers;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use self::address::ServerAddress;
 pub use self::error::PostgresOpenError;
 pub use self::import::Import;
 pub use self::inspect::{PostgresFacts, SchemaFound, inspect};
+use self::maintenance::Maintenance;
 use self::member::{BODY_BYTES_MAX, Member, ask, demand_fit};
 pub(crate) use self::prepared::PreparedConnection;
 use self::sql_error::{SqlError, unclear};
@@ -172,9 +174,8 @@ impl PostgresStore {
     /// # Errors
     /// As every write of a store; repeat it after [`Fault::Unsure`].
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
-        let (maintenance, to) = (self.workers.maintenance.clone(), to.to_owned());
-        let marking = async move { maintenance.lock().await.mark_moved(&to).await };
-        self.run(SqlError::fault, marking).await
+        let to = to.to_owned();
+        self.maintain(SqlError::fault, |maintenance| Box::pin(maintenance.mark_moved(to))).await
     }
 
     /// Finishes what was asked, takes nothing more, and closes the connections. The other clones are closed
@@ -200,17 +201,21 @@ impl PostgresStore {
         ask(writer, Fault::Unsure, |reply| Member::swap(id, guard, to, note, reply)).await
     }
 
-    /// Runs a call of the maintenance connection: see [`run_in`](Self::run_in).
-    async fn run<T: Send + 'static>(
+    /// Runs a call of the maintenance connection. `fault` says what an error means for it.
+    async fn maintain<T: Send + 'static>(
         &self,
         fault: fn(&SqlError) -> Fault,
-        call: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+        call: impl for<'a> FnOnce(&'a mut Maintenance) -> BoxFuture<'a, Result<T, SqlError>>
+        + Send
+        + 'static,
     ) -> Result<T, Fault> {
-        self.run_in(&self.workers.room, fault, call).await
+        let maintenance = self.workers.maintenance.clone();
+        let call = async move { call(&mut *maintenance.lock().await).await };
+        self.run(&self.workers.room, fault, call).await
     }
 
-    /// Runs a call on the thread of the store, also if its caller leaves. `fault` says what an error means for it.
-    async fn run_in<T: Send + 'static>(
+    /// Runs a call on the thread of the store, also if its caller leaves, if there is room for it.
+    async fn run<T: Send + 'static>(
         &self,
         room: &Arc<Semaphore>,
         fault: fn(&SqlError) -> Fault,
@@ -246,7 +251,7 @@ impl Store for PostgresStore {
         let (renewer, held) = (self.workers.renewer.clone(), held.to_vec());
         let renewing =
             async move { Ok(renew::renew(&mut *renewer.lock().await, &held, lease).await) };
-        self.run_in(&self.workers.renewals, SqlError::fault, renewing).await
+        self.run(&self.workers.renewals, SqlError::fault, renewing).await
     }
 }
 
@@ -258,15 +263,14 @@ impl Watch for PostgresStore {
 
 impl Maintain for PostgresStore {
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        let maintenance = self.workers.maintenance.clone();
-        let scanning = async move { maintenance.lock().await.scan(query).await };
-        self.run(SqlError::fault_of_read, scanning).await
+        self.maintain(SqlError::fault_of_read, |maintenance| Box::pin(maintenance.scan(query)))
+            .await
     }
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
         let maintenance = self.workers.maintenance.clone();
         let sweeping = async move { sweep::sweep(&maintenance, until, limit).await };
-        self.run(SqlError::fault, sweeping).await
+        self.run(&self.workers.room, SqlError::fault, sweeping).await
     }
 
     async fn check_value(
@@ -276,9 +280,7 @@ impl Maintain for PostgresStore {
         to: Option<&str>,
     ) -> Result<Option<String>, Fault> {
         let texts = [Some(name), from, to].map(|text| text.map(str::to_owned));
-        let maintenance = self.workers.maintenance.clone();
-        let checking = async move { maintenance.lock().await.check_value(&texts).await };
-        self.run(SqlError::fault, checking).await
+        self.maintain(SqlError::fault, |maintenance| Box::pin(maintenance.check_value(texts))).await
     }
 
     fn limits(&self) -> StoreLimits {
@@ -305,9 +307,7 @@ impl Inspect for PostgresStore {
     }
 
     async fn census(&self) -> Result<Census, Fault> {
-        let maintenance = self.workers.maintenance.clone();
-        let counting = async move { maintenance.lock().await.census().await };
-        self.run(SqlError::fault_of_read, counting).await
+        self.maintain(SqlError::fault_of_read, |maintenance| Box::pin(maintenance.census())).await
     }
 }
 

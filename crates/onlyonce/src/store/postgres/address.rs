@@ -11,7 +11,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::PostgresOpenError;
-use super::tls::{Trust, connector};
+use super::tls::connector;
 
 /// A parsed address. It is shown without its password.
 #[derive(Clone)]
@@ -39,13 +39,12 @@ impl ServerAddress {
         }
         config.connect_timeout(HOST_WAIT_MAX);
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(2);
-        let trust = if ours.is_verified { Trust::Verified(ours.root_cert) } else { Trust::Anyone };
         let schema = schema.or(ours.schema.as_deref()).unwrap_or(SCHEMA);
         Ok(Self {
             name: name(&config),
             schema: quoted(schema)?,
             is_unverified: !ours.is_verified,
-            tls: connector(&trust)?,
+            tls: connector(ours.is_verified, ours.root_cert.as_deref())?,
             config,
         })
     }

@@ -9,14 +9,14 @@ use uuid::Uuid;
 use super::columns::{Param, record};
 use super::connection::{Connection, bounded};
 use super::member::Member;
-use super::noted::commit_noted;
+use super::noted::{commit_noted, notes};
 use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::record::{Revision, Token};
 use crate::scope::OperationId;
-use crate::store::audit::{Chain, Note};
+use crate::store::audit::Chain;
 use crate::store::{Fault, Seen};
 
 pub(super) type Answers = HashMap<Statement, Answer>;
@@ -75,16 +75,6 @@ async fn commit(
     let answers = answers.into_iter().collect::<Result<_, _>>()?;
     committed?;
     Ok(answers)
-}
-
-/// What the audit trail is told: of each member whose record was written by its statement.
-fn notes(members: &[Member], answers: &Answers) -> Vec<(StoreTime, Note)> {
-    let note = |member: &Member| {
-        let answer = answers.get(&member.statement())?;
-        answer.written(member.id)?;
-        Some((answer.now, member.note()?.clone()))
-    };
-    members.iter().filter_map(note).collect()
 }
 
 /// What a statement answered: the store's time, and a row for each record that it read or wrote. Members of a batch

@@ -8,7 +8,8 @@ use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
-    Kept, KeyText, Record, Response, Revision, State, StateKind, StateSet, TakenFrom, Token, codec,
+    Kept, KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom,
+    Token, codec,
 };
 use crate::scope::{OperationId, Principal};
 use crate::store::{BoxError, StoreError};
@@ -108,25 +109,26 @@ impl<'a> Row<'a> {
         Self { id: Uuid::from_bytes(*id.as_bytes()), ..Self::default() }
     }
 
-    /// The columns of a response.
-    pub(super) fn with_response(self, settled_by: i16, response: &'a Response) -> Self {
-        let body = match &response.body {
-            Kept::Bytes { body, .. } => Some(&body[..]),
-            Kept::No(_) => None,
-        };
-        Self {
-            settled_by: Some(settled_by),
-            head: Some(codec::encode_head(response)),
-            body,
-            ..self
-        }
-    }
-
     pub(super) fn of_record(id: OperationId, record: &'a Record) -> Self {
+        let at = |moment: StoreTime| Some(Moment(moment));
+        let (state, lease_until, unknown_since, expires_at) = match record.state {
+            State::Running { lease_until } => (RUNNING, at(lease_until), None, None),
+            State::Unknown { since } => (UNKNOWN, None, at(since), None),
+            State::Released { expires_at } => (RELEASED, None, None, at(expires_at)),
+            State::Completed { expires_at, .. } => (COMPLETED, None, None, at(expires_at)),
+        };
+        let (taken_from, taken_at) = match record.taken_from {
+            None => (None, None),
+            Some(TakenFrom::Unknown { since }) => (Some(UNKNOWN), at(since)),
+            Some(TakenFrom::Released { expires_at }) => (Some(RELEASED), at(expires_at)),
+        };
         let row = Self {
             token: uuid(record.token),
             count: record.count.cast_signed(),
             attempt: record.attempt.cast_signed(),
+            state,
+            taken_from,
+            taken_at,
             key: record.key.as_str(),
             fingerprint_version: record.fingerprint.version.into(),
             fingerprint_canonical: &record.fingerprint.canonical,
@@ -138,38 +140,28 @@ impl<'a> Row<'a> {
             lease_ms: record.lease_ms,
             quiet_ms: record.quiet_ms,
             ttl_ms: record.ttl_ms,
+            lease_until,
+            unknown_since,
+            expires_at,
             format: FORMAT,
             ..Self::of_id(id)
         };
-        row.with_origin(record.taken_from).with_state(&record.state)
-    }
-
-    fn with_state(self, state: &'a State) -> Self {
-        match state {
-            State::Running { lease_until } => {
-                Self { state: RUNNING, lease_until: Some(Moment(*lease_until)), ..self }
+        match &record.state {
+            State::Completed { settled_by, response, .. } => {
+                row.with_response(*settled_by, response)
             }
-            State::Unknown { since } => {
-                Self { state: UNKNOWN, unknown_since: Some(Moment(*since)), ..self }
-            }
-            State::Released { expires_at } => {
-                Self { state: RELEASED, expires_at: Some(Moment(*expires_at)), ..self }
-            }
-            State::Completed { expires_at, settled_by, response } => {
-                let settled_by = codec::settled_by_tag(*settled_by).into();
-                let row = Self { state: COMPLETED, expires_at: Some(Moment(*expires_at)), ..self };
-                row.with_response(settled_by, response)
-            }
+            _ => row,
         }
     }
 
-    fn with_origin(self, taken_from: Option<TakenFrom>) -> Self {
-        let (taken_from, taken_at) = match taken_from {
-            None => (None, None),
-            Some(TakenFrom::Unknown { since }) => (Some(UNKNOWN), Some(Moment(since))),
-            Some(TakenFrom::Released { expires_at }) => (Some(RELEASED), Some(Moment(expires_at))),
+    /// The columns of a response.
+    pub(super) fn with_response(self, settled_by: SettledBy, response: &'a Response) -> Self {
+        let body = match &response.body {
+            Kept::Bytes { body, .. } => Some(&body[..]),
+            Kept::No(_) => None,
         };
-        Self { taken_from, taken_at, ..self }
+        let (settled_by, head) = (codec::settled_by_tag(settled_by), codec::encode_head(response));
+        Self { settled_by: Some(settled_by.into()), head: Some(head), body, ..self }
     }
 
     /// For a record that is exactly as it was read.

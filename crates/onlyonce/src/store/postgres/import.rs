@@ -77,7 +77,8 @@ impl Import {
     pub async fn import(&self, records: &[(OperationId, Record)]) -> Result<(), Fault> {
         let rows = records.iter().map(|(id, record)| Row::of_record(*id, record));
         let params = Statement::Import.params(&rows.collect::<Vec<_>>());
-        self.execute(&Statement::Import.sql(&self.address.schema), given(&params)).await
+        let params: Vec<_> = given(&params).collect();
+        self.execute(&Statement::Import.sql(&self.address.schema), &params).await
     }
 
     /// Takes over the check value of this name, or that there is none.
@@ -87,15 +88,13 @@ impl Import {
     pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         let table = format!("{}.check_value", self.address.schema);
         let Some(value) = value else {
-            return self
-                .execute(&format!("DELETE FROM {table} WHERE name = $1"), [&name as _])
-                .await;
+            return self.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await;
         };
         let sql = format!(
             "INSERT INTO {table} (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         );
-        self.execute(&sql, [&name as _, &value as _]).await
+        self.execute(&sql, &[&name, &value]).await
     }
 
     /// Everything is there: from now on stores are opened here.
@@ -105,15 +104,11 @@ impl Import {
     pub async fn finish(&self) -> Result<(), Fault> {
         let sql =
             format!("UPDATE {}.meta SET imported_from = NULL WHERE one = 1", self.address.schema);
-        self.execute(&sql, []).await
+        self.execute(&sql, &[]).await
     }
 
-    async fn execute<'a>(
-        &self,
-        sql: &str,
-        params: impl IntoIterator<Item = &'a (dyn ToSql + Sync)>,
-    ) -> Result<(), Fault> {
-        let done = self.connection.query(sql, params).await;
+    async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<(), Fault> {
+        let done = self.connection.query(sql, params.iter().copied()).await;
         done.map(drop).map_err(|error| SqlError::from(error).fault())
     }
 }

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::address::ServerAddress;
 use super::connection::CONNECT_WAIT_MAX;
 use super::error::{PostgresOpenError, SERVER_MIN};
-use super::schema::VERSION;
+use super::schema::{judge, meta_sql};
 use super::server::is_pooled;
 use crate::clock::{Clock, StoreTime, SystemClock};
 
@@ -150,10 +149,9 @@ async fn schema(client: &Client, schema: &str) -> Result<SchemaFound, Error> {
     if found.text("may_use") != "t" {
         return Ok(SchemaFound::Refused(format!("this user may not use the schema {schema}")));
     }
-    let meta = rows(client, &format!("SELECT to_json(m) AS row FROM {schema}.meta m")).await?;
-    let meta = meta.first().and_then(|row| serde_json::from_str(row.text("row")).ok());
-    if let Some(why) = refusal(schema, meta.as_ref()) {
-        return Ok(SchemaFound::Refused(why));
+    let meta = rows(client, &meta_sql(schema)).await?;
+    if let Err(refused) = judge(schema, meta.first().map(|row| row.text("meta"))) {
+        return Ok(SchemaFound::Refused(refused.to_string()));
     }
     if found.text("has_record") != "t" {
         return Ok(SchemaFound::Refused(format!(
@@ -167,26 +165,6 @@ async fn schema(client: &Client, schema: &str) -> Result<SchemaFound, Error> {
         is_unique: table.number("uniques") > 0,
         is_vacuumed: !table.text("options").contains("autovacuum_enabled=false"),
     })
-}
-
-/// Why the store would refuse the schema.
-fn refusal(schema: &str, meta: Option<&Value>) -> Option<String> {
-    let Some(meta) = meta else {
-        return Some(format!("schema {schema} is damaged: its own row is gone"));
-    };
-    let number = |name: &str| meta[name].as_i64().unwrap_or_default();
-    let text = |name: &str| meta[name].as_str();
-    let (version, oldest, ours) = (number("version"), number("oldest"), i64::from(VERSION));
-    if version < ours || oldest > ours {
-        return Some(format!(
-            "schema {schema} has version {version}, and this build knows version {ours}"
-        ));
-    }
-    if let Some(to) = text("moved_to") {
-        return Some(format!("schema {schema} was moved to {to}"));
-    }
-    let from = text("imported_from")?;
-    Some(format!("schema {schema} is being filled from {from}, or that was interrupted"))
 }
 
 async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Error> {

@@ -88,7 +88,7 @@ impl Maintenance {
     /// deleted while nodes run.
     pub(super) async fn check_value(
         &mut self,
-        [name, from, to]: &[Option<String>; 3],
+        [name, from, to]: [Option<String>; 3],
     ) -> Result<Option<String>, SqlError> {
         let table = format!("{}.check_value", self.schema);
         let insert = format!(
@@ -101,17 +101,17 @@ impl Maintenance {
             let client = &connection.client;
             // A user who may only read asks without `to`.
             if to.is_some() {
-                client.execute(&insert, &[name, from, to]).await?;
-                client.execute(&update, &[name, from, to]).await?;
+                client.execute(&insert, &[&name, &from, &to]).await?;
+                client.execute(&update, &[&name, &from, &to]).await?;
             }
-            let kept = client.query_opt(&select, &[name]).await?;
+            let kept = client.query_opt(&select, &[&name]).await?;
             Ok(kept.map(|row| row.try_get("value")).transpose()?)
         };
         self.transaction("BEGIN", check, |_, _| Vec::new()).await
     }
 
     /// After every write that is under way: one that began before must not end after it.
-    pub(super) async fn mark_moved(&mut self, to: &str) -> Result<(), SqlError> {
+    pub(super) async fn mark_moved(&mut self, to: String) -> Result<(), SqlError> {
         let lock = format!("LOCK TABLE {}.record IN SHARE ROW EXCLUSIVE MODE", self.schema);
         let mark = format!("UPDATE {}.meta SET moved_to = $1 WHERE one = 1", self.schema);
         let mark = async |connection: &Connection| {

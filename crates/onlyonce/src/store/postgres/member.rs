@@ -16,7 +16,7 @@ use super::sql_error::SqlError;
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
-use crate::record::{Record, Response, Revision, SettledBy, Token, codec};
+use crate::record::{Record, Response, Revision, SettledBy, Token};
 use crate::scope::OperationId;
 use crate::store::audit::Note;
 use crate::store::cas::{self, Effect};
@@ -137,7 +137,7 @@ impl Member {
             Step::Claim(record) => Row { not_after, ..Row::of_record(id, record) },
             Step::Complete { token, states, settled_by, response } => {
                 let row = Row { old_token: uuid(*token), old_states: *states, ..Row::of_id(id) };
-                row.with_response(codec::settled_by_tag(*settled_by).into(), response)
+                row.with_response(*settled_by, response)
             }
             Step::Put(record, revision) => {
                 Row { not_after, ..Row::of_record(id, record) }.unchanged_since(*revision)

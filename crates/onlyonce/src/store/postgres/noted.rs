@@ -5,8 +5,10 @@
 use futures_util::future::join;
 
 use super::audit_rows::{append_params, chain_end};
+use super::batch::Answers;
 use super::columns::Param;
 use super::connection::{Connection, bounded};
+use super::member::Member;
 use super::sql_error::{SqlError, cause, unclear};
 use super::statement::Statement;
 use crate::clock::StoreTime;
@@ -32,9 +34,12 @@ impl OwnChain {
             return Ok(end);
         }
         let writer: [Param<'_>; 1] = [Box::new(self.writer.to_bytes().to_vec())];
-        // Nothing was written yet, so no error is unsure.
         let read = bounded(connection.run(Statement::ChainEnd, &writer)).await;
-        let rows = read.map_err(SqlError::into_bad_session)?;
+        let rows = read.map_err(|error| match error {
+            // Nothing was written yet.
+            SqlError::Unsure(cause) => SqlError::BadSession(cause),
+            error => error,
+        })?;
         let end = rows.first().map_or_else(|| Ok(Chain::new(self.writer)), chain_end);
         end.map_err(|error| SqlError::NotDone(cause(error)))
     }
@@ -52,6 +57,16 @@ pub(super) async fn with_chain<T>(
     let done = commit(Some(&mut chain)).await?;
     own.end = Some(chain);
     Ok(done)
+}
+
+/// What is told of a batch: of each member whose record was written by its statement.
+pub(super) fn notes(members: &[Member], answers: &Answers) -> Vec<(StoreTime, Note)> {
+    let note = |member: &Member| {
+        let answer = answers.get(&member.statement())?;
+        answer.written(member.id)?;
+        Some((answer.now, member.note()?.clone()))
+    };
+    members.iter().filter_map(note).collect()
 }
 
 /// Does `write` in a transaction, and adds the entries that `notes` makes of its answer, if there is a chain.

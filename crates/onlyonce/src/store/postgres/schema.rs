@@ -8,6 +8,7 @@
 //! 4. A schema is made, and migrated, under a lock that belongs to its name, in one transaction. There is no migration
 //!    yet: a version before this one was never released, and its schema is refused.
 
+use serde_json::Value;
 use tokio_postgres::{Client, Error};
 
 use super::address::ServerAddress;
@@ -58,29 +59,30 @@ pub(super) async fn ensure(
         (false, Missing::Make) => make(client, &schema).await.map_err(failed)?,
         (false, Missing::Refuse) => return Err(PostgresOpenError::NotInstalled { schema }),
     }
-    let supported = VERSION;
-    // Alone: an older version may not have the other columns.
-    let version = format!("SELECT version FROM {schema}.meta WHERE one = 1");
-    match client.query_opt(&version, &[]).await.map_err(failed)?.map(|row| row.get("version")) {
-        None => return Err(PostgresOpenError::Damaged { schema, what: "its own row is gone" }),
-        Some(found @ ..VERSION) => {
-            return Err(PostgresOpenError::Older { schema, found, supported });
-        }
-        Some(VERSION..) => {}
-    }
-    let meta = format!(
-        "SELECT version, oldest, replace(generation::text, '-', '') AS generation, moved_to, imported_from
-           FROM {schema}.meta WHERE one = 1"
-    );
-    let meta = client.query_one(&meta, &[]).await.map_err(failed)?;
-    if meta.get::<_, i32>("oldest") > VERSION {
-        let found = meta.get("version");
-        return Err(PostgresOpenError::Newer { schema, found, supported });
-    }
-    match (meta.get("moved_to"), meta.get("imported_from")) {
+    let meta = client.query_opt(&meta_sql(&schema), &[]).await.map_err(failed)?;
+    judge(&schema, meta.as_ref().map(|row| row.get("meta")))
+}
+
+/// Reads the schema's own row as JSON: that of another version may not have all columns.
+pub(super) fn meta_sql(schema: &str) -> String {
+    format!("SELECT to_jsonb(m)::text AS meta FROM {schema}.meta m WHERE one = 1")
+}
+
+/// The id of a schema, or why this build does not use it.
+pub(super) fn judge(schema: &str, meta: Option<&str>) -> Result<String, PostgresOpenError> {
+    let (schema, supported) = (schema.to_owned(), VERSION);
+    let Some(meta) = meta.and_then(|meta| serde_json::from_str::<Value>(meta).ok()) else {
+        return Err(PostgresOpenError::Damaged { schema, what: "its own row is gone" });
+    };
+    let number = |name: &str| meta[name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let (found, oldest) = (number("version").unwrap_or(0), number("oldest").unwrap_or(0));
+    let text = |name: &str| meta[name].as_str().map(str::to_owned);
+    match (text("moved_to"), text("imported_from")) {
+        _ if found < VERSION => Err(PostgresOpenError::Older { schema, found, supported }),
+        _ if oldest > VERSION => Err(PostgresOpenError::Newer { schema, found, supported }),
         (Some(to), _) => Err(PostgresOpenError::Moved { schema, to }),
         (None, Some(from)) => Err(PostgresOpenError::Importing { schema, from }),
-        (None, None) => Ok(meta.get("generation")),
+        (None, None) => Ok(text("generation").unwrap_or_default().replace('-', "")),
     }
 }
 
@@ -116,6 +118,7 @@ const NAMED: &str = r#"'"' || replace(n.nspname, '"', '""') || '"' = $1"#;
 fn tables(schema: &str) -> String {
     let sql = concat!(
         include_str!("sql/schema.sql"),
+        include_str!("sql/audit.sql"),
         include_str!("sql/transactions.sql"),
         include_str!("sql/steps.sql")
     );

@@ -48,14 +48,6 @@ impl SqlError {
         }
     }
 
-    /// The same of a read: it has changed nothing, and its session is given up.
-    pub(super) fn into_bad_session(self) -> Self {
-        match self {
-            Self::Unsure(cause) => Self::BadSession(cause),
-            error => error,
-        }
-    }
-
     /// What the caller of a read is told: a read has changed nothing.
     pub(super) fn fault_of_read(&self) -> Fault {
         match self.fault() {

@@ -1,7 +1,7 @@
 //! Encrypted connections to the server, by rustls. `tokio-postgres-rustls` binds the password exchange to the TLS
 //! channel (SCRAM-SHA-256-PLUS).
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,34 +14,30 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::error::PostgresOpenError;
 use crate::store::BoxError;
 
-/// Which servers to talk to.
-pub(super) enum Trust {
-    /// Any server: as `sslmode=require` means everywhere.
-    Anyone,
-    /// A server with a certificate for its name, from this file or from the machine's own roots.
-    Verified(Option<PathBuf>),
-}
-
-/// Makes encrypted connections.
-pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, PostgresOpenError> {
+/// Makes encrypted connections: to any server, as `sslmode=require` means everywhere; or, if `is_verified`, to one with a
+/// certificate for its name, from the file `root_cert` or from the machine's own roots.
+pub(super) fn connector(
+    is_verified: bool,
+    root_cert: Option<&Path>,
+) -> Result<MakeRustlsConnect, PostgresOpenError> {
     let provider = rustls::crypto::ring::default_provider();
     let algorithms = provider.signature_verification_algorithms;
     let config = ClientConfig::builder_with_provider(provider.into());
     let config = config
         .with_safe_default_protocol_versions()
         .map_err(|e| PostgresOpenError::Tls(e.into()))?;
-    let config = match trust {
-        Trust::Anyone => {
+    let config = match is_verified {
+        true => config.with_root_certificates(roots(root_cert)?),
+        false => {
             config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(algorithms)))
         }
-        Trust::Verified(file) => config.with_root_certificates(roots(file.as_ref())?),
     };
     let mut config = config.with_no_client_auth();
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, PostgresOpenError> {
+fn roots(file: Option<&Path>) -> Result<RootCertStore, PostgresOpenError> {
     let failed = |why: BoxError| PostgresOpenError::Tls(why);
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -32,15 +33,13 @@ impl Audit for PostgresStore {
     }
 
     fn append(&self, batch: Arc<Appended>) -> Calling<'_, ()> {
-        let maintenance = self.workers.maintenance.clone();
-        let appending = async move { maintenance.lock().await.append(&batch).await };
-        Box::pin(self.run(SqlError::fault, appending))
+        Box::pin(self.maintain(SqlError::fault, |maintenance| Box::pin(maintenance.append(batch))))
     }
 
     fn prune(&self, until: StoreTime, limit: usize) -> Calling<'_, bool> {
         let maintenance = self.workers.maintenance.clone();
         let pruning = async move { prune(&maintenance, until, limit).await };
-        Box::pin(self.run(SqlError::fault, pruning))
+        Box::pin(self.run(&self.workers.room, SqlError::fault, pruning))
     }
 
     fn keep(&self) -> Duration {
@@ -50,28 +49,30 @@ impl Audit for PostgresStore {
 
 impl Trail for PostgresStore {
     fn entries(&self, query: EntryQuery) -> Calling<'_, EntryPage> {
-        let maintenance = self.workers.maintenance.clone();
-        let reading = async move { maintenance.lock().await.entries(&query).await };
-        Box::pin(self.run(SqlError::fault_of_read, reading))
+        self.read(move |maintenance| Box::pin(maintenance.entries(query)))
     }
 
     fn count(&self, id: OperationId, kind: EventKind) -> Calling<'_, u64> {
-        let maintenance = self.workers.maintenance.clone();
-        let counting = async move { maintenance.lock().await.count_entries(id, kind).await };
-        Box::pin(self.run(SqlError::fault_of_read, counting))
+        self.read(move |maintenance| Box::pin(maintenance.count_entries(id, kind)))
     }
 
     fn heads(&self) -> Calling<'_, Vec<Head>> {
-        let maintenance = self.workers.maintenance.clone();
-        let reading = async move { maintenance.lock().await.heads().await };
-        Box::pin(self.run(SqlError::fault_of_read, reading))
+        self.read(|maintenance| Box::pin(maintenance.heads()))
     }
 
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
-        let maintenance = self.workers.maintenance.clone();
-        let reading =
-            async move { maintenance.lock().await.chain_rows(writer, after, limit).await };
-        Box::pin(self.run(SqlError::fault_of_read, reading))
+        self.read(move |maintenance| Box::pin(maintenance.chain_rows(writer, after, limit)))
+    }
+}
+
+impl PostgresStore {
+    fn read<T: Send + 'static>(
+        &self,
+        call: impl for<'a> FnOnce(&'a mut Maintenance) -> BoxFuture<'a, Result<T, SqlError>>
+        + Send
+        + 'static,
+    ) -> Calling<'_, T> {
+        Box::pin(self.maintain(SqlError::fault_of_read, call))
     }
 }
 
@@ -96,7 +97,7 @@ async fn prune(
 
 impl Maintenance {
     /// A batch that is in the chain already is not added again.
-    async fn append(&mut self, batch: &Appended) -> Result<(), SqlError> {
+    async fn append(&mut self, batch: Arc<Appended>) -> Result<(), SqlError> {
         let nothing = async |_: &Connection| Ok(());
         self.transaction("BEGIN", nothing, |(), chain| {
             if chain.appended == batch.batch {
@@ -132,13 +133,13 @@ impl Maintenance {
     }
 
     /// An entry that does not read is left out: `verify` tells of it.
-    async fn entries(&mut self, query: &EntryQuery) -> Result<EntryPage, SqlError> {
-        let (sql, params) = find(&self.schema, query);
+    async fn entries(&mut self, query: EntryQuery) -> Result<EntryPage, SqlError> {
+        let (sql, params) = find(&self.schema, &query);
         let connection = self.connection.ready().await?;
         let rows = bounded(async { Ok(connection.query(&sql, given(&params)).await?) }).await;
         let rows = self.connection.judge(rows)?;
         let rows = rows.iter().map(|row| Ok((place(row)?, entry(row).ok())));
-        Ok(EntryPage::of(rows.collect::<Result<_, BoxError>>().map_err(unclear)?, query))
+        Ok(EntryPage::of(rows.collect::<Result<_, BoxError>>().map_err(unclear)?, &query))
     }
 
     async fn count_entries(&mut self, id: OperationId, kind: EventKind) -> Result<u64, SqlError> {
