@@ -27,15 +27,12 @@
 //! # }
 //! ```
 
-mod arguments;
 mod connection;
 mod durability;
 mod error;
 mod inspect;
 mod keys;
 mod link;
-mod link_thread;
-mod notify;
 mod on_connect;
 mod record_value;
 mod reply;
@@ -210,7 +207,7 @@ impl Maintain for RedisStore {
             query.after.map_or_else(|| Some(Position::first(states)), Position::from_cursor);
         let mut from = after.ok_or_else(|| refused("this store did not make the cursor"))?;
         loop {
-            let answer = self.link.call(self.shared.keys.scan(states, from, limit)).await?;
+            let answer = self.link.call(self.shared.keys.scan(None, states, from, limit)).await?;
             let (page, next) = reply::page(answer, from)?;
             match next.or_else(|| from.after_listing(states)) {
                 Some(next) if page.records.is_empty() => from = next,
@@ -262,7 +259,7 @@ impl Inspect for RedisStore {
         let mut from = Some(Position::first(states));
         let mut found = Vec::new();
         while let Some(position) = from.filter(|_| found.len() < limit) {
-            let script = self.shared.keys.scan_prefix(prefix, states, position, PAGE_ROWS_MAX);
+            let script = self.shared.keys.scan(Some(prefix), states, position, PAGE_ROWS_MAX);
             let (page, next) = reply::page(self.link.call(script).await?, position)?;
             found.extend(page.records);
             from = next;
@@ -281,7 +278,7 @@ impl Inspect for RedisStore {
             page.records.iter().for_each(|(_, record)| census.count(record));
             scan.after = page.next;
             if scan.after.is_none() {
-                let records = reply::number(self.link.call(self.shared.keys.size()).await?)?;
+                let records = reply::understood(self.link.call(self.shared.keys.size()).await?)?;
                 return Ok(Census { records, ..census });
             }
         }

@@ -32,17 +32,23 @@ impl Connection {
         let no_timeouts =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut inner = client.get_multiplexed_async_connection_with_config(&no_timeouts).await?;
+        // A server that forbids this, or has no such connection any more, is used all the same.
         if let Some(address) = last_address {
-            close_other(inner.clone(), address).await?;
+            let mut kill = ::redis::cmd("CLIENT");
+            kill.arg("KILL").arg("ADDR").arg(address);
+            if_allowed(kill.query_async::<Value>(&mut inner).await)?;
         }
         on_connect.check(inner.clone()).await?;
-        let address = own_address(inner.clone()).await?;
+        let info = ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut inner).await;
+        let info = if_allowed(info)?.unwrap_or_default();
+        let address = info.split(' ').find_map(|part| part.strip_prefix("addr="));
         let mut load = ::redis::pipe();
         for text in Script::TEXTS {
             load.cmd("SCRIPT").arg("LOAD").arg(*text);
         }
         let digests = load.query_async(&mut inner).await?;
-        Ok(Self { inner, digests, address, lost: watch::Sender::new(false) })
+        let (address, lost) = (address.map(str::to_owned), watch::Sender::new(false));
+        Ok(Self { inner, digests, address, lost })
     }
 
     /// Ends when the connection must not be used any more.
@@ -105,24 +111,6 @@ pub(super) fn unanswered(why: impl std::error::Error + Send + Sync + 'static) ->
 
 pub(super) fn not_sent(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::NotDone(StoreError::Unavailable(Box::new(why)))
-}
-
-/// A server that forbids it, or that has no such connection any more, is used all the same.
-async fn close_other(
-    mut connection: MultiplexedConnection,
-    address: &str,
-) -> Result<(), RedisOpenError> {
-    let mut kill = ::redis::cmd("CLIENT");
-    kill.arg("KILL").arg("ADDR").arg(address);
-    if_allowed(kill.query_async::<Value>(&mut connection).await).map(drop)
-}
-
-async fn own_address(
-    mut connection: MultiplexedConnection,
-) -> Result<Option<String>, RedisOpenError> {
-    let info = ::redis::cmd("CLIENT").arg("INFO").query_async::<String>(&mut connection).await;
-    let info = if_allowed(info)?.unwrap_or_default();
-    Ok(info.split(' ').find_map(|part| part.strip_prefix("addr=")).map(str::to_owned))
 }
 
 /// The connection was lost before there was an answer.

@@ -1,5 +1,6 @@
 //! What a crash of this Redis would forget, by its configuration.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ::redis::RedisError;
@@ -17,13 +18,20 @@ pub struct Promise {
     settings: Option<Settings>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Settings {
-    appendonly: String,
-    appendfsync: String,
-    maxmemory: String,
-    maxmemory_policy: String,
-    save: String,
+/// What `CONFIG GET` says.
+pub(super) type Settings = BTreeMap<String, String>;
+
+/// Reads the settings that a store rests on; `None` if the server does not let us.
+pub(super) async fn read_settings(
+    mut connection: MultiplexedConnection,
+) -> Result<Option<Settings>, RedisOpenError> {
+    let mut read = ::redis::pipe();
+    for name in SETTINGS {
+        read.cmd("CONFIG").arg("GET").arg(name);
+    }
+    let read: Result<Vec<Vec<String>>, RedisError> = read.query_async(&mut connection).await;
+    let named = |pair: Vec<String>| <[String; 2]>::try_from(pair).ok().map(Into::into);
+    Ok(if_allowed(read)?.map(|pairs| pairs.into_iter().filter_map(named).collect()))
 }
 
 impl Promise {
@@ -31,50 +39,35 @@ impl Promise {
     /// `appendfsync always`, `maxmemory-policy noeviction`.
     pub fn is_durable(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| {
-            settings.appendonly == "yes"
-                && settings.appendfsync == "always"
-                && settings.maxmemory_policy == "noeviction"
+            setting(settings, "appendonly") == "yes"
+                && setting(settings, "appendfsync") == "always"
+                && setting(settings, "maxmemory-policy") == "noeviction"
         })
     }
 
     /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
     pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, RedisOpenError> {
-        Ok(Self { settings: if_allowed(Settings::read(connection).await)? })
+        Ok(Self { settings: read_settings(connection).await? })
     }
 }
 
-impl Settings {
-    async fn read(mut connection: MultiplexedConnection) -> Result<Self, RedisError> {
-        let mut read = ::redis::pipe();
-        for name in ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "save"] {
-            read.cmd("CONFIG").arg("GET").arg(name);
+/// What a crash forgets.
+fn after_crash(settings: &Settings) -> &'static str {
+    match (setting(settings, "appendonly"), setting(settings, "appendfsync")) {
+        ("yes", "always") => {
+            "Redis writes each change to disk before it answers; a failover to a replica may still forget some"
         }
-        let pairs: Vec<Vec<String>> = read.query_async(&mut connection).await?;
-        let mut values = pairs.into_iter().map(|pair| pair.into_iter().nth(1).unwrap_or_default());
-        let mut next = || values.next().unwrap_or_default();
-        let (appendonly, appendfsync) = (next(), next());
-        let (maxmemory, maxmemory_policy, save) = (next(), next(), next());
-        Ok(Self { appendonly, appendfsync, maxmemory, maxmemory_policy, save })
-    }
-
-    /// What a crash forgets.
-    fn after_crash(&self) -> &'static str {
-        match (self.appendonly.as_str(), self.appendfsync.as_str()) {
-            ("yes", "always") => {
-                "Redis writes each change to disk before it answers; a failover to a replica may still forget some"
-            }
-            ("yes", "everysec") => {
-                "best effort: a crash of Redis forgets about the last second (appendfsync everysec), and what it forgets may run again"
-            }
-            ("yes", _) => {
-                "best effort: a crash of Redis's machine forgets the last half minute or more (appendfsync no), and what it forgets may run again"
-            }
-            _ if self.save.is_empty() => {
-                "best effort: Redis keeps nothing on disk (appendonly no, no save), and after a restart everything may run again"
-            }
-            _ => {
-                "best effort: a crash of Redis forgets everything since its last snapshot (appendonly no), and what it forgets may run again"
-            }
+        ("yes", "everysec") => {
+            "best effort: a crash of Redis forgets about the last second (appendfsync everysec), and what it forgets may run again"
+        }
+        ("yes", _) => {
+            "best effort: a crash of Redis's machine forgets the last half minute or more (appendfsync no), and what it forgets may run again"
+        }
+        _ if setting(settings, "save").is_empty() => {
+            "best effort: Redis keeps nothing on disk (appendonly no, no save), and after a restart everything may run again"
+        }
+        _ => {
+            "best effort: a crash of Redis forgets everything since its last snapshot (appendonly no), and what it forgets may run again"
         }
     }
 }
@@ -86,17 +79,30 @@ impl fmt::Display for Promise {
                 "best effort: Redis does not let us read its configuration, so nobody knows what a crash forgets; ask for appendonly yes, appendfsync always and maxmemory-policy noeviction",
             );
         };
-        f.write_str(settings.after_crash())?;
-        let evicts = match settings.maxmemory.as_str() {
+        f.write_str(after_crash(settings))?;
+        let evicts = match setting(settings, "maxmemory") {
             "0" => "once maxmemory is set it evicts keys",
             _ => "it evicts keys when memory is short",
         };
-        match settings.maxmemory_policy.as_str() {
+        match setting(settings, "maxmemory-policy") {
             "noeviction" => Ok(()),
             policy => write!(f, "; {evicts} ({policy}), and those may run again"),
         }
     }
 }
+
+fn setting<'a>(settings: &'a Settings, name: &str) -> &'a str {
+    settings.get(name).map_or("", String::as_str)
+}
+
+const SETTINGS: [&str; 6] = [
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "maxmemory",
+    "maxmemory-policy",
+    "save",
+];
 
 #[cfg(test)]
 mod tests {
@@ -104,22 +110,25 @@ mod tests {
 
     #[test]
     fn only_the_strictest_configuration_is_durable() {
-        let best = Settings {
-            appendonly: "yes".to_owned(),
-            appendfsync: "always".to_owned(),
-            maxmemory: "0".to_owned(),
-            maxmemory_policy: "noeviction".to_owned(),
-            save: String::new(),
+        let promise = |appendonly: &str, appendfsync: &str, policy: &str| {
+            let settings = [
+                ("appendonly", appendonly),
+                ("appendfsync", appendfsync),
+                ("maxmemory", "0"),
+                ("maxmemory-policy", policy),
+                ("save", ""),
+            ];
+            let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            Promise { settings: Some(settings.into()) }
         };
-        let promise = |settings| Promise { settings: Some(settings) };
-        assert!(promise(best.clone()).is_durable());
+        assert!(promise("yes", "always", "noeviction").is_durable());
         for worse in [
-            Settings { appendonly: "no".to_owned(), ..best.clone() },
-            Settings { appendfsync: "everysec".to_owned(), ..best.clone() },
-            Settings { maxmemory_policy: "allkeys-lru".to_owned(), ..best },
+            promise("no", "always", "noeviction"),
+            promise("yes", "everysec", "noeviction"),
+            promise("yes", "always", "allkeys-lru"),
         ] {
-            assert!(!promise(worse.clone()).is_durable(), "{worse:?}");
-            assert!(promise(worse).to_string().contains("may run again"));
+            assert!(!worse.is_durable(), "{worse:?}");
+            assert!(worse.to_string().contains("may run again"));
         }
         assert!(!Promise::default().is_durable());
     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ::redis::Client;
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, RedisError};
 use tokio::time::timeout;
 
+use super::durability::{Settings, read_settings};
 use super::error::{RedisOpenError, if_allowed};
 use super::on_connect::is_too_old;
 use super::{ANSWER_WAIT, Keys, RedisOptions};
@@ -17,7 +18,7 @@ use crate::clock::{Clock, StoreTime, SystemClock};
 pub struct RedisFacts {
     info: BTreeMap<String, String>,
     /// `None` if the server does not let us read its settings.
-    settings: Option<BTreeMap<String, String>>,
+    settings: Option<Settings>,
     /// How far its clock is ahead of this node's, in milliseconds; negative if it is behind.
     pub clock_ahead_ms: i64,
     /// Whether it holds records of a build before the first release, which this build does not read.
@@ -62,22 +63,10 @@ async fn ask(client: Client) -> Result<RedisFacts, RedisOpenError> {
     let older = if_allowed(older)?.unwrap_or(0);
     Ok(RedisFacts {
         info,
-        settings: if_allowed(settings(connection.clone()).await)?,
+        settings: read_settings(connection.clone()).await?,
         clock_ahead_ms: clock_ahead_ms(connection).await?,
         has_older_format: older > 0,
     })
-}
-
-async fn settings(
-    mut connection: MultiplexedConnection,
-) -> Result<BTreeMap<String, String>, RedisError> {
-    let mut read = ::redis::pipe();
-    for name in SETTINGS {
-        read.cmd("CONFIG").arg("GET").arg(name);
-    }
-    let pairs: Vec<Vec<String>> = read.query_async(&mut connection).await?;
-    let pairs = pairs.into_iter().filter_map(|pair| <[String; 2]>::try_from(pair).ok());
-    Ok(pairs.map(|[name, value]| (name, value)).collect())
 }
 
 /// Against the middle of the time between question and answer.
@@ -88,12 +77,3 @@ async fn clock_ahead_ms(mut connection: MultiplexedConnection) -> Result<i64, Re
     let its = StoreTime::from_ms(seconds.saturating_mul(1000).saturating_add(micros / 1000));
     Ok(its.since_ms(middle))
 }
-
-const SETTINGS: [&str; 6] = [
-    "appendonly",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "maxmemory",
-    "maxmemory-policy",
-    "save",
-];

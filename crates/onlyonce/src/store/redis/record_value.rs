@@ -14,17 +14,6 @@ use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
 use crate::record::{Kept, Record, Response, SettledBy, State, Token};
 use crate::scope::OperationId;
-use crate::store::{Draft, Takeover, cas};
-
-/// The details of a first attempt. The head says the rest, and its times.
-pub(super) fn details(draft: &Draft) -> Vec<u8> {
-    codec::encode(&cas::first_attempt(draft, StoreTime::from_ms(0)))
-}
-
-/// The details of a later attempt.
-pub(super) fn details_of(attempt: &Takeover) -> Vec<u8> {
-    codec::encode(&cas::later_attempt(attempt, StoreTime::from_ms(0)))
-}
 
 /// Who settled the record, the head of the response, and its body.
 pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {

@@ -82,14 +82,9 @@ pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Positio
     Ok((page, has_more.then_some(Position { number, place, ..from })))
 }
 
-/// The number that a script answers.
-pub(super) fn number(value: Value) -> Result<u64, Fault> {
-    understood(value)
-}
-
 /// How long to wait before a limit may be used again; `None` if it was used.
 pub(crate) fn wait(value: Value) -> Result<Option<Duration>, Fault> {
-    let micros = number(value)?;
+    let micros: u64 = understood(value)?;
     Ok((micros > 0).then(|| Duration::from_micros(micros)))
 }
 
@@ -100,7 +95,7 @@ pub(super) fn check_value(value: Value) -> Result<Option<String>, Fault> {
 }
 
 /// An answer that is not what the script answers is unsure: nobody knows what was done.
-fn understood<T: FromRedisValue>(value: Value) -> Result<T, Fault> {
+pub(super) fn understood<T: FromRedisValue>(value: Value) -> Result<T, Fault> {
     from_redis_value(value).map_err(|_| not_understood())
 }
 
