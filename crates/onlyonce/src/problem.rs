@@ -192,6 +192,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
     }
 
+    /// For a caller who asks about an operation that is told apart by its body.
+    pub(crate) fn look_up_needs_body() -> Self {
+        let detail = "Operations of this route are told apart by a part of their body, which a look-up does not have. To \
+                      learn what became of an operation, send it again with the same key.";
+        Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
+    }
+
     /// For a retry of an operation whose outcome is unknown.
     pub(crate) fn held(recovery: Recovery) -> Self {
         let (remedy, retry_after_s) = match recovery {

@@ -19,7 +19,7 @@
 //! let [ann, bob] = ["ann", "bob"].map(|name| Principal::of("user", name.as_bytes()));
 //! let headers = http::HeaderMap::new();
 //! let (host, method, path) = ("api.test", "POST", "/charges");
-//! let scope = |principal| Scope { principal, host, method, path, headers: &headers };
+//! let scope = |principal| Scope { principal, host, method, path, headers: &headers, body: b"" };
 //! let id = |principal| operation_id(None, &ScopePart::DEFAULT, &scope(principal), &key);
 //! assert_eq!(id(&ann), id(&ann));
 //! assert_ne!(id(&ann), id(&bob));
@@ -39,6 +39,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName};
 use sha2::{Digest, Sha256};
 
+use crate::fingerprint::Pointer;
 use crate::hex;
 use crate::key::Key;
 
@@ -266,6 +267,10 @@ pub enum ScopePart {
     /// A header by which the service chooses what a request is about (a tenant, `X-Original-URL`): all of its
     /// values as sent, in their order. Absent is not empty.
     Header(HeaderName),
+    /// A string or a number of a JSON body by which the service chooses what a request is about, such as the
+    /// `/operationName` of GraphQL. Any other value, and a body that is no JSON, count as absent. Recovery points do not
+    /// read it, and whoever looks an operation up has no body to read it from.
+    Json(Pointer),
 }
 
 impl ScopePart {
@@ -281,11 +286,12 @@ impl fmt::Display for ScopePart {
             Self::Method => f.write_str("method"),
             Self::Path => f.write_str("path"),
             Self::Header(name) => write!(f, "header:{name}"),
+            Self::Json(pointer) => write!(f, "json:{pointer}"),
         }
     }
 }
 
-/// Where a key was used. Host, path and headers are given as sent.
+/// Where a key was used. Host, path, headers and body are given as sent.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     /// Who asks.
@@ -298,6 +304,8 @@ pub struct Scope<'a> {
     pub path: &'a str,
     /// The request's headers; only those that a policy lists are looked at.
     pub headers: &'a HeaderMap,
+    /// The request's body; only what a policy points to is looked at.
+    pub body: &'a [u8],
 }
 
 /// Headers may hold credentials, so none is shown.

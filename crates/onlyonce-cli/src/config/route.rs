@@ -143,9 +143,9 @@ fn reconcile(matching: &Match, rules: &Rules) -> Option<Contradiction> {
             &["reconcile"],
             "`reconcile` with `auth` asks for all callers, whose keys may be equal, so that one would get another's answer; set `forward_key` to \"derive\", or remove `auth`".into(),
         ),
-        ForwardKey::Verbatim if has_header(rules.policy.scope()) => (
+        ForwardKey::Verbatim if is_finer_than_key(rules.policy.scope()) => (
             &["reconcile", "scope"],
-            "`reconcile` does not send the headers of `scope`, so that one tenant would get another's answer; set `forward_key` to \"derive\"".into(),
+            "`reconcile` does not send the headers and values of `scope`, so that one tenant would get another's answer; set `forward_key` to \"derive\"".into(),
         ),
         _ if rule.auth.is_none() && !is_per_caller && rule.absent == Absent::Release => (
             &["reconcile"],
@@ -183,8 +183,8 @@ fn is_made_here(source: &KeySource) -> bool {
     matches!(source, KeySource::Fingerprint | KeySource::Body { .. } | KeySource::CloudEvent)
 }
 
-fn has_header(scope: &[ScopePart]) -> bool {
-    scope.iter().any(|part| matches!(part, ScopePart::Header(_)))
+fn is_finer_than_key(scope: &[ScopePart]) -> bool {
+    scope.iter().any(|part| matches!(part, ScopePart::Header(_) | ScopePart::Json(_)))
 }
 
 fn tokens(rules: &Rules) -> Option<Contradiction> {

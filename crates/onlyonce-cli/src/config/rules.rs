@@ -233,11 +233,14 @@ fn method(field: Field<'_>) -> Result<http::Method, Remark> {
 }
 
 fn scope_part(field: Field<'_>) -> Result<ScopePart, Remark> {
-    match field.text()?.strip_prefix("header:") {
-        Some(name) => name.parse().map(ScopePart::Header).map_err(|_| {
+    match field.text()?.split_once(':') {
+        Some(("header", name)) => name.parse().map(ScopePart::Header).map_err(|_| {
             field.wrong("header: is followed by the name of a header, such as header:X-Tenant")
         }),
-        None => field.one_of(&SCOPE).cloned(),
+        Some(("json", pointer)) => pointer.parse().map(ScopePart::Json).map_err(|_| {
+            field.wrong("json: is followed by a JSON pointer, such as json:/operationName")
+        }),
+        _ => field.one_of(&SCOPE).cloned(),
     }
 }
 

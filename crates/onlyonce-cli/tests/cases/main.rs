@@ -24,6 +24,7 @@ mod edges;
 mod expiry;
 mod failures;
 mod fingerprint;
+mod graphql;
 mod hygiene;
 mod jwt;
 mod location;

@@ -214,9 +214,10 @@ fn scope_part(name: &str) -> ScopePart {
         "host" => ScopePart::Host,
         "method" => ScopePart::Method,
         "path" => ScopePart::Path,
-        _ => match name.strip_prefix("header:") {
-            Some(name) => ScopePart::Header(name.parse().unwrap()),
-            None => panic!("{name} is no part of a scope"),
+        _ => match name.split_once(':') {
+            Some(("header", name)) => ScopePart::Header(name.parse().unwrap()),
+            Some(("json", pointer)) => ScopePart::Json(pointer.parse().unwrap()),
+            _ => panic!("{name} is no part of a scope"),
         },
     }
 }

@@ -11,6 +11,7 @@ use crate::key::{self, Key, KeyError, KeySource};
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::State;
+use crate::scope::ScopePart;
 use crate::store::Seen;
 
 pub(super) async fn look_up(rules: &Rules, head: &Parts) -> Response<Body> {
@@ -27,7 +28,10 @@ async fn state(rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     let key = named_key(policy, head).map_err(|error| Problem::key_invalid(&error, policy))?;
     let key = key.ok_or_else(Problem::look_up_key_missing)?;
     let who = rules.identify(head)?;
-    let id = request::id(rules, head, &who, &key);
+    if policy.scope().iter().any(|part| matches!(part, ScopePart::Json(_))) {
+        return Err(Problem::look_up_needs_body());
+    }
+    let id = request::id(rules, head, b"", &who, &key);
     let seen = rules.once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
     shown(&seen).ok_or_else(Problem::not_found)
 }

@@ -119,7 +119,7 @@ where
             return Ok(None);
         };
         let (who, _) = self.rules.admit(head, &key)?;
-        let id = namespaced(request::id(&self.rules, head, &who, &key));
+        let id = namespaced(request::id(&self.rules, head, &body.bytes, &who, &key));
         let fingerprint = request::fingerprint(policy, head, body, raw);
         let ask = self.ask(id, head, &key, &who, fingerprint);
         // No reconciler is asked in observe mode: a question would be a request of our own.

@@ -258,24 +258,30 @@ fn subject<'a>(head: &'a Parts, sent: &'a Sent<'_>, body: &'a Whole) -> Subject<
 }
 
 /// The id of the operation that the request is about.
-pub(super) fn id(rules: &Rules, head: &Parts, who: &Principal, key: &Key) -> OperationId {
-    id_by(&rules.policy, rules.once.inner.secret.as_ref(), head, who, key)
+pub(super) fn id(
+    rules: &Rules,
+    head: &Parts,
+    body: &[u8],
+    who: &Principal,
+    key: &Key,
+) -> OperationId {
+    id_by(&rules.policy, rules.once.inner.secret.as_ref(), (head, body), who, key)
 }
 
 /// The same, by the scope of this policy.
 pub(crate) fn id_by(
     policy: &Policy,
     secret: Option<&Secret>,
-    head: &Parts,
+    request: (&Parts, &[u8]),
     who: &Principal,
     key: &Key,
 ) -> OperationId {
-    with_scope(head, who, |scope| operation_id(secret, policy.scope(), scope, key))
+    with_scope(request, who, |scope| operation_id(secret, policy.scope(), scope, key))
 }
 
 /// What `read` makes of the request's scope.
 pub(super) fn with_scope<T>(
-    head: &Parts,
+    (head, body): (&Parts, &[u8]),
     who: &Principal,
     read: impl FnOnce(&Scope<'_>) -> T,
 ) -> T {
@@ -286,6 +292,7 @@ pub(super) fn with_scope<T>(
         method: head.method.as_str(),
         path: &Sent::of(head).path,
         headers: &head.headers,
+        body,
     })
 }
 

@@ -78,7 +78,7 @@ where
             Ok(admitted) => admitted,
             Err(problem) => return Ok(rules.refused(problem)),
         };
-        let id = request::id(&rules, &head, &who, &key);
+        let id = request::id(&rules, &head, &body.bytes, &who, &key);
         let rpc = policy.is_json_rpc().then(|| json_rpc::Caller::of(&body.bytes));
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;

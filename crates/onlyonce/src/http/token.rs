@@ -86,7 +86,7 @@ fn bound<T>(
     act: impl FnOnce(Bound<'_>) -> T,
 ) -> T {
     let (route, parts) = (&**rules.policy.route(), rules.policy.scope());
-    with_scope(head, who, |scope| act(Bound { secret, route, parts, scope }))
+    with_scope((head, b""), who, |scope| act(Bound { secret, route, parts, scope }))
 }
 
 /// What the operation is about, in the caller's words. An empty context would make all operations of a caller one.

@@ -1,6 +1,10 @@
 //! The bytes that an operation id is hashed from.
 
+use std::collections::BTreeMap;
+
 use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
+use crate::body::json::{self, Found};
+use crate::fingerprint::Pointer;
 use crate::key::Key;
 
 /// The listed parts of a request's scope, in fixed order, then the key.
@@ -30,6 +34,15 @@ fn headers_of(parts: &[ScopePart]) -> Vec<&str> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// The listed pointers, in order and each once.
+fn pointers_of(parts: &[ScopePart]) -> BTreeMap<String, &Pointer> {
+    let pointers = parts.iter().filter_map(|part| match part {
+        ScopePart::Json(pointer) => Some((pointer.to_string(), pointer)),
+        _ => None,
+    });
+    pointers.collect()
 }
 
 /// A namespace and a principal, then the key.
@@ -68,12 +81,18 @@ impl Encoding {
                 ScopePart::Host => self.add(Tag::Host, plain_host(scope.host).as_bytes()),
                 ScopePart::Method => self.add(Tag::Method, scope.method.as_bytes()),
                 ScopePart::Path => self.add(Tag::Path, normal_path(scope.path).as_bytes()),
-                ScopePart::Header(_) => {}
+                ScopePart::Header(_) | ScopePart::Json(_) => {}
             }
         }
         for name in headers_of(parts) {
             self.add(Tag::Header, name.as_bytes());
             for value in scope.headers.get_all(name) {
+                self.add(Tag::Value, value.as_bytes());
+            }
+        }
+        for (name, pointer) in pointers_of(parts) {
+            self.add(Tag::Json, name.as_bytes());
+            if let Ok(Some(Found::Text(value))) = json::find(scope.body, pointer) {
                 self.add(Tag::Value, value.as_bytes());
             }
         }
@@ -123,6 +142,7 @@ enum Tag {
     Key = 6,
     Header = 7,
     Value = 8,
+    Json = 9,
 }
 
 const DOMAIN: &[u8] = b"onlyonce scope\0";

@@ -13,8 +13,14 @@ static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 #[test]
 fn one_key_is_another_operation_in_another_scope() {
     let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
-    let here =
-        Scope { principal: &ann, host: "api.test", method: "POST", path: "/t/1", headers: &NONE };
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/t/1",
+        headers: &NONE,
+        body: b"",
+    };
     let others = [
         Scope { principal: &bob, ..here },
         Scope { host: "api2.test", ..here },
@@ -31,8 +37,14 @@ fn one_key_is_another_operation_in_another_scope() {
 #[test]
 fn a_part_that_the_policy_leaves_out_does_not_separate() {
     let ann = Principal::of("user", b"ann");
-    let here =
-        Scope { principal: &ann, host: "api.test", method: "POST", path: "/a", headers: &NONE };
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/a",
+        headers: &NONE,
+        body: b"",
+    };
     let there = Scope { method: "PATCH", path: "/b", ..here };
     let parts = [ScopePart::Principal, ScopePart::Host];
     assert_eq!(
@@ -44,8 +56,14 @@ fn a_part_that_the_policy_leaves_out_does_not_separate() {
 #[test]
 fn the_order_of_the_parts_means_nothing() {
     let ann = Principal::of("user", b"ann");
-    let here =
-        Scope { principal: &ann, host: "api.test", method: "POST", path: "/a", headers: &NONE };
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/a",
+        headers: &NONE,
+        body: b"",
+    };
     let mut reversed = ScopePart::DEFAULT.to_vec();
     reversed.reverse();
     reversed.push(ScopePart::Host);
@@ -56,8 +74,14 @@ fn the_order_of_the_parts_means_nothing() {
 #[test]
 fn spellings_of_one_host_and_path_are_one_scope() {
     let ann = Principal::of("user", b"ann");
-    let here =
-        Scope { principal: &ann, host: "api.test", method: "POST", path: "/tA", headers: &NONE };
+    let here = Scope {
+        principal: &ann,
+        host: "api.test",
+        method: "POST",
+        path: "/tA",
+        headers: &NONE,
+        body: b"",
+    };
     let same = Scope { host: "API.Test:8080", path: "/t%41", ..here };
     assert_eq!(id_in(&here), id_in(&same));
 }
@@ -110,6 +134,7 @@ fn ids_stay_what_they_are_for_this_version() {
         method: "POST",
         path: "/charges",
         headers: &NONE,
+        body: b"",
     };
     assert_eq!(id_in(&here).to_string(), "2dd6bb5dba99843250d5df4231293e4b");
     let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
@@ -152,8 +177,14 @@ fn a_header_separates_by_all_of_its_values_and_absent_is_not_empty() {
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        let scope =
-            Scope { principal: &ann, host: "h", method: "POST", path: "/", headers: &headers };
+        let scope = Scope {
+            principal: &ann,
+            host: "h",
+            method: "POST",
+            path: "/",
+            headers: &headers,
+            body: b"",
+        };
         operation_id(None, &parts(names), &scope, &key("k"))
     };
     let tenant = ["x-tenant"];
@@ -195,7 +226,7 @@ fn parts_of(mask: u8) -> Vec<ScopePart> {
 
 fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
     let principal = Principal::of("user", &[*who]);
-    let scope = Scope { principal: &principal, host, method, path, headers: &NONE };
+    let scope = Scope { principal: &principal, host, method, path, headers: &NONE, body: b"" };
     encoding::of_request(&parts_of(*mask), &scope, &key(text))
 }
 
@@ -233,4 +264,39 @@ fn id_in(scope: &Scope<'_>) -> OperationId {
 
 fn key(text: &str) -> Key {
     Key::from_text(text, &KeyRules::default()).unwrap()
+}
+
+// R25
+#[test]
+fn a_value_of_the_body_separates_where_the_policy_points_to_it() {
+    let ann = Principal::of("user", b"ann");
+    let part = |text: &str| ScopePart::Json(text.parse().unwrap());
+    let id = |parts: &[ScopePart], body: &str| {
+        let body = body.as_bytes();
+        let scope =
+            Scope { principal: &ann, host: "h", method: "POST", path: "/", headers: &NONE, body };
+        operation_id(None, parts, &scope, &key("k"))
+    };
+    let (name, tenant) = (part("/operationName"), part("/tenant"));
+    let both = [name.clone(), tenant.clone()];
+    let apart = [
+        id(&[], "{}"),
+        id(&both[..1], "{}"),
+        id(&both[1..], "{}"),
+        id(&both[..1], r#"{"operationName":""}"#),
+        id(&both[..1], r#"{"operationName":"pay"}"#),
+        id(&both[..1], r#"{"operationName":"refund"}"#),
+        id(&both, r#"{"operationName":"pay"}"#),
+        id(&both, r#"{"tenant":"pay"}"#),
+    ];
+    for (at, one) in apart.iter().enumerate() {
+        assert!(!apart[at + 1..].contains(one), "{at}");
+    }
+    let absent = id(&both[..1], "{}");
+    for body in [r#"{"operationName":null}"#, r#"{"operationName":["pay"]}"#, "", "pay", "{"] {
+        assert_eq!(id(&both[..1], body), absent, "{body}");
+    }
+    let whole = r#"{"tenant":7,"operationName":"p\u0061y","variables":{}}"#;
+    let again = r#"{"operationName":"pay","tenant":7}"#;
+    assert_eq!(id(&both, whole), id(&[tenant, name.clone(), name], again));
 }

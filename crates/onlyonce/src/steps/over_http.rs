@@ -128,7 +128,7 @@ where
         let key = key.ok_or_else(|| Problem::key_missing(policy))?;
         token::refuse(policy, &key)?;
         let who = (self.identify)(head).principal()?;
-        let id = id_by(policy, None, head, &who, &key);
+        let id = id_by(policy, None, (head, b""), &who, &key);
         // Where keys are not by caller, a caller whose credential has changed asks for the same operation.
         let is_by_principal = policy.scope().contains(&ScopePart::Principal);
         let who = if is_by_principal { who } else { Principal::of("any", b"") };

@@ -330,9 +330,9 @@ const RULES: &[Name] = &[
     Name::new("key_format", "\"any\" or \"uuid\"", "\"any\"", "what a key must look like"),
     Name::new(
         "scope",
-        "a list of \"principal\", \"host\", \"method\", \"path\" or header:NAME",
+        "a list of \"principal\", \"host\", \"method\", \"path\", header:NAME or json:/pointer",
         "[\"principal\", \"host\", \"method\", \"path\"]",
-        "what makes two equal keys two operations; add the headers that the upstream routes by, such as a tenant",
+        "what makes two equal keys two operations; add the headers, and the strings of a JSON body, that the upstream routes by, such as a tenant",
     ),
     Name::new(
         "principal",

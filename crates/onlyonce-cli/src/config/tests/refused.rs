@@ -221,7 +221,7 @@ fn a_question_that_could_be_about_another_operation_is_refused() {
         (
             "",
             "scope = [\"principal\", \"header:X-Tenant\"]",
-            "`reconcile` does not send the headers of `scope`",
+            "`reconcile` does not send the headers and values of `scope`",
         ),
         (release, no_principal, "`absent` \"release\" without `auth`"),
         (release, "principal = \"none\"", "`absent` \"release\" without `auth`"),

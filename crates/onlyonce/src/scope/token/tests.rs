@@ -25,7 +25,7 @@ impl Place {
         headers.insert("x-tenant", self.tenant.parse().unwrap());
         let principal = &Principal::of("bearer", self.caller.as_bytes());
         let (host, method, path) = (self.host, self.method, self.path);
-        let scope = &Scope { principal, host, method, path, headers: &headers };
+        let scope = &Scope { principal, host, method, path, headers: &headers, body: b"" };
         let secret = &Secret::new(self.secret);
         act(Bound { secret, route: self.route, parts: &self.parts, scope })
     }
