@@ -85,10 +85,10 @@ mod tests {
         let odd = (key_age::FIRST_SENT, "yesterday");
         for lines in [
             &[id.clone()][..],
-            &[date.clone()],
+            std::slice::from_ref(&date),
             &[id.clone(), odd],
             &[id.clone(), id.clone(), date.clone()],
-            &[id, date.clone(), date],
+            &[id.clone(), date.clone(), date.clone()],
         ] {
             assert_eq!(judged(&Method::POST, lines), invalid(), "{lines:?}");
         }
