@@ -31,7 +31,7 @@ fn reply(status: &'static str) -> Reply {
 
 /// A status without a message.
 fn refusal(status: &'static str) -> Reply {
-    let reply = Reply::status(200).header("Content-Type", "application/grpc");
+    let reply = Reply::status(200).header("Content-Type", "application/grpc").body("");
     reply.trailer("grpc-status", status)
 }
 
