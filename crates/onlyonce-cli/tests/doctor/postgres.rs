@@ -106,7 +106,7 @@ fn a_schema_that_this_build_does_not_use_is_named() {
     let told = after(&postgres, "UPDATE onlyonce.meta SET version = 99, oldest = 99");
     told.breaks("usable", "schema", "has version 99");
     let told = after(&postgres, "UPDATE onlyonce.meta SET version = 1, oldest = 1");
-    told.breaks("usable", "schema", "has version 1,");
+    told.breaks("usable", "schema", "has version 1 of an unreleased build");
     let told = after(&postgres, "UPDATE onlyonce.meta SET moved_to = 'elsewhere'");
     told.breaks("usable", "schema", "was moved to elsewhere");
     let told = after(&postgres, "DELETE FROM onlyonce.meta");
