@@ -40,6 +40,7 @@ fn job(state: &'static str) -> Reply {
 }
 
 // `keep = "location"`
+// R67
 async fn a_retry_gets_what_the_location_has_now(on: Kind) {
     let t = long_work(on).await;
     t.u.plan("/jobs/7", [job("\"running\""), job("\"done\"")]);
