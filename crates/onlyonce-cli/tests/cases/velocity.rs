@@ -24,6 +24,7 @@ on_both! {
     r170_a_burst_of_duplicates_counts_once,
     r171_a_caller_has_so_many_live_keys,
     r171_the_bytes_that_are_kept_for_a_caller_are_limited,
+    r171_what_is_not_kept_takes_no_bytes,
     r171_what_was_not_executed_is_no_live_key,
 }
 
@@ -165,6 +166,14 @@ async fn r171_the_bytes_that_are_kept_for_a_caller_are_limited(on: Kind) {
     t.post(K2, B1).await.problem(429, "velocity_exceeded");
     t.post(K1, B1).await.replays(&first);
     assert_eq!(t.n(), 1);
+}
+
+async fn r171_what_is_not_kept_takes_no_bytes(on: Kind) {
+    let t = on.start(&[Set::LiveBytesMax(100_000), Set::Keep("status")]).await;
+    t.u.plan("/t", [Reply::created().body(vec![b'x'; 200_000])]);
+    t.post(K1, B1).await.fresh(201);
+    t.post(K2, B1).await.fresh(201);
+    assert_eq!(t.n(), 2);
 }
 
 async fn r171_what_was_not_executed_is_no_live_key(on: Kind) {

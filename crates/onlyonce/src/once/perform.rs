@@ -277,8 +277,8 @@ impl<T: Send + 'static> Task<T> {
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
-        let kept_bytes = match &verdict {
-            Verdict::Store(response) => response.bytes(),
+        let kept_bytes = match &write.next {
+            Next::Completed { response, .. } => response.bytes(),
             _ => 0,
         };
         // From here on only the write holds the answer, so that giving the write up frees its memory.
