@@ -1,4 +1,4 @@
-//! The only place that picks a status: the answers that are our own, as RFC 9457 problem documents.
+//! The answers that are our own, each with its status, as RFC 9457 problem documents.
 //!
 //! A problem becomes a stored response here, because an outcome that stays unknown is completed with one. The HTTP
 //! layer sends the same documents to its callers.
