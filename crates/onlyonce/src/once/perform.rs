@@ -15,13 +15,14 @@ use super::claim_guard::{ClaimGuard, UnderWay};
 use super::events::event_of;
 use super::live_keys::LiveKey;
 use super::settle::Settled;
+use super::wait::by_record;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
 use crate::engine::Write;
 use crate::event::EventKind;
 use crate::fingerprint::{Digest, Fingerprint};
 use crate::policy::{InFlight, Keep, Policy, Recovery, StoreDown};
-use crate::record::{Response, SettledBy, State, TakenFrom};
+use crate::record::{Response, SettledBy, TakenFrom};
 use crate::scope::OperationId;
 use crate::store::{Next, Seen, Swap};
 
@@ -365,18 +366,14 @@ impl<T: Send + 'static> Task<T> {
         self.once.tell_of(&self.ask, kind, self.attempt, status);
     }
 
-    /// A fenced owner answers from the record, never with its own body.
+    /// A fenced owner answers from the record as every other request does, never with its own body: what is there now may
+    /// be the answer to another request.
     fn by_record(&self, guard: &ClaimGuard, seen: &Seen) -> Ended<T> {
-        let Some(record) = &seen.record else {
-            return Ended::Unsettled;
-        };
-        match &record.state {
-            State::Completed { response, .. } => Ended::Refused(Refusal::Replay(response.clone())),
-            State::Running { .. } if record.token != guard.claim().token => {
-                Ended::Refused(Refusal::InProgress)
-            }
-            State::Unknown { since } => Ended::Refused(Refusal::Unknown { since: *since }),
-            State::Running { .. } | State::Released { .. } => Ended::Unsettled,
+        let owner = seen.record.as_ref().map(|record| record.token);
+        match by_record(seen, &self.ask) {
+            Some(Refusal::InProgress) if owner == Some(guard.claim().token) => Ended::Unsettled,
+            Some(refusal) => Ended::Refused(refusal),
+            None => Ended::Unsettled,
         }
     }
 

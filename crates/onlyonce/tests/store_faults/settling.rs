@@ -2,13 +2,36 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::Full;
 use onlyonce::Policy;
 use onlyonce::record::StateKind;
 
-use crate::faults::app::{Handler, retry_until_ended, send_apart};
+use crate::faults::app::{
+    Gate, Handler, answered, charge_with, retry_until_ended, send, send_apart,
+};
 use crate::faults::lab::{Lab, limits};
 use crate::faults::scripted::{Act, Call};
 use crate::faults::{records, soon, until, until_state};
+
+// threat B1, R31: the key was free in between, and another request has it now
+#[tokio::test]
+async fn a_request_that_was_not_executed_is_never_told_the_answer_to_another() {
+    let busy = || async { Ok(answered(StatusCode::TOO_MANY_REQUESTS, "later")) };
+    let first = Lab::with(Handler::new(move |_| busy()), Policy::default());
+    let second = first.another(Handler::counting(), Policy::default());
+    let gate = Gate::default();
+    first.store.next(Call::Release, 1, Act::LoseReply);
+    first.store.next(Call::Release, 1, Act::Wait(gate.clone()));
+    let refused = send_apart(&first.app, KEY);
+    until("the release to be repeated", || async { first.store.made(Call::Release) == 2 }).await;
+    let other = charge_with(KEY, Full::<Bytes>::from("{\"amount\":2}"));
+    assert!(send(&second.app, other).await.is_fresh());
+    gate.open();
+    let refused = soon("the first", refused).await.expect("alive");
+    refused.assert_problem(422, "idempotency_key_reused");
+}
 
 // R80
 #[tokio::test]
