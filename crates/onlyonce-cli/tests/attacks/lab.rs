@@ -34,8 +34,10 @@ impl Lab {
     }
 
     /// Honest traffic flows under `attack`: its p99 is at most 3 times that of an idle gateway, or at most
-    /// 1.5 times that of a plain proxy under the same attack. Best of three: the machine has other work too.
+    /// 1.5 times that of a plain proxy under the same attack. Best of three, of those that count: where already the idle
+    /// gateway is slow, the machine has other work.
     pub(crate) async fn endures(&self, attack: impl Fn(SocketAddr) -> JoinSet<()>) {
+        let mut suffers = false;
         for round in 1..=ROUNDS {
             let idle = honest::p99(self.gateway.address).await;
             let attacked = self.p99_under(&attack, self.gateway.address).await;
@@ -48,9 +50,10 @@ impl Lab {
             if attacked <= idle * 3 || attacked * 2 <= plain * 3 {
                 return self.demand_memory_bounded();
             }
+            suffers |= idle <= IDLE_MAX;
         }
-        // A ratio of times is a verdict only where the machine is ours: in the full tier.
-        assert!(tiered(10) < 10, "honest traffic suffers");
+        // A ratio of times is a verdict only where the machine is ours: in the full tier, and quiet.
+        assert!(!suffers || tiered(10) < 10, "honest traffic suffers");
         self.demand_memory_bounded();
     }
 
@@ -98,6 +101,8 @@ pub(crate) fn on_thread<F: Future<Output = ()>>(
 }
 
 const ROUNDS: usize = 3;
+/// Longer than the p99 of an idle gateway, built without optimisation, on a machine that does nothing else.
+const IDLE_MAX: Duration = Duration::from_millis(20);
 const MEMORY_KIB_MAX: usize = 256 * 1024;
 /// All of an attack's connections are open by then, with a gateway that is built without optimisation too.
 const UNDER_WAY: Duration = Duration::from_secs(2);
