@@ -267,6 +267,42 @@ async fn a_bad_member_of_a_batch_fails_alone() {
     }
 }
 
+/// A page that the server cannot read is the trouble of its rows alone. A trigger says what the server would.
+// threat A8
+#[tokio::test]
+async fn a_damaged_row_of_a_batch_fails_alone() {
+    let postgres = Postgres::start();
+    let url = postgres.database();
+    open(&url).await.close().await;
+    postgres.sql(
+        &url,
+        "CREATE FUNCTION damaged() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           RAISE EXCEPTION 'invalid page in block 7' USING ERRCODE = 'XX001'; END $$;
+         CREATE TRIGGER damaged BEFORE INSERT ON onlyonce.record FOR EACH ROW
+           WHEN (NEW.key = 'damaged') EXECUTE FUNCTION damaged()",
+    );
+    let blocked = Blocked::new(&url, PostgresOptions::new(), &[]).await;
+    let bad = [7, 30];
+    let claim = |number: u64| {
+        let key =
+            if bad.contains(&number) { "damaged".to_owned() } else { format!("key {number}") };
+        let draft = Draft { key: KeyText::new(key), ..draft(number) };
+        let store = blocked.store.clone();
+        async move { (number, store.claim(draft).await) }
+    };
+    let claims: Vec<_> = (1..=40).map(|number| tokio::spawn(claim(number))).collect();
+    tokio::task::yield_now().await;
+    blocked.release().await;
+    for claim in claims {
+        let (number, answer) = claim.await.unwrap();
+        match answer {
+            Ok(Seen { mine: true, .. }) => assert!(!bad.contains(&number)),
+            Err(Fault::NotDone(StoreError::Unreadable(_))) => assert!(bad.contains(&number)),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_breaks_a_constraint_is_refused() {
     let postgres = Postgres::start();

@@ -12,6 +12,8 @@ use crate::store::{BoxError, Fault, StoreError};
 pub(super) enum SqlError {
     /// The server will never take one of its members: find that member.
     BadMember(Cause),
+    /// The server cannot read a row of the batch, which was undone: find that row.
+    Damaged(Cause),
     /// Another session has locked a row of the batch, which was undone: find that row.
     Locked,
     /// A deadlock or a serialization failure: the batch was undone. Retry all of it.
@@ -38,6 +40,7 @@ impl SqlError {
     pub(super) fn fault(&self) -> Fault {
         match self {
             Self::BadMember(cause) => Fault::NotDone(StoreError::Refused(Box::new(cause.clone()))),
+            Self::Damaged(cause) => Fault::NotDone(StoreError::Unreadable(Box::new(cause.clone()))),
             // The server is there: a route that passes requests while the store is down must not pass these.
             Self::Locked | Self::Retry => Fault::NotDone(StoreError::Busy),
             Self::Moved => Fault::NotDone(StoreError::Closed),
@@ -70,6 +73,7 @@ impl From<Error> for SqlError {
                 Self::Unsure(cause)
             }
             _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Locked,
+            _ if IS_DAMAGE.contains(&code) => Self::Damaged(cause),
             "22" | "23" | "54" => Self::BadMember(cause),
             "40" => Self::Retry,
             "0A" | "25" | "26" | "3F" | "42" => Self::BadSession(cause),
@@ -78,6 +82,14 @@ impl From<Error> for SqlError {
         }
     }
 }
+
+/// What a server says of a page or a file that it cannot read. The session goes on, so the transaction was undone.
+const IS_DAMAGE: [SqlState; 4] = [
+    SqlState::DATA_CORRUPTED,
+    SqlState::INDEX_CORRUPTED,
+    SqlState::IO_ERROR,
+    SqlState::UNDEFINED_FILE,
+];
 
 /// The server gave an answer that does not read.
 pub(super) fn unclear(error: impl Into<BoxError>) -> SqlError {

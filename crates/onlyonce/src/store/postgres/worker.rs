@@ -149,13 +149,15 @@ impl Worker {
     }
 }
 
-/// Whether one member is to be searched for that all others fail with: one that is refused; or one whose row is locked,
-/// while there is still time.
+/// Whether one member is to be searched for that all others fail with: one that is refused; or one whose row is locked or
+/// damaged, while there is still time.
 fn has_one_cause(error: &SqlError, search_end: &mut Option<Instant>) -> bool {
     let now = Instant::now();
     match error {
         SqlError::BadMember(_) => true,
-        SqlError::Locked => now < *search_end.get_or_insert(now + SEARCH_WAIT_MAX),
+        SqlError::Locked | SqlError::Damaged(_) => {
+            now < *search_end.get_or_insert(now + SEARCH_WAIT_MAX)
+        }
         _ => false,
     }
 }
