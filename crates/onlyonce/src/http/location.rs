@@ -109,10 +109,10 @@ fn told(mut found: Response<Body>, stored: Response<Body>, policy: &Policy) -> R
         _ if is_failure => Problem::answer_not_fetched().response(policy),
         status if status.is_success() => joined(found, &stored),
         status if status.is_redirection() => stored,
+        // It may only not be there yet: the caller can ask the `Location` itself.
+        StatusCode::NOT_FOUND => stored,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => found,
-        StatusCode::NOT_FOUND | StatusCode::GONE => {
-            Problem::response_unavailable(stored.status()).response(policy)
-        }
+        StatusCode::GONE => Problem::response_unavailable(stored.status()).response(policy),
         _ => Problem::answer_not_fetched().response(policy),
     }
 }
