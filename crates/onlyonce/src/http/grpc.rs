@@ -76,7 +76,10 @@ fn status(answer: &Response<Body>, problem: &Value) -> Response<Body> {
 fn code_of(status: StatusCode, reason: &str) -> u16 {
     match (status.as_u16(), reason) {
         (504, _) => DEADLINE_EXCEEDED,
-        (_, "idempotency_outcome_unknown" | "upstream_failed") => UNKNOWN,
+        (
+            _,
+            "idempotency_outcome_unknown" | "idempotency_response_not_sent" | "upstream_failed",
+        ) => UNKNOWN,
         (_, "idempotency_key_reused" | "idempotency_key_expired") => FAILED_PRECONDITION,
         (409, _) => ABORTED,
         (401, _) => UNAUTHENTICATED,
