@@ -7,7 +7,9 @@ local now = time[1] * 1000000 + time[2]
 local used, wait = {}, 0
 for i, key in ipairs(KEYS) do
   local every, burst = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-  used[i] = math.max(tonumber(redis.call('GET', key)) or now, now) + every
+  -- Never further ahead than its uses may be: the clock may have been set back.
+  local last = math.min(tonumber(redis.call('GET', key)) or now, now + burst)
+  used[i] = math.max(last, now) + every
   wait = math.max(wait, used[i] - now - burst)
 end
 if wait > 0 then return wait end
