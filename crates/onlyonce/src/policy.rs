@@ -4,7 +4,6 @@ mod presets;
 mod read;
 mod values;
 
-use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,8 +67,9 @@ pub struct Policy {
     is_json_rpc: bool,
     tokens: Tokens,
     velocity: Vec<Velocity>,
-    live_keys_max: Option<NonZeroU32>,
-    live_bytes_max: Option<NonZeroU64>,
+    /// `None`: the default, 0: no limit.
+    live_keys_max: Option<u32>,
+    live_bytes_max: Option<u64>,
     keep: Keep,
 }
 
@@ -293,18 +293,19 @@ impl Policy {
     }
 
     /// How many keys one caller may have on this route; past it a new key gets 429 until some have expired. Default:
-    /// 100,000, and no limit for webhooks and jobs; 0 is no limit. Each process counts the keys that it claimed itself since
-    /// it started. A route whose callers share one principal needs a high limit, or none.
+    /// 100,000, and no limit for webhooks, jobs and callers without a principal; 0 is no limit. Each process counts the
+    /// operations that it began itself since it started. A route whose callers share one principal needs a high limit, or
+    /// none.
     #[must_use]
     pub fn with_live_keys_max(self, keys: u32) -> Self {
-        Self { live_keys_max: NonZeroU32::new(keys), ..self }
+        Self { live_keys_max: Some(keys), ..self }
     }
 
     /// How many bytes of answers may be kept for one caller on this route; past it a new key gets 429 until some have
-    /// expired. Default: 1 GiB, and no limit for webhooks and jobs; 0 is no limit. Counted as the live keys are.
+    /// expired. Default: 1 GiB, and no limit where live keys have none; 0 is no limit. Counted as the live keys are.
     #[must_use]
     pub fn with_live_bytes_max(self, bytes: u64) -> Self {
-        Self { live_bytes_max: NonZeroU64::new(bytes), ..self }
+        Self { live_bytes_max: Some(bytes), ..self }
     }
 
     /// What of an answer is kept for retries. Default: all of it. With [`Keep::Status`] a retry learns that the operation was
@@ -353,8 +354,8 @@ impl Default for Policy {
             is_json_rpc: false,
             tokens: Tokens::Off,
             velocity: Vec::new(),
-            live_keys_max: NonZeroU32::new(LIVE_KEYS_MAX),
-            live_bytes_max: NonZeroU64::new(LIVE_BYTES_MAX),
+            live_keys_max: None,
+            live_bytes_max: None,
             keep: Keep::All,
         }
     }

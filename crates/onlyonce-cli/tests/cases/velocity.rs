@@ -26,11 +26,14 @@ on_both! {
     r171_the_bytes_that_are_kept_for_a_caller_are_limited,
     r171_what_is_not_kept_takes_no_bytes,
     r171_what_was_not_executed_is_no_live_key,
+    r171_a_key_that_is_freed_again_and_again_counts_once,
+    r171_a_burst_of_duplicates_at_the_limit_is_told_to_wait_for_the_first,
 }
 
 on_gateway! {
     r168_two_gateways_on_one_redis_share_a_limit,
     r168_a_redis_that_is_away_leaves_each_gateway_its_own_count,
+    r171_an_unknown_outcome_is_recovered_past_the_limit_too,
     r171_a_flood_of_keys_harms_nobody_else,
     a_client_that_makes_a_new_key_for_each_retry_is_named,
 }
@@ -185,6 +188,47 @@ async fn r171_what_was_not_executed_is_no_live_key(on: Kind) {
     t.post(K1, B1).await.fresh(201);
     t.post(K2, B1).await.fresh(201);
     t.post(&key(9), B1).await.problem(429, "velocity_exceeded");
+}
+
+/// Its attempts are one key, and a caller at its limit may end what it has begun.
+async fn r171_an_unknown_outcome_is_recovered_past_the_limit_too(on: Kind) {
+    let t = on.start(&[Set::LiveKeysMax(2), Set::Recovery("redrive")]).await;
+    t.u.plan("/t", vec![Reply::reset(); 3].into_iter().chain([Reply::created()]));
+    for _ in 0..3 {
+        t.post(K1, B1).await.problem(502, "idempotency_outcome_unknown");
+    }
+    t.post(K2, B1).await.fresh(201);
+    t.post(&key(0), B1).await.problem(429, "velocity_exceeded");
+    t.post(K1, B1).await.fresh(201);
+    assert_eq!(t.n(), 5);
+}
+
+async fn r171_a_key_that_is_freed_again_and_again_counts_once(on: Kind) {
+    let t = on.start(&[Set::LiveKeysMax(2), Set::Recovery("release")]).await;
+    t.u.plan("/t", vec![Reply::reset(); 3].into_iter().chain([Reply::created()]));
+    for _ in 0..3 {
+        t.post(K1, B1).await.problem(502, "idempotency_outcome_unknown");
+    }
+    t.post(K1, B1).await.fresh(201);
+    t.post(K2, B1).await.fresh(201);
+    t.post(&key(0), B1).await.problem(429, "velocity_exceeded");
+}
+
+async fn r171_a_burst_of_duplicates_at_the_limit_is_told_to_wait_for_the_first(on: Kind) {
+    let t = on.start(&[Set::LiveKeysMax(2)]).await;
+    t.post(K2, B1).await.fresh(201);
+    let gate = Gate::new();
+    t.u.plan("/t", [Reply::created().behind(&gate)]);
+    let mut duplicates = JoinSet::new();
+    for _ in 0..30 {
+        duplicates.spawn(status_of(t.address(), Ask::post(B1).key(K1)));
+    }
+    for _ in 0..29 {
+        let status = within("a refusal", duplicates.join_next()).await.unwrap().unwrap();
+        assert_eq!(status, 409);
+    }
+    gate.open();
+    assert_eq!(within("the answer", duplicates.join_next()).await.unwrap().unwrap(), 201);
 }
 
 /// Two gateways with one upstream, which the first has.

@@ -13,6 +13,7 @@ use super::wait::by_record;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::{Asked, Decision, Write, decide};
+use crate::policy::StoreDown;
 use crate::record::{SettledBy, TakenFrom, Token};
 use crate::store::audit::About;
 use crate::store::{Draft, Fault, Lease, Next, Seen, StoreError, Swap};
@@ -105,6 +106,17 @@ impl Inner {
             Ok(seen) => by_record(&seen, ask).unwrap_or(why),
             // Unsure: `store_down = "pass"` must not run it either.
             Err(_) => self.no_answer(ask, NoAnswer::Unsure),
+        }
+    }
+
+    /// The answer to a request whose caller has as many keys as the route keeps, unless its key is one of them.
+    pub(super) async fn too_many_keys(&self, ask: &Ask) -> Option<Refusal> {
+        let wait = self.live_keys.full_for(&ask.policy, ask.principal, self.clock.boot())?;
+        match self.store.load(ask.id).await {
+            Ok(seen) if by_record(&seen, ask).is_some() => None,
+            Ok(_) => Some(Refusal::TooManyKeys { wait }),
+            // Unsure: `store_down = "pass"` must not run it either.
+            Err(_) => Some(self.no_answer(ask, NoAnswer::Unsure)),
         }
     }
 
@@ -235,7 +247,10 @@ impl Inner {
             let loaded = self.store.load(ask.id).await;
             match loaded {
                 Ok(seen) if by_record(&seen, ask).is_some() => return Ok(seen),
-                // Without the store, `store_down = "pass"` may run the request all the same.
+                // Without the store nothing begins, so nothing counts.
+                Err(fault) if ask.policy.store_down() == StoreDown::Refuse => {
+                    return Err(NotClaimed::NoAnswer(fault.into()));
+                }
                 Ok(_) | Err(_) => {}
             }
             if let Some(wait) = self.admit(ask).await {

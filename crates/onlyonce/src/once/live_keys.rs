@@ -1,7 +1,7 @@
 //! Counts the keys of each caller, and the bytes that are kept for them, so that no caller fills the store.
 //!
-//! A process counts what it claimed itself since it started: for each caller and route, in slots of a part of the time to
-//! live. So a key stops counting between its expiry and a slot after it.
+//! A process counts the operations that it began itself since it started: for each caller and route, in slots of a part of
+//! the time to live. So a key stops counting between its expiry and a slot after it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,15 +20,16 @@ pub(crate) struct LiveKeys(Mutex<Cache<Caller, Window>>);
 struct Caller {
     route: Arc<str>,
     principal: Principal,
+    /// Routes of one name may keep their keys for different times.
+    slot_time: Duration,
 }
 
-/// A key that counts from its claim on. Dropped, it counts no longer.
+/// A key that counts from its first attempt on, whatever becomes of that.
 #[derive(Debug)]
 pub(crate) struct LiveKey {
     live_keys: Arc<LiveKeys>,
     caller: Caller,
     slot: u64,
-    is_kept: bool,
 }
 
 impl Default for LiveKeys {
@@ -38,7 +39,21 @@ impl Default for LiveKeys {
 }
 
 impl LiveKeys {
-    /// Counts one key more; `None` where the policy has no limits.
+    /// How long until the caller's first keys count no longer, if it is at a limit.
+    pub(crate) fn full_for(
+        &self,
+        policy: &Policy,
+        principal: Principal,
+        boot: Duration,
+    ) -> Option<Duration> {
+        let limits = Maxima::of(policy, principal)?;
+        let caller = Caller::of(policy, principal);
+        let mut window = self.lock().get(&caller).copied()?;
+        window.advance(caller.slot_time, boot);
+        limits.are_reached(&window).then(|| window.next_free(boot))
+    }
+
+    /// Counts one key more; `None` where there is no limit.
     ///
     /// # Errors
     /// How long until the caller's first keys count no longer, if it is at a limit.
@@ -48,31 +63,24 @@ impl LiveKeys {
         principal: Principal,
         boot: Duration,
     ) -> Result<Option<LiveKey>, Duration> {
-        let keys_max = policy.live_keys_max().map_or(u64::MAX, |max| max.get().into());
-        let bytes_max = policy.live_bytes_max().map_or(u64::MAX, |max| max.get());
-        if (keys_max, bytes_max) == (u64::MAX, u64::MAX) || policy.mode() == Mode::Observe {
+        let Some(limits) = Maxima::of(policy, principal) else {
             return Ok(None);
-        }
-        let caller = Caller { route: policy.route().clone(), principal };
+        };
+        let caller = Caller::of(policy, principal);
         let mut windows = self.lock();
         let mut window = windows.get(&caller).copied().unwrap_or_default();
-        window.advance(slot_time(policy), boot);
-        let (keys, bytes) = window.sums();
-        let is_full = keys >= keys_max || bytes >= bytes_max;
-        if !is_full {
-            window.slots[window.place()].keys += 1;
-        } else if !std::mem::replace(&mut window.is_told, true) {
-            let (route, principal) = (policy.route(), principal.short());
+        window.advance(caller.slot_time, boot);
+        if limits.are_reached(&window) {
+            return Err(window.next_free(boot));
+        }
+        window.slots[window.place()].keys += 1;
+        if limits.are_reached(&window) && !std::mem::replace(&mut window.is_told, true) {
+            let ((keys, bytes), route, principal) =
+                (window.sums(), policy.route(), principal.short());
             warn!(%route, principal, keys, bytes, "a caller is at its limit of live keys: its new keys get 429 until some expire");
         }
         windows.insert(caller.clone(), window);
-        match is_full {
-            true => Err(window.next_free(boot)),
-            false => {
-                let live_keys = self.clone();
-                Ok(Some(LiveKey { live_keys, caller, slot: window.newest, is_kept: false }))
-            }
-        }
+        Ok(Some(LiveKey { live_keys: self.clone(), caller, slot: window.newest }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache<Caller, Window>> {
@@ -92,19 +100,45 @@ impl LiveKeys {
 }
 
 impl LiveKey {
-    /// The operation has happened, and `bytes` of its answer are kept: it counts until it expires.
-    pub(crate) fn kept(mut self, bytes: usize) {
-        self.is_kept = true;
+    /// `bytes` of its answer are kept.
+    pub(crate) fn keeps(self, bytes: usize) {
         self.live_keys.change(&self.caller, self.slot, |slot| slot.bytes += bytes as u64);
+    }
+
+    /// The key is free again: it counts no longer.
+    pub(crate) fn is_free(self) {
+        let uncount = |slot: &mut Slot| slot.keys = slot.keys.saturating_sub(1);
+        self.live_keys.change(&self.caller, self.slot, uncount);
     }
 }
 
-impl Drop for LiveKey {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            let uncount = |slot: &mut Slot| slot.keys = slot.keys.saturating_sub(1);
-            self.live_keys.change(&self.caller, self.slot, uncount);
-        }
+impl Caller {
+    fn of(policy: &Policy, principal: Principal) -> Self {
+        Self { route: policy.route().clone(), principal, slot_time: slot_time(policy) }
+    }
+}
+
+/// How much a caller may have.
+#[derive(Clone, Copy, Debug)]
+struct Maxima {
+    keys: u64,
+    bytes: u64,
+}
+
+impl Maxima {
+    /// `None` where there is no limit.
+    fn of(policy: &Policy, principal: Principal) -> Option<Self> {
+        // Nobody is told apart from nobody: one stranger would use up the limit of all.
+        let is_anonymous = principal == Principal::anonymous();
+        let keys = policy.live_keys_max_of(is_anonymous).map_or(u64::MAX, |max| max.get().into());
+        let bytes = policy.live_bytes_max_of(is_anonymous).map_or(u64::MAX, |max| max.get());
+        let is_limited = (keys, bytes) != (u64::MAX, u64::MAX) && policy.mode() != Mode::Observe;
+        is_limited.then_some(Self { keys, bytes })
+    }
+
+    fn are_reached(self, window: &Window) -> bool {
+        let (keys, bytes) = window.sums();
+        keys >= self.keys || bytes >= self.bytes
     }
 }
 
@@ -129,9 +163,7 @@ impl Window {
     /// Empties the slots that are over.
     fn advance(&mut self, slot_time: Duration, boot: Duration) {
         let newest = u64::try_from(boot.as_nanos() / slot_time.as_nanos()).unwrap_or(u64::MAX);
-        if self.slot_time != slot_time {
-            *self = Self { slot_time, newest, ..Self::default() };
-        }
+        self.slot_time = slot_time;
         let passed = newest.saturating_sub(self.newest).min(SLOTS as u64);
         for slot in 0..passed {
             self.slots[place(newest - slot)] = Slot::default();
@@ -201,11 +233,11 @@ mod tests {
         let live_keys = Arc::new(LiveKeys::default());
         let add = |seconds| live_keys.add(&policy(), ann(), at(seconds));
         for seconds in [0, 1, 2] {
-            add(seconds).unwrap().unwrap().kept(10);
+            add(seconds).unwrap().unwrap().keeps(10);
         }
         assert_eq!(add(3).unwrap_err(), Duration::from_secs(10));
         assert_eq!(add(12).unwrap_err(), Duration::from_secs(1));
-        add(13).unwrap().unwrap().kept(10);
+        add(13).unwrap().unwrap().keeps(10);
         assert!(add(13).is_err());
         let bob = Principal::of("user", b"bob");
         assert!(live_keys.add(&policy(), bob, at(3)).is_ok(), "others are unharmed");
@@ -213,22 +245,33 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_not_executed_does_not_count() {
+    fn a_key_that_is_free_again_does_not_count() {
         let live_keys = Arc::new(LiveKeys::default());
         for _ in 0..10 {
-            drop(live_keys.add(&policy(), ann(), at(0)).unwrap());
+            live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().is_free();
         }
         let running: Vec<_> =
-            (0..3).map(|_| live_keys.add(&policy(), ann(), at(0)).unwrap()).collect();
+            (0..3).map(|_| live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap()).collect();
         assert!(live_keys.add(&policy(), ann(), at(0)).is_err(), "what runs counts");
-        drop(running);
+        assert!(live_keys.full_for(&policy(), ann(), at(0)).is_some());
+        running.into_iter().for_each(LiveKey::is_free);
+        assert_eq!(live_keys.full_for(&policy(), ann(), at(0)), None);
         assert!(live_keys.add(&policy(), ann(), at(0)).is_ok());
+    }
+
+    #[test]
+    fn strangers_without_credentials_share_no_limit_unless_the_route_says_so() {
+        let live_keys = Arc::new(LiveKeys::default());
+        let add = |policy: &Policy| live_keys.add(policy, Principal::anonymous(), at(0));
+        assert!(add(&Policy::default()).unwrap().is_none());
+        assert!(add(&Policy::default().with_live_keys_max(1)).unwrap().is_some());
+        assert!(add(&Policy::default().with_live_keys_max(1)).is_err());
     }
 
     #[test]
     fn r171_the_bytes_of_a_caller_are_bounded_too() {
         let live_keys = Arc::new(LiveKeys::default());
-        live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().kept(1_000);
+        live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().keeps(1_000);
         assert!(live_keys.add(&policy(), ann(), at(1)).is_err());
         assert!(live_keys.add(&policy().with_live_bytes_max(0), ann(), at(1)).is_ok());
     }
@@ -237,23 +280,25 @@ mod tests {
     fn a_key_that_ends_long_after_its_slot_changes_nothing() {
         let live_keys = Arc::new(LiveKeys::default());
         let old = live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap();
-        live_keys.add(&policy(), ann(), at(60)).unwrap().unwrap().kept(0);
-        drop(old);
+        live_keys.add(&policy(), ann(), at(60)).unwrap().unwrap().keeps(0);
+        old.is_free();
         let window = live_keys.lock().get_mut(&caller()).map(|window| window.sums());
         assert_eq!(window, Some((1, 0)));
     }
 
     fn caller() -> Caller {
-        Caller { route: policy().route().clone(), principal: ann() }
+        Caller::of(&policy(), ann())
     }
 
     #[test]
-    fn another_time_to_live_begins_anew() {
+    fn another_time_to_live_has_a_count_of_its_own() {
         let live_keys = Arc::new(LiveKeys::default());
+        let other = policy().with_ttl(at(0));
         for _ in 0..3 {
-            live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().kept(0);
+            live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().keeps(0);
+            live_keys.add(&other, ann(), at(0)).unwrap().unwrap().keeps(0);
         }
         assert!(live_keys.add(&policy(), ann(), at(0)).is_err());
-        assert!(live_keys.add(&policy().with_ttl(at(0)), ann(), at(0)).is_ok());
+        assert!(live_keys.add(&other, ann(), at(0)).is_err());
     }
 }

@@ -144,7 +144,7 @@ struct Task<T> {
     attempt: Option<u32>,
     /// The store's time right before the outcome was written.
     settling_at: Option<StoreTime>,
-    /// The key, as it counts for its caller. Dropped before the outcome is written, it counts no longer.
+    /// The key, as it counts for its caller, if this is the first attempt.
     live_key: Option<LiveKey>,
     /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
     /// always sees one of the two.
@@ -161,12 +161,8 @@ impl<T: Send + 'static> Task<T> {
             return self.tell(Ended::Refused(Refusal::Overloaded));
         };
         let (ask, id) = (&self.ask, self.ask.id);
-        match self.once.live_keys.add(&ask.policy, ask.principal, self.once.clock.boot()) {
-            Ok(live_key) => self.live_key = live_key,
-            Err(wait) => {
-                let refusal = self.once.by_record(ask, Refusal::TooManyKeys { wait }).await;
-                return self.tell(Ended::Refused(refusal));
-            }
+        if let Some(refusal) = self.once.too_many_keys(ask).await {
+            return self.tell(Ended::Refused(refusal));
         }
         let span = debug_span!("claim", operation = %id, route = %ask.policy.route(), principal = ask.principal.short());
         let Claim { guard, attempt } = match self.once.claim(ask).instrument(span).await {
@@ -181,6 +177,14 @@ impl<T: Send + 'static> Task<T> {
         }
         if !guard.may_send(self.once.clock.boot()) {
             return self.unsent(guard, Refusal::Overloaded).await;
+        }
+        // A later attempt is of a key that counts already.
+        if attempt == 1 {
+            let boot = self.once.clock.boot();
+            match self.once.live_keys.add(&self.ask.policy, self.ask.principal, boot) {
+                Ok(live_key) => self.live_key = live_key,
+                Err(wait) => return self.unsent(guard, Refusal::TooManyKeys { wait }).await,
+            }
         }
         self.attempt = Some(attempt);
         self.ask.counters.executed.one();
@@ -278,10 +282,6 @@ impl<T: Send + 'static> Task<T> {
         let mut fresh = Some(told(&guard, &verdict, fresh));
         let is_kept = matches!(verdict, Verdict::Store(_));
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
-        let kept_bytes = match &write.next {
-            Next::Completed { response, .. } => response.bytes(),
-            _ => 0,
-        };
         // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
         // Read before the write, so that a cached copy never outlives the record.
@@ -304,8 +304,6 @@ impl<T: Send + 'static> Task<T> {
         }
         if is_released {
             self.ask.counters.released.one();
-        } else if let Some(live_key) = self.live_key.take() {
-            live_key.kept(kept_bytes);
         }
         guard.end();
         drop(room);
@@ -342,6 +340,7 @@ impl<T: Send + 'static> Task<T> {
         (kind, status): (EventKind, Option<u16>),
         fresh: Option<Ended<T>>,
     ) {
+        self.count_key(&settled, kind);
         match settled {
             Settled::Done(kept) => {
                 self.tell_event(kind, status);
@@ -359,6 +358,17 @@ impl<T: Send + 'static> Task<T> {
                 self.tell_event(EventKind::Fenced, None);
                 self.tell(self.by_record(guard, &seen));
             }
+        }
+    }
+
+    /// The key counts for its caller, with what is kept for it, unless it is free again.
+    fn count_key(&mut self, settled: &Settled, kind: EventKind) {
+        match (settled, self.live_key.take()) {
+            (Settled::Done(Some(response)), Some(live_key)) => live_key.keeps(response.bytes()),
+            (Settled::Done(None), Some(live_key)) if kind == EventKind::Released => {
+                live_key.is_free();
+            }
+            _ => {}
         }
     }
 

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use onlyonce::Policy;
+use onlyonce::velocity::Velocity;
 
 use crate::faults::app::{Gate, Handler, charge_with, send};
 use crate::faults::lab::{Lab, limits};
-use crate::faults::scripted::Call;
+use crate::faults::scripted::{Act, Call};
 use crate::faults::soon;
 
 // R60, R85
@@ -49,6 +50,22 @@ async fn over_the_bound_of_bodies_nothing_is_claimed_and_the_room_comes_back() {
         assert_eq!(send(&lab.app, charge_with(KEY, body(16))).await.status, 201);
     }
     assert_eq!(lab.executed(), 1);
+}
+
+// R168: what a store that is away does not begin uses up no limit
+#[tokio::test]
+async fn a_store_that_is_away_uses_up_no_limit() {
+    let rule = Velocity::new([], "1/h".parse().unwrap());
+    let lab = Lab::new(Policy::default().with_velocity([rule]));
+    lab.store.always(Call::Load, Act::NotDone);
+    lab.store.always(Call::Claim, Act::NotDone);
+    for _ in 0..3 {
+        lab.send(KEY).await.assert_problem(503, "idempotency_store_unavailable");
+    }
+    lab.store.always(Call::Load, Act::Do);
+    lab.store.always(Call::Claim, Act::Do);
+    assert!(lab.send(KEY).await.is_fresh());
+    assert_eq!(lab.send("order-2").await.status, 429);
 }
 
 const KEY: &str = "order-4711";

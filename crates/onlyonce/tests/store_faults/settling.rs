@@ -50,7 +50,7 @@ async fn an_outcome_is_written_again_until_the_store_takes_it() {
 #[tokio::test]
 async fn an_answer_is_given_only_when_a_retry_would_get_it_too() {
     let lab = Lab::new(Policy::default());
-    let gate = crate::faults::app::Gate::default();
+    let gate = Gate::default();
     lab.store.next(Call::Settle, 1, Act::Wait(gate.clone()));
     let first = lab.begin(KEY).await;
     until("the outcome to be on its way", || async { lab.store.made(Call::Settle) == 1 }).await;
@@ -132,8 +132,8 @@ async fn a_release_that_waits_for_the_store_is_not_given_up_for_room() {
     let handler = Handler::new(|request| async move {
         let is_busy = request.headers()["idempotency-key"] == "order-busy";
         let status = if is_busy { 429 } else { 201 };
-        let status = http::StatusCode::from_u16(status).expect("a status");
-        Ok(crate::faults::app::answered(status, "parcel"))
+        let status = StatusCode::from_u16(status).expect("a status");
+        Ok(answered(status, "parcel"))
     });
     let limits = limits().with_unsettled_bytes_max("parcel".len());
     let lab = Lab::bounded(handler, Policy::default(), limits);
@@ -156,9 +156,8 @@ async fn a_release_that_waits_for_the_store_is_not_given_up_for_room() {
 // R80, R85: what was not executed is told at once, however long the store takes to hear of it
 #[tokio::test]
 async fn a_release_that_the_store_does_not_take_does_not_hold_up_its_caller() {
-    let handler = Handler::new(|_| async {
-        Ok(crate::faults::app::answered(http::StatusCode::TOO_MANY_REQUESTS, "slow down"))
-    });
+    let handler =
+        Handler::new(|_| async { Ok(answered(StatusCode::TOO_MANY_REQUESTS, "slow down")) });
     let lab = Lab::with(handler, Policy::default().with_lease(LEASE));
     lab.store.always(Call::Release, Act::LoseCall);
     let got = soon("the caller", lab.send(KEY)).await;
