@@ -5,6 +5,7 @@ mod app;
 mod census;
 mod connection_state;
 mod cors;
+mod credentials;
 mod current;
 mod forward;
 mod forwarded_key;

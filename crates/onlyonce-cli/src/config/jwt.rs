@@ -58,6 +58,13 @@ impl JwtRule {
         }
         Ok(Self { keys, issuer: draft.issuer, audience: draft.audience, algorithms })
     }
+
+    /// What is allowed, and probably not meant.
+    pub(super) fn odd(&self, field: Field<'_>) -> Option<Remark> {
+        let JwtKeys::Url(uri) = &self.keys else { return None };
+        let is_local = uri.host().is_some_and(|host| LOCAL.contains(&host));
+        (uri.scheme_str() == Some("http") && !is_local).then(|| field.wrong(UNSAFE))
+    }
 }
 
 #[derive(Default)]
@@ -129,5 +136,8 @@ const ALGORITHMS: [(&str, Algorithm); 12] = [
     ("HS384", Algorithm::HS384),
     ("HS512", Algorithm::HS512),
 ];
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const UNSAFE: &str = "`keys` are fetched over http://: whoever is on the way can give keys of their own, and pass for every \
+                      caller; use https://";
 const MIXED: &str = "HS256, HS384 and HS512 go with a secret (keys = \"env:NAME\"), and with nothing else: whoever knows a public \
                      key could sign tokens with it";

@@ -77,7 +77,11 @@ impl<'a> Top<'a> {
                 config.admin = Some(Admin::read(field)?);
                 self.admin = Some(field);
             }
-            "jwt" => config.jwt = Some(JwtRule::read(field)?),
+            "jwt" => {
+                let rule = JwtRule::read(field)?;
+                self.odd.0.extend(rule.odd(field));
+                config.jwt = Some(rule);
+            }
             "otlp" => config.otlp = Some(collector(field)?),
             "audit" => {
                 config.audit = Some(audit::read(field)?);

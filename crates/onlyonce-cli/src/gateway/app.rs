@@ -60,6 +60,7 @@ pub(super) type Service = (Uri, Arc<Upstream>);
 struct Guard {
     matching: Match,
     policy: Policy,
+    needs_jwt: bool,
     judged: Judged,
     cors: Cors,
     layer: OnceLayer,
@@ -86,9 +87,7 @@ impl App {
         if request.method() == Method::CONNECT {
             return Ok(problem::method_not_allowed(&Policy::default()));
         }
-        if let Some(jwt) = &routes.jwt {
-            jwt.learn(request.headers()).await;
-        }
+        routes.learn_keys(&request).await;
         if request.method() == Method::GET
             && request.uri().path().starts_with(problem::WELL_KNOWN)
             && let Some(answer) = Box::pin(routes.well_known(&request)).await
@@ -133,6 +132,22 @@ impl Routes {
         }
     }
 
+    /// Fetches the keys of bearer tokens anew, if the request is judged by its token and names a key that is not known.
+    async fn learn_keys(&self, request: &Request<Incoming>) {
+        let Some(jwt) = &self.jwt else { return };
+        let (method, uri) = (request.method(), request.uri());
+        let is_look_up = method == Method::GET && uri.path().starts_with(problem::WELL_KNOWN);
+        let asked = match is_look_up || self.issues_token(request) {
+            true => well_known::asked(uri),
+            false => Some((method.clone(), uri.clone())),
+        };
+        // Nobody waits for an issuer whose token is not looked at.
+        if asked.is_some_and(|(method, uri)| self.route(&method, uri.path()).judges_tokens(&method))
+        {
+            jwt.learn(request.headers()).await;
+        }
+    }
+
     /// The description of the routes, or the state of one's own operation.
     async fn well_known(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         match &request.uri().path()[problem::WELL_KNOWN.len()..] {
@@ -171,6 +186,11 @@ impl Routes {
 }
 
 impl Guard {
+    /// Whether a request with this method may be judged by its bearer token.
+    fn judges_tokens(&self, method: &Method) -> bool {
+        self.needs_jwt && self.policy.methods().contains(method)
+    }
+
     /// Passes the request to the layer.
     fn pass(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> {
         let version = request.version();
@@ -308,6 +328,7 @@ fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
     Guard {
         matching: route.matching.clone(),
         policy: route.policy.clone(),
+        needs_jwt: route.principal.needs_jwt(),
         judged: Judged::by(route),
         cors: Cors::new(&route.cors),
         layer: layer.clone(),

@@ -104,6 +104,10 @@ impl Jwt {
     /// What the token says, if one of the keys has signed it and it is meant for here and now.
     fn verify(&self, token: &[u8], keys: &KeySet) -> Result<Map<String, Value>, BoxError> {
         let header = decode_header(token)?;
+        // RFC 7515 section 4.1.11: what is critical and not understood makes a token invalid, and nothing is understood.
+        if header.crit.is_some() {
+            return Err("it has a critical extension".into());
+        }
         let validation = self.validation(&header);
         let verified = keys.fitting(&header).map(|key| decode(token, key, &validation));
         let said = verified.into_iter().find_map(Result::ok);
@@ -134,7 +138,8 @@ fn principal(said: &Map<String, Value>, claims: &[String]) -> Result<Principal, 
     for claim in claims {
         let value = match said.get(claim) {
             Some(value @ Value::String(text)) if !text.is_empty() => value,
-            Some(value @ Value::Number(_)) => value,
+            // A number that is not whole, or has too many digits, is rounded when it is read: two callers would be one.
+            Some(value @ Value::Number(number)) if number.is_i64() || number.is_u64() => value,
             _ => {
                 return Err(format!(
                     "The bearer token has no claim {claim:?} that names its caller."
@@ -149,6 +154,8 @@ fn principal(said: &Map<String, Value>, claims: &[String]) -> Result<Principal, 
 
 fn place(token: &[u8], claims: &[String]) -> [u8; 32] {
     let mut hash = digest::Context::new(&digest::SHA256);
+    // Its length first, so that no token with a claim's name at its end stands for another.
+    hash.update(&(token.len() as u64).to_be_bytes());
     hash.update(token);
     claims.iter().for_each(|claim| hash.update(format!(" {claim:?}").as_bytes()));
     let digest = hash.finish();

@@ -26,11 +26,22 @@ pub(super) fn identify(
     };
     match (found, anonymous) {
         (Ok(Some(principal)), _) => principal.into(),
+        (Ok(None), Anonymous::Allow) if is_misread(rule, &head.headers) => {
+            Who::Unclear(NO_BEARER.to_owned())
+        }
         (Ok(None), Anonymous::Allow) => Principal::anonymous().into(),
         (Ok(None), Anonymous::Reject) => Who::Nobody,
         (Err(Unidentified::Unclear(why)), _) => Who::Unclear(why),
         (Err(Unidentified::Invalid(why)), _) => Who::Invalid(why),
     }
+}
+
+/// Whether the caller has an `Authorization` that nothing was made of, where bearer tokens are expected: the service may
+/// know its caller by it, so that it is not the credential of nobody.
+fn is_misread(rule: &PrincipalRule, headers: &HeaderMap) -> bool {
+    let is_empty = |value| matches!(Authorization::read(value), Authorization::None);
+    let value = only(headers, &header::AUTHORIZATION).ok().flatten();
+    rule.needs_jwt() && value.is_some_and(|value| !is_empty(value))
 }
 
 /// The caller, nobody, or why the caller cannot be identified.
@@ -168,6 +179,8 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Schemes whose credential is the same in every retry, in lower case.
 const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 const BEARER: &[u8] = b"bearer";
+const NO_BEARER: &str =
+    "The Authorization field has no bearer token, by which callers are told apart here.";
 const NO_KEYS: &str = "The gateway has no keys to verify bearer tokens with.";
 const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
                       gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \

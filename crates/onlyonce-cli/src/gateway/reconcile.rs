@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use onlyonce::http::{Body, kept_headers};
@@ -14,10 +14,10 @@ use onlyonce::{Finding, Question, Reconciler};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::credentials::Credentials;
 use super::forwarded_key::ForwardedKey;
-use super::principal::CREDENTIALS;
 use super::upstream::{Terms, Upstream};
-use crate::config::{Match, PrincipalRule, PrincipalSource, ReconcileRule, Route};
+use crate::config::{Match, ReconcileRule, Route};
 
 /// The rule of one route, and the service that it asks.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Asker {
     matching: Match,
     key: ForwardedKey,
     sent_as: String,
-    credentials: Vec<HeaderName>,
+    credentials: Credentials,
     upstream: Arc<Upstream>,
     body_bytes_max: usize,
     /// Where it asks: the engine's own thread has no sockets.
@@ -45,7 +45,7 @@ impl Asker {
             rule,
             matching: route.matching.clone(),
             key: ForwardedKey::of(route),
-            credentials: credentials(&route.principal),
+            credentials: Credentials::by(&route.principal),
             upstream,
             body_bytes_max: route.policy.response_bytes_max(),
             runtime: Handle::current(),
@@ -67,18 +67,10 @@ impl Asker {
         headers.insert(header::HOST, question.host.parse()?);
         match (&self.rule.auth, question.headers) {
             (Some(auth), _) => drop(headers.insert(header::AUTHORIZATION, auth.clone())),
-            (None, Some(client)) => self.copy_credentials(client, headers),
+            (None, Some(client)) => headers.extend(self.credentials.of(client)),
             (None, None) => {}
         }
         Ok(request)
-    }
-
-    fn copy_credentials(&self, client: &HeaderMap, headers: &mut HeaderMap) {
-        for name in &self.credentials {
-            for value in client.get_all(name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
     }
 }
 
@@ -137,17 +129,4 @@ fn is_there(document: &Value, pointer: &str) -> bool {
         Some(Value::Object(members)) => !members.is_empty(),
         Some(Value::Bool(_) | Value::Number(_)) => true,
     }
-}
-
-/// The headers that say who is asking.
-fn credentials(rule: &PrincipalRule) -> Vec<HeaderName> {
-    let mut names = CREDENTIALS.to_vec();
-    if let PrincipalRule::Sources(sources) = rule {
-        names.extend(sources.iter().filter_map(|source| match source {
-            PrincipalSource::Header(name) => Some(name.clone()),
-            PrincipalSource::Cookie(_) => None,
-            PrincipalSource::Jwt(_) => Some(header::AUTHORIZATION),
-        }));
-    }
-    names
 }

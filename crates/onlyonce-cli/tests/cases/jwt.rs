@@ -29,6 +29,8 @@ on_gateway! {
     r26_a_secret_verifies_tokens_too,
     r26_several_claims_name_a_caller,
     r26_keys_at_an_address_are_fetched_and_rotate,
+    r26_withdrawn_keys_are_not_used_and_only_judged_tokens_fetch_keys,
+    r26_a_credential_that_is_no_bearer_token_is_not_nobodys,
     r27_a_caller_without_a_token_is_nobody,
     a_file_that_has_no_keys_is_told_at_the_start,
 }
@@ -206,6 +208,7 @@ async fn r26_what_is_not_verified_is_refused_and_leaves_the_key_alone(on: Kind) 
     let hmac = json!({ "alg": "HS256", "kid": "one" });
     let bob = b64(with(ann(), "sub", "bob").to_string().as_bytes());
     let unknown = json!({ "alg": "RS256", "kid": "two" });
+    let critical = json!({ "alg": "RS256", "kid": "one", "crit": ["exp"], "exp": 1 });
     let wrong = [
         ("signed by another key", stranger.token(&ann())),
         ("unsigned", format!("{none}.")),
@@ -224,6 +227,8 @@ async fn r26_what_is_not_verified_is_refused_and_leaves_the_key_alone(on: Kind) 
         ("of an unknown key", issuer.token_with(&unknown, &ann())),
         ("without a subject", issuer.token(&with(ann(), "sub", Value::Null))),
         ("with an odd subject", issuer.token(&with(ann(), "sub", json!(["ann"])))),
+        ("with a subject that is rounded", issuer.token(&with(ann(), "sub", 1e25))),
+        ("with a critical extension", issuer.token_with(&critical, &ann())),
         ("no token", "tok_A".to_owned()),
     ];
     for (what, token) in &wrong {
@@ -335,6 +340,58 @@ async fn r26_keys_at_an_address_are_fetched_and_rotate(on: Kind) {
         .problem(401, "principal_invalid");
     t.send(&bearing(&old.token(&ann()), K1)).await.replays(&first);
     assert_eq!(t.n(), 1);
+}
+
+async fn r26_withdrawn_keys_are_not_used_and_only_judged_tokens_fetch_keys(on: Kind) {
+    let (known, unknown) = (Issuer::ec("known"), Issuer::ec("unknown"));
+    let id = Upstream::start().await;
+    id.plan(
+        "/keys",
+        [Reply::status(200).body(jwks(&[&known])), Reply::status(200).body(jwks(&[]))],
+    );
+    let jwt = format!("keys = \"http://{}/keys\"", id.address);
+    let policy = "[[route]]\nmatch = \"POST /jwt\"\nprincipal = \"jwt:sub\"";
+    let t = on.start(&[settings(policy, &jwt)]).await;
+    let good = bearing(&known.token(&ann()), K1).to("/jwt");
+    let first = t.send(&good).await.fresh(201);
+    t.send(&good).await.replays(&first);
+    let token = unknown.token(&ann());
+    let authorization = format!("Bearer {token}");
+    let unjudged = [
+        bearing(&token, K1),
+        Ask::bare("GET", "/jwt").header("Authorization", &authorization),
+        Ask::bare("GET", "/.well-known/idempotency").header("Authorization", &authorization),
+    ];
+    // Keys are fetched at most every few seconds: right before a judged token has them fetched, no other has.
+    within("the keys to be fetched again", async {
+        while id.count("/keys") == 1 {
+            for ask in unjudged.iter().cycle().take(15) {
+                t.send(ask).await;
+                assert_eq!(id.count("/keys"), 1, "{ask:?}");
+            }
+            let judged = bearing(&token, K2).to("/jwt");
+            t.send(&judged).await.problem(401, "principal_invalid");
+        }
+    })
+    .await;
+    t.send(&good).await.problem(401, "principal_invalid");
+    let posts =
+        t.u.seen().into_iter().filter(|seen| seen.method == "POST" && seen.target == "/jwt");
+    assert_eq!(posts.count(), 1);
+}
+
+// Two callers whom the service knows by another scheme would be one, and one would get the other's answer.
+async fn r26_a_credential_that_is_no_bearer_token_is_not_nobodys(on: Kind) {
+    let t =
+        on.start(&[settings("principal = \"jwt:sub\"", "keys = \"env:ONLYONCE_SECRET\"")]).await;
+    for value in ["Basic YTpi", "DPoP eyJ0", "Bearer\teyJ0", "eyJ0"] {
+        let ask = Ask::post(B1).key(K1).header("Authorization", value);
+        t.send(&ask).await.problem(400, "principal_unclear");
+    }
+    assert_eq!(t.n(), 0);
+    t.send(&Ask::post(B1).key(K1)).await.fresh(201);
+    let empty = Ask::post(B1).key(K1).header("Authorization", "Bearer ");
+    assert_eq!((t.send(&empty).await.status, t.n()), (201, 1));
 }
 
 async fn r27_a_caller_without_a_token_is_nobody(on: Kind) {

@@ -45,6 +45,11 @@ impl KeySet {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The keys that may have signed a token with this header.
     pub(super) fn fitting<'a>(
         &'a self,
