@@ -156,8 +156,8 @@ pub use event::{By, ByError, EventKind};
 pub use once::{
     Action, Attempt, Bulk, BulkRefusal, Cause, Counts, Events, Failure, Finding, Heard, IdChange,
     Latencies, Latency, Left, Limits, Once, OnceBuilder, OnceError, OperateError, Operation,
-    OperationEvent, OperationFilter, OperationPage, Operations, Outcome, Question, Reconciler,
-    RekeyingCaller, RevisionDigest, RevisionDigestError, RouteLatency, Selection, StoreCallLatency,
-    StoredOperation,
+    OperationEvent, OperationFilter, OperationPage, Operations, Outcome, Permission, Question,
+    Reconciler, RekeyingCaller, RevisionDigest, RevisionDigestError, RouteLatency, Selection,
+    StoreCallLatency, StoredOperation,
 };
 pub use policy::Policy;

@@ -18,6 +18,7 @@ mod maintenance;
 mod operations;
 mod outcome;
 mod perform;
+mod permission;
 mod reconcile;
 mod rekeyed;
 mod routes;
@@ -47,6 +48,7 @@ pub use self::operations::{
     RevisionDigest, RevisionDigestError, Selection, StoredOperation,
 };
 pub use self::outcome::{Cause, OnceError, Outcome};
+pub use self::permission::Permission;
 pub use self::reconcile::{Finding, Question, Reconciler};
 pub use self::rekeyed::RekeyingCaller;
 pub use self::run::{Attempt, Failure, Operation};
@@ -57,6 +59,8 @@ pub(crate) use self::counts::Counters;
 pub(crate) use self::limits::BodyRoom;
 pub(crate) use self::limits::Room;
 pub(crate) use self::perform::{Verdict, Worked};
+#[cfg(feature = "tower")]
+pub(crate) use self::permission::{Asked, refused_permission};
 #[cfg(feature = "tower")]
 pub(crate) use self::reconcile::Asking;
 pub(crate) use self::wait::Waiters;

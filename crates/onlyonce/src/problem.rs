@@ -128,6 +128,16 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
     }
 
+    /// Whether the caller may still be told of its operation is not known. 502, because a 503 with `Retry-After` says that
+    /// nothing was executed.
+    pub(crate) fn authorization_unknown() -> Self {
+        let detail = "The service was asked whether your credentials still hold, and did not say so. This request was not \
+                      executed; an earlier one with this key may have been. Retry with the same key after the time in \
+                      Retry-After.";
+        Self::new(StatusCode::BAD_GATEWAY, &kind::AUTHORIZATION_UNKNOWN, detail)
+            .after(RETRY_AFTER_S)
+    }
+
     /// A delivery that is not known to be the sender's.
     pub(crate) fn webhook_unverified(why: &str) -> Self {
         let detail = format!(
@@ -395,6 +405,7 @@ impl Problem {
             &kind::OPERATION_FAILED,
             &kind::RESPONSE_UNAVAILABLE,
             &kind::RESPONSE_NOT_SENT,
+            &kind::AUTHORIZATION_UNKNOWN,
         ];
         !taken.contains(&self.kind)
     }

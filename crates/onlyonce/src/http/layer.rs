@@ -21,7 +21,7 @@ use super::token;
 use super::{Body, deadline, grpc, key_age};
 use crate::clock::{StoreTime, as_ms};
 use crate::key::Key;
-use crate::once::{Counters, Once, Reconciler, Refusal};
+use crate::once::{Asked, Counters, Once, Permission, Reconciler, Refusal};
 use crate::policy::{KeyNeed, Mode, OldKeys, Policy};
 use crate::problem::{self, Problem};
 use crate::record;
@@ -62,6 +62,7 @@ impl Once {
                 sent_as: Arc::default(),
                 reconciler: None,
                 verifier: None,
+                authorizer: None,
                 fetches_locations: false,
             }),
         }
@@ -145,6 +146,30 @@ impl OnceLayer {
         });
         let policy = Arc::new((*self.rules.policy).clone().with_key(KeyNeed::Required));
         let rules = Rules { verifier: Some(verifier), policy, ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules) }
+    }
+
+    /// Asks `authorizer` whether the credentials of the caller still hold, before the caller is answered from a record: a
+    /// replay, also one that it has waited for; that its key belongs to another request; that the outcome is unknown; and
+    /// [`look_up`](Self::look_up). Default: nobody is asked.
+    ///
+    /// **A service that authenticates outside of this layer does not need it**, because a revoked caller does not get here:
+    /// `Router::new().route(…).layer(once_layer).layer(authentication)`, where axum runs the last layer first. It is
+    /// for a layer in front of a service that authenticates by itself, such as a proxy.
+    ///
+    /// - It is given the head of every guarded request with a key, and its future is polled only where a record would be
+    ///   told of. What is executed is not asked about: the inner service judges that itself.
+    /// - [`Permission::Unknown`], and a future that is not done within [`Policy::upstream_timeout`], are 502
+    ///   `authorization_unknown`, never a replay.
+    /// - Answers are not kept: an authorizer that asks over a network keeps good ones for a few seconds itself.
+    #[must_use]
+    pub fn with_authorizer<F, Fut>(self, authorizer: F) -> Self
+    where
+        F: Fn(&Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Permission> + Send + 'static,
+    {
+        let authorizer: Authorizer = Arc::new(move |head| Box::pin(authorizer(head)));
+        let rules = Rules { authorizer: Some(authorizer), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules) }
     }
 
@@ -235,10 +260,12 @@ pub(super) struct Rules {
     pub(super) sent_as: Arc<str>,
     pub(super) reconciler: Option<Arc<dyn Reconciler>>,
     verifier: Option<Verifier>,
+    authorizer: Option<Authorizer>,
     /// Whether a GET may be sent to the inner service: see `OnceLayer::with_locations_fetched`.
     pub(super) fetches_locations: bool,
 }
 
+type Authorizer = Arc<dyn Fn(&Parts) -> Asked + Send + Sync>;
 type Verifier = Arc<dyn Fn(&Parts, &[u8], StoreTime) -> Result<(), Problem> + Send + Sync>;
 
 impl Rules {
@@ -303,6 +330,11 @@ impl Rules {
     /// of two nodes, or of a client and a node, may differ.
     pub(super) fn margin(&self) -> Duration {
         MARGIN_MAX.min(self.policy.ttl() / MARGIN_PART)
+    }
+
+    /// The question whether the caller may be told of its operation, not asked yet.
+    pub(super) fn permission(&self, head: &Parts) -> Option<Asked> {
+        self.authorizer.as_ref().map(|ask| ask(head))
     }
 
     pub(super) fn has_verifier(&self) -> bool {

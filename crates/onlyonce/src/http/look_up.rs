@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::layer::Rules;
 use super::request;
-use super::{Body, OwnAnswer};
+use super::{Body, OwnAnswer, problem};
 use crate::key::{self, Key, KeyError, KeySource};
+use crate::once::refused_permission;
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::State;
@@ -33,7 +34,15 @@ async fn state(rules: &Rules, head: &Parts) -> Result<Response<Body>, Problem> {
     }
     let id = request::id(rules, head, b"", &who, &key);
     let seen = rules.once.inner.store.load(id).await.map_err(|_| Problem::store_unavailable())?;
-    shown(&seen).ok_or_else(Problem::not_found)
+    let shown = shown(&seen).ok_or_else(Problem::not_found)?;
+    Ok(unpermitted(rules, head).await.unwrap_or(shown))
+}
+
+/// The answer to a caller that may no longer be told of its operation.
+async fn unpermitted(rules: &Rules, head: &Parts) -> Option<Response<Body>> {
+    let refusal = refused_permission(rules.permission(head), &rules.policy).await?;
+    rules.counters.refused_by(&refusal);
+    Some(problem::refused(&refusal, &rules.policy, "", || None))
 }
 
 /// The key, from where the policy says, else from `Idempotency-Key`, because a look-up has no body.

@@ -52,6 +52,8 @@ pub(crate) fn refused(
         Refusal::TokenExpired => Problem::token_invalid(policy),
         Refusal::VelocityExceeded { wait } => Problem::velocity_exceeded(*wait),
         Refusal::TooManyKeys { wait } => Problem::too_many_keys(*wait),
+        Refusal::Unauthorized(response) => return own(response),
+        Refusal::AuthorizationUnknown => Problem::authorization_unknown(),
     };
     problem.about_key(key).response(policy)
 }

@@ -83,9 +83,11 @@ where
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
-        let fetch = Fetch::prepare(&rules, &self.inner, &head);
+        let (fetch, permitted) =
+            (Fetch::prepare(&rules, &self.inner, &head), rules.permission(&head));
         let fingerprint = || request::fingerprint(policy, &head, &body, raw);
         if let Some(refusal) = rules.once.inner.cached(id, &raw, fingerprint) {
+            let refusal = refusal.permitted(permitted, policy).await;
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
             let answer = problem::refused(&refusal, policy, key.as_str(), || origin(&head));
@@ -100,7 +102,7 @@ where
         let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
-        let ended = Box::pin(once.answer(ask, work)).await;
+        let ended = Box::pin(once.answer(ask, permitted, work)).await;
         rules.took(asked_at);
         Ok(match ended {
             Ended::Fresh(response) => response,

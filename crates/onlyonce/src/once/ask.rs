@@ -80,6 +80,7 @@ impl Counters {
             Refusal::VelocityExceeded { .. } | Refusal::TooManyKeys { .. } => {
                 &self.velocity_exceeded
             }
+            Refusal::Unauthorized(_) | Refusal::AuthorizationUnknown => &self.unauthorized,
         };
         counter.one();
     }
@@ -123,4 +124,8 @@ pub(crate) enum Refusal {
     VelocityExceeded { wait: Duration },
     /// The key is free, and its caller has as many keys as the route keeps, for so long.
     TooManyKeys { wait: Duration },
+    /// The caller's credentials no longer hold, which is told by this answer of the service.
+    Unauthorized(Arc<Response>),
+    /// Whether the caller's credentials still hold is not known.
+    AuthorizationUnknown,
 }

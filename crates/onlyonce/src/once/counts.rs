@@ -81,6 +81,12 @@ counts! {
     key_expired,
     /// Requests that were not executed because their caller had begun too many operations, or had too many keys.
     velocity_exceeded,
+    /// Retries that were not answered from their record, because the credentials of their caller no longer hold, or could
+    /// not be checked.
+    unauthorized,
+    /// Operations that began with a key and a request that another caller had sent before: the sign that
+    /// callers are told apart by something that changes between two tries.
+    changed_principal,
     /// Operations that a caller began with a request that it had sent under another key just before.
     rekeyed,
     /// Renewals that the store did not confirm.
@@ -122,6 +128,7 @@ impl Counts {
             unkeyed: self.unkeyed,
             unobserved: self.unobserved + self.store_down + self.passed + self.overloaded,
             rekeyed: self.rekeyed,
+            changed_principal: self.changed_principal,
             fenced: self.fenced,
             disowned: self.disowned,
             ..Self::default()

@@ -251,7 +251,9 @@ impl Refusal {
             | Self::KeyExpired
             | Self::TokenExpired
             | Self::VelocityExceeded { .. }
-            | Self::TooManyKeys { .. } => None,
+            | Self::TooManyKeys { .. }
+            | Self::Unauthorized(_)
+            | Self::AuthorizationUnknown => None,
         }
     }
 }

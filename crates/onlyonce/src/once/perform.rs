@@ -14,6 +14,7 @@ use super::claim::Claim;
 use super::claim_guard::{ClaimGuard, UnderWay};
 use super::events::event_of;
 use super::live_keys::LiveKey;
+use super::permission::Asked;
 use super::settle::Settled;
 use super::wait::by_record;
 use super::{Ask, Ended, Inner, Refusal};
@@ -60,8 +61,13 @@ pub(crate) enum Verdict {
 
 impl Inner {
     /// [Performs](Self::perform) the operation. Where another request is at it and the policy says so, waits for the
-    /// end of that one. Counts how the request ended.
-    pub(crate) async fn answer<T, W, F>(self: &Arc<Self>, ask: Arc<Ask>, work: W) -> Ended<T>
+    /// end of that one. What the record says is told if it is `permitted`. Counts how the request ended.
+    pub(crate) async fn answer<T, W, F>(
+        self: &Arc<Self>,
+        ask: Arc<Ask>,
+        permitted: Option<Asked>,
+        work: W,
+    ) -> Ended<T>
     where
         T: Send + 'static,
         W: FnOnce(u32) -> F + Send + 'static,
@@ -73,6 +79,12 @@ impl Inner {
                 self.wait(&ask, left.map_or(wait, |left| left.min(wait))).await
             }
             (ended, _) => ended,
+        };
+        let ended = match ended {
+            Ended::Refused(refusal) => {
+                Ended::Refused(refusal.permitted(permitted, &ask.policy).await)
+            }
+            ended => ended,
         };
         self.ended(&ask, &ended);
         ended

@@ -64,7 +64,7 @@ impl Once {
                 self.inner.tell_refused(&ask, &refusal);
                 Ended::Refused(refusal)
             }
-            None => self.inner.answer(ask, work).await,
+            None => self.inner.answer(ask, None, work).await,
         };
         let now = self.inner.store.time().now().unwrap_or_else(|| self.inner.clock.wall());
         outcome(ended, now)
@@ -328,7 +328,9 @@ fn outcome<T: DeserializeOwned>(
             | Refusal::KeyExpired
             | Refusal::TokenExpired
             | Refusal::VelocityExceeded { .. }
-            | Refusal::TooManyKeys { .. },
+            | Refusal::TooManyKeys { .. }
+            | Refusal::Unauthorized(_)
+            | Refusal::AuthorizationUnknown,
         ) => Err(OnceError::Overloaded),
     }
 }

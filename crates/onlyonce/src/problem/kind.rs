@@ -118,6 +118,12 @@ pub(super) const PRINCIPAL_MISSING: Kind = Kind::new(
     "A request with an idempotency key must carry the credentials of its caller.",
     Retry::SameKey,
 );
+pub(super) const AUTHORIZATION_UNKNOWN: Kind = Kind::new(
+    "authorization_unknown",
+    "Credentials could not be checked",
+    "The service did not say whether the credentials of the caller still hold, so the caller was told nothing of its operation. Retry with the same key.",
+    Retry::SameKey,
+);
 pub(super) const WEBHOOK_SIGNATURE_INVALID: Kind = Kind::new(
     "webhook_signature_invalid",
     "Webhook signature is not valid",
@@ -203,7 +209,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 28] = [
+const ALL: [&Kind; 29] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,
@@ -218,6 +224,7 @@ const ALL: [&Kind; 28] = [
     &PRINCIPAL_UNCLEAR,
     &PRINCIPAL_MISSING,
     &PRINCIPAL_INVALID,
+    &AUTHORIZATION_UNKNOWN,
     &WEBHOOK_SIGNATURE_INVALID,
     &REQUEST_TOO_LARGE,
     &REQUEST_INCOMPLETE,

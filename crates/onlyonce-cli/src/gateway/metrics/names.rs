@@ -1,7 +1,7 @@
 //! The counters by name, and what each one says. `docs/metrics.md` has the same names.
 
 /// Counted for each route.
-pub(super) const BY_ROUTE: [(&str, &str); 26] = [
+pub(super) const BY_ROUTE: [(&str, &str); 28] = [
     ("executed", "Operations executed"),
     ("replayed", "Retries answered with the stored response"),
     ("reused", "Requests refused because their key was used for a different request"),
@@ -22,6 +22,14 @@ pub(super) const BY_ROUTE: [(&str, &str); 26] = [
     (
         "velocity_exceeded",
         "Requests not executed because a velocity limit or the limit of live keys was reached",
+    ),
+    (
+        "unauthorized",
+        "Retries not answered from their record, because their caller's credentials no longer hold or could not be checked",
+    ),
+    (
+        "changed_principal",
+        "Operations begun with a key and a request that another caller had sent before",
     ),
     ("rekeyed", "Operations begun with a request that its caller had just sent under another key"),
     ("observed_executed", "Observe mode: first requests, which would have been executed"),
