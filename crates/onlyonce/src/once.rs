@@ -4,6 +4,7 @@ mod any_store;
 mod ask;
 mod audit;
 mod cache;
+mod changed_principal;
 mod claim;
 mod claim_guard;
 mod counts;
@@ -68,6 +69,7 @@ pub(crate) use self::wait::Waiters;
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::audit::Readings;
 use self::cache::Cache;
+use self::changed_principal::ChangedPrincipals;
 use self::claim::{NoAnswer, NotClaimed};
 use self::claim_guard::LiveClaims;
 use self::disown::Disowned;
@@ -309,6 +311,7 @@ pub(crate) struct Inner {
     meters: Meters,
     live_keys: Arc<LiveKeys>,
     rekeyed: Rekeyed,
+    pub(crate) changed_principals: ChangedPrincipals,
     events: Arc<EventChannel>,
     readings: Readings,
     /// The response that completes an operation whose outcome was unknown for longer than `hold_max`.
@@ -343,6 +346,7 @@ impl Inner {
             meters: Meters::default(),
             live_keys: Arc::default(),
             rekeyed: Rekeyed::default(),
+            changed_principals: ChangedPrincipals::default(),
             events: Arc::default(),
             readings: Readings::default(),
             given_up: Arc::new(crate::problem::given_up()),

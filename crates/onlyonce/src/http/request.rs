@@ -296,6 +296,12 @@ pub(super) fn with_scope<T>(
     })
 }
 
+/// What tells operations of one route apart, besides their caller, key and fingerprint.
+pub(super) fn place(rules: &Rules, head: &Parts, who: &Principal) -> u64 {
+    let changed = &rules.once.inner.changed_principals;
+    with_scope((head, b""), who, |scope| changed.place(&rules.policy, scope))
+}
+
 /// Three words with spaces between: how the request is sent, the `Host` that the inner service sees, and the path.
 pub(super) fn target(head: &Parts, sent_as: &str) -> String {
     let host = host_field(head).or_else(|| head.uri.authority().map(Authority::as_str));

@@ -190,6 +190,7 @@ where
             key: KeyText::new(key.as_str()),
             fingerprint,
             principal: *who,
+            place: Some(request::place(&self.rules, head, who)),
             policy: self.rules.policy.clone(),
             counters: self.rules.counters.clone(),
             asking: self.asking(head),

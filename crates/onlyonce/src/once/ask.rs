@@ -19,6 +19,8 @@ pub(crate) struct Ask {
     pub(crate) key: KeyText,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) principal: Principal,
+    /// What else tells operations apart: see `ChangedPrincipals::place`. `None` where programs choose principals and keys.
+    pub(crate) place: Option<u64>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: Arc<Counters>,
     /// The reconciler that `recovery = "reconcile"` asks, and the headers to ask with.

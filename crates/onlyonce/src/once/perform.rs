@@ -202,6 +202,7 @@ impl<T: Send + 'static> Task<T> {
         self.ask.counters.executed.one();
         if attempt == 1 {
             self.once.note_begun(&self.ask);
+            self.once.note_principal(&self.ask);
         }
         self.tell_event(EventKind::Claimed, None);
         let called_at = self.once.clock.boot();

@@ -167,6 +167,7 @@ impl Operation {
             key: KeyText::new(self.key.as_str()),
             fingerprint: self.fingerprint(),
             principal: self.principal,
+            place: None,
             failure: Arc::new(failed(&policy)),
             policy,
             counters,
