@@ -26,6 +26,8 @@
 mod address;
 mod admin;
 mod audit;
+mod authorize;
+mod callers;
 mod cors;
 mod error;
 mod field;
@@ -36,6 +38,7 @@ mod matching;
 mod names;
 mod odd;
 mod pattern;
+mod peers;
 mod preset;
 mod principal;
 mod read;
@@ -60,6 +63,7 @@ use onlyonce::store::audit::AuditOptions;
 pub use self::address::{Upstream, UpstreamError};
 pub use self::admin::{Admin, AdminError, Hidden};
 pub use self::audit::AuditError;
+pub use self::authorize::{AuthorizeError, AuthorizeQuestion, AuthorizeRule};
 pub use self::cors::{CorsError, CorsOrigin};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
@@ -70,6 +74,8 @@ pub use self::names::{
     ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, VELOCITY, WEBHOOK,
 };
 pub use self::pattern::PatternError;
+pub(crate) use self::peers::is_proof;
+pub use self::peers::{Peers, PeersError, TrustedPeers};
 pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};
 pub use self::route::{Anonymous, ForwardKey, Route};

@@ -2,6 +2,7 @@
 
 mod ambiguity;
 mod app;
+mod authorize;
 mod census;
 mod connection_state;
 mod cors;

@@ -46,6 +46,7 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
                 .iter()
                 .try_for_each(|note| writeln!(stderr, "{}", note.as_warning()))?;
             writeln!(io::stdout(), "{}", verdict(file, config.routes.len()))?;
+            config.callers().iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

@@ -58,6 +58,7 @@ fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
         ("wait", rules.does_wait, "`in_flight` is \"wait\""),
         ("redrive_for", rules.remedy == Remedy::Redrive, "`recovery` is \"redrive\""),
         ("reconcile", rules.remedy == Remedy::Reconcile, "`recovery` is \"reconcile\""),
+        ("authorize_for", rules.authorize.is_some(), "`authorize` is set"),
     ];
     let remark = |(name, is_read, when)| match is_read {
         true => None,

@@ -14,6 +14,7 @@ use super::jwt::JwtRule;
 use super::matching::Match;
 use super::names::{OTLP, POLICY, ROUTE, TOP};
 use super::odd;
+use super::peers;
 use super::preset::Preset;
 use super::route::Route;
 use super::rules::Rules;
@@ -164,6 +165,7 @@ impl<'a> Top<'a> {
         let mut wrong = Remarks::default();
         odd::look(&drafts, &mut self.odd);
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
+        self.odd.0.extend(all.clone().filter_map(peers::unproven));
         wrong.gather(self.check_tokens(all.clone()));
         wrong.gather(self.check_jwt(all));
         let at = self.policy.map_or(0, |field| field.at);

@@ -11,9 +11,11 @@ use onlyonce::scope::{ScopePart, TOKEN_LENGTH};
 use onlyonce::webhook::Verifier;
 
 use super::address::Upstream;
+use super::authorize::AuthorizeRule;
 use super::cors::CorsOrigin;
 use super::error::Remark;
 use super::matching::Match;
+use super::peers::TrustedPeers;
 use super::principal::PrincipalRule;
 use super::reconcile::ReconcileRule;
 use super::rules::{Remedy, Rules};
@@ -29,8 +31,12 @@ pub struct Route {
     pub policy: Policy,
     /// How the gateway tells who asks.
     pub principal: PrincipalRule,
+    /// Whose headers name the caller.
+    pub trusted_peers: TrustedPeers,
     /// Whether a keyed request of nobody is taken.
     pub anonymous: Anonymous,
+    /// What is asked before a caller is answered from a record.
+    pub authorize: Option<AuthorizeRule>,
     /// The key that the upstream sees.
     pub forward_key: ForwardKey,
     /// The service for these requests, if it is another one.
@@ -60,7 +66,13 @@ impl Route {
             matching,
             policy,
             principal: rules.principal,
+            trusted_peers: rules.trusted_peers,
             anonymous: rules.anonymous,
+            // Each delivery of a webhook is signed anew, and has no credentials besides.
+            authorize: rules
+                .authorize
+                .filter(|_| rules.webhook.is_none())
+                .map(|question| AuthorizeRule { question, believed_for: rules.authorize_for }),
             forward_key: rules.forward_key,
             cors: rules.cors,
             upstream: rules.upstream,

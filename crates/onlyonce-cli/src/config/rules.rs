@@ -15,10 +15,12 @@ use onlyonce::store::audit::IDS_MAX;
 use onlyonce::webhook::Verifier;
 
 use super::address::Upstream;
+use super::authorize::{self, AuthorizeQuestion};
 use super::cors::CorsOrigin;
 use super::error::{Remark, Remarks};
 use super::field::Field;
 use super::matching::guarded_method;
+use super::peers::TrustedPeers;
 use super::principal::PrincipalRule;
 use super::reconcile::ReconcileRule;
 use super::route::{Anonymous, ForwardKey};
@@ -36,7 +38,10 @@ pub(super) struct Rules {
     pub(super) redrive_for: Duration,
     pub(super) reconcile: Option<ReconcileRule>,
     pub(super) principal: PrincipalRule,
+    pub(super) trusted_peers: TrustedPeers,
     pub(super) anonymous: Anonymous,
+    pub(super) authorize: Option<AuthorizeQuestion>,
+    pub(super) authorize_for: Duration,
     pub(super) forward_key: ForwardKey,
     pub(super) upstream: Option<Upstream>,
     pub(super) cors: Vec<CorsOrigin>,
@@ -57,7 +62,10 @@ impl Default for Rules {
             redrive_for: Duration::from_secs(23 * 60 * 60),
             reconcile: None,
             principal: PrincipalRule::Auto,
+            trusted_peers: TrustedPeers::default(),
             anonymous: Anonymous::Allow,
+            authorize: None,
+            authorize_for: Duration::from_secs(5),
             forward_key: ForwardKey::Verbatim,
             upstream: None,
             cors: Vec::new(),
@@ -128,6 +136,9 @@ impl Rules {
             "redrive_for" => self.redrive_for = field.duration_above_zero()?,
             "reconcile" => self.reconcile = ReconcileRule::read(field)?,
             "principal" => self.principal = PrincipalRule::read(field)?,
+            "trusted_peers" => self.trusted_peers = TrustedPeers::read(field)?,
+            "authorize" => self.authorize = AuthorizeQuestion::read(field)?,
+            "authorize_for" => self.authorize_for = authorize::believed_for(field)?,
             "anonymous" => self.anonymous = field.one_of(&ANONYMOUS)?,
             "forward_key" => self.forward_key = field.one_of(&FORWARD_KEY)?,
             "upstream" => self.upstream = upstream(field)?,

@@ -18,10 +18,11 @@ use tower_layer::Layer;
 use tower_service::Service as _;
 
 use super::ambiguity::{self, Judged};
+use super::authorize::Authorizer;
 use super::connection_state::InFlight;
 use super::cors::{self, Cors};
 use super::current::Current;
-use super::forward::Forward;
+use super::forward::{Client, Forward};
 use super::forwarded_key::ForwardedKey;
 use super::headers;
 use super::jwt::Jwt;
@@ -264,7 +265,7 @@ impl Routes {
     }
 }
 
-/// The layers of all routes, in their order. The services are those that reconcilers ask.
+/// The layers of all routes, in their order. The services are those that are asked about outcomes and callers.
 pub(super) fn layers(
     config: &Config,
     once: &Once,
@@ -303,12 +304,18 @@ fn layer(
     jwt: Option<Arc<Jwt>>,
 ) -> OnceLayer {
     let (rule, anonymous) = (route.principal.clone(), route.anonymous);
-    let who = move |head: &_| identify(&rule, anonymous, jwt.as_deref(), head);
+    let peers = route.trusted_peers.clone();
+    let who = move |head: &_| identify(&rule, &peers, anonymous, jwt.as_deref(), head);
     let layer = once.layer(who, route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
     let mut layer = layer.with_sent_as(&sent_as).with_locations_fetched();
     if let Some(verifier) = route.webhook.clone() {
         layer = layer.with_verifier(move |head, body, now| verifier.verify(head, body, now));
+    }
+    if let Some(rule) = route.authorize.clone() {
+        let answer_max = route.policy.upstream_timeout();
+        let asker = Authorizer::new(rule, &route.principal, upstream.clone(), answer_max);
+        layer = layer.with_authorizer(move |head| asker.ask(head));
     }
     match &route.reconcile {
         Some(rule) => {
@@ -341,6 +348,10 @@ fn head_of(request: &Request<Incoming>, (method, uri): (Method, Uri)) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.headers = request.headers().clone();
     (head.method, head.uri) = (method, with_host(uri, request.uri()));
+    // Whom it comes from.
+    if let Some(client) = request.extensions().get::<Arc<Client>>() {
+        head.extensions.insert(client.clone());
+    }
     head
 }
 

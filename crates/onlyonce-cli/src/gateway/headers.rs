@@ -1,6 +1,6 @@
 //! Headers that end at this hop, and those that tell the next one where a request came from.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -40,6 +40,7 @@ pub(super) fn join_cookie_crumbs(headers: &mut HeaderMap) {
 /// The address of a peer, as the two headers spell it: made once for a connection.
 #[derive(Debug)]
 pub(super) struct Origin {
+    pub(super) ip: IpAddr,
     address: HeaderValue,
     /// RFC 7239: `for=` and the address.
     forwarded_for: String,
@@ -49,6 +50,7 @@ impl Origin {
     pub(super) fn new(peer: SocketAddr) -> Self {
         let address = HeaderValue::try_from(peer.ip().to_string());
         Self {
+            ip: peer.ip(),
             address: address.expect("an address is a header value"),
             forwarded_for: match peer {
                 SocketAddr::V4(peer) => format!("for={}", peer.ip()),

@@ -4,17 +4,21 @@
 //! 2. A credential that comes twice is unclear: the upstream may read the other one.
 //! 3. Sources are tried in order and never joined.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use onlyonce::http::Who;
 use onlyonce::scope::Principal;
 
+use super::forward::Client;
 use super::jwt::Jwt;
-use crate::config::{Anonymous, PrincipalRule, PrincipalSource};
+use crate::config::{Anonymous, PrincipalRule, PrincipalSource, TrustedPeers, is_proof};
 
 /// The caller, by the route's rule.
 pub(super) fn identify(
     rule: &PrincipalRule,
+    peers: &TrustedPeers,
     anonymous: Anonymous,
     jwt: Option<&Jwt>,
     head: &Parts,
@@ -22,7 +26,10 @@ pub(super) fn identify(
     let found = match rule {
         PrincipalRule::None => return Principal::anonymous().into(),
         PrincipalRule::Auto => automatic(&head.headers),
-        PrincipalRule::Sources(sources) => first_present(sources, jwt, &head.headers),
+        PrincipalRule::Sources(sources) => {
+            let is_trusted = || is_trusted(peers, head);
+            first_present(sources, jwt, &head.headers, is_trusted)
+        }
     };
     match (found, anonymous) {
         (Ok(Some(principal)), _) => principal.into(),
@@ -104,13 +111,30 @@ impl Authorization {
     }
 }
 
-fn first_present(sources: &[PrincipalSource], jwt: Option<&Jwt>, headers: &HeaderMap) -> Found {
+/// A header that only trusted peers may send is no reason to look further where another peer has sent it: the caller would
+/// be another one than the service takes it for.
+fn first_present(
+    sources: &[PrincipalSource],
+    jwt: Option<&Jwt>,
+    headers: &HeaderMap,
+    is_trusted: impl Fn() -> bool,
+) -> Found {
     for source in sources {
         if let Some(principal) = from_source(source, jwt, headers)? {
-            return Ok(Some(principal));
+            return match source {
+                PrincipalSource::Header(name) if !is_proof(name) && !is_trusted() => {
+                    Err(Unidentified::Invalid(stranger(name)))
+                }
+                _ => Ok(Some(principal)),
+            };
         }
     }
     Ok(None)
+}
+
+fn is_trusted(peers: &TrustedPeers, head: &Parts) -> bool {
+    let peer = head.extensions.get::<Arc<Client>>().map(|client| client.origin.ip);
+    peers.is_everybody() || peer.is_some_and(|peer| peers.trusts(peer))
 }
 
 fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, headers: &HeaderMap) -> Found {
@@ -165,6 +189,10 @@ fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let equals = memchr::memchr(b'=', pair)?;
     let (found, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
     (found == name.as_bytes()).then_some(value)
+}
+
+fn stranger(name: &HeaderName) -> String {
+    format!("The header {name} names a caller, and it did not come from a proxy that may set it.")
 }
 
 fn doubled(what: &str) -> String {

@@ -13,6 +13,8 @@ mod subject;
 mod upstream;
 mod wire;
 
+mod authorize;
+mod callers;
 mod concurrency;
 mod connections;
 mod cookies;

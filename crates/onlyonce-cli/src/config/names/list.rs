@@ -341,6 +341,12 @@ const RULES: &[Name] = &[
         "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
     ),
     Name::new(
+        "trusted_peers",
+        "a list of addresses and networks, such as [\"10.0.0.0/8\", \"::1\"]",
+        "[]",
+        "the proxies whose headers name the caller, for `principal = \"header:NAME\"`; a keyed request of any other peer that has such a header is answered 401. Not for `Authorization` and `X-Api-Key`. Empty: everybody is believed (docs/identity.md)",
+    ),
+    Name::new(
         "anonymous",
         "\"allow\" or \"reject\"",
         "\"allow\"",
@@ -534,5 +540,16 @@ const RULES: &[Name] = &[
         "how many bytes of answers are kept for one caller on a route; counted as the live keys are",
     ),
     Name::later("redact", "values of an answer that are never stored"),
-    Name::later("authorize", "a question to ask before a replay"),
+    Name::new(
+        "authorize",
+        "\"GET /path\", such as \"GET /whoami\", or \"\" for no question",
+        "\"\"",
+        "what the upstream is asked, with the caller's own credentials, before the caller is answered from a record: 2xx, and the answer is given; 401 or 403, and the caller gets that instead; anything else is 502, and nothing is told (docs/identity.md)",
+    ),
+    Name::new(
+        "authorize_for",
+        "a duration of at most 5m, such as \"5s\"; \"0s\" to ask each time",
+        "\"5s\"",
+        "how long the answer 2xx to `authorize` is believed for the same credentials",
+    ),
 ];
