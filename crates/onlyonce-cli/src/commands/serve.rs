@@ -75,16 +75,10 @@ impl Serve {
         for warning in &config.warnings {
             eprintln!("{}", warning.as_warning());
         }
-        // A wrong way to tell callers apart shows only when it does harm.
-        for line in config.callers().iter().take(CALLERS_TOLD_MAX) {
-            eprintln!("onlyonce: {line}");
-        }
         Ok(config)
     }
 }
 
-/// More of them are told by `config check`.
-const CALLERS_TOLD_MAX: usize = 20;
 const EPHEMERAL: &str = "memory: forgets every key when the process ends, and then a retry is executed again; \
                          use sqlite:FILE, or pass --ephemeral if that is what you want";
 
@@ -204,13 +198,18 @@ impl Signals {
     }
 }
 
-/// One line, naming the addresses.
+/// One line, naming the addresses, and how callers are told apart: if that is wrong, it shows only when it does harm.
 fn ready(config: &Config, gateway: &Gateway) -> String {
     let mut line = format!("onlyonce ready: listening on http://{}", gateway.address);
     if let Some(upstream) = &config.upstream {
         line += &format!(", upstream {}", upstream.uri());
     }
-    line += &format!(", store {}", config.store);
+    line += &format!(", store {}, {}", config.store, config.fallback.callers());
+    match config.callers().len() - 1 {
+        0 => {}
+        1 => line += "; 1 route has its own way (onlyonce config check)",
+        routes => line += &format!("; {routes} routes have their own way (onlyonce config check)"),
+    }
     if let Some(admin) = gateway.admin {
         line += &format!(", admin http://{admin}");
     }

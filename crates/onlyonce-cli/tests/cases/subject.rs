@@ -119,6 +119,11 @@ impl Subject {
         self.u.count("/t")
     }
 
+    /// What the gateway said when it was ready.
+    pub(crate) fn first_line(&self) -> &str {
+        &self.process().line
+    }
+
     /// Until so many callers wait for another's answer.
     pub(crate) async fn until_waiting(&self, count: usize) {
         within("callers to wait, or to leave", async {

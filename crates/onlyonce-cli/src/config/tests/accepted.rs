@@ -307,3 +307,26 @@ fn a_webhook_sets_what_its_provider_needs_and_the_route_may_say_otherwise() {
     assert_eq!(own.policy.key_from()[0].to_string(), "header:x-github-delivery");
     assert_eq!(own.policy.scope(), [ScopePart::Path, ScopePart::Host]);
 }
+
+// R26
+#[test]
+fn a_header_that_everybody_may_send_is_told_of() {
+    let told = |text: &str| -> Vec<_> {
+        let warnings = good(text).warnings.into_iter();
+        warnings.map(|note| (note.line, note.message)).collect()
+    };
+    let message = "`principal`: whoever connects can send the header x-user and pass for another caller; name the proxies that set it in `trusted_peers`";
+    let open = "[policy]\nprincipal = \"header:X-User\"\n[[route]]\nmatch = \"POST /a\"\n";
+    assert_eq!(told(open), [(2, message.to_owned())], "and not again for the route");
+    let named = "[policy]\nprincipal = [\"jwt:sub\", \"header:X-User\"]\ntrusted_peers = [\"::1\"]\n[jwt]\nkeys = \"k.json\"";
+    for good in [
+        named,
+        "policy.principal = \"header:Authorization\"",
+        "policy.principal = \"header:X-Api-Key\"",
+    ] {
+        assert_eq!(told(good), [], "{good}");
+    }
+    let keys = |address: &str| told(&format!("[jwt]\nkeys = \"{address}\"\n")).len();
+    assert_eq!((keys("http://id.test/keys"), keys("https://id.test/keys")), (1, 0));
+    assert_eq!(keys("http://127.0.0.1:9/keys"), 0);
+}

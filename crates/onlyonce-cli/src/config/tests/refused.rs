@@ -144,6 +144,18 @@ fn rules_are_told_what_they_may_be() {
             "`key_from`: the key source has an invalid pointer: a JSON pointer begins with a slash",
         ),
         (
+            "policy.trusted_peers = [\"10.0.0.1/8\"]",
+            "`trusted_peers`: bits are set after the prefix; did you mean 10.0.0.0/8?",
+        ),
+        (
+            "policy.authorize = \"POST /whoami\"",
+            "`authorize`: the question is GET, a space and a path, such as \"GET /whoami\"",
+        ),
+        (
+            "policy.authorize_for = \"6m\"",
+            "`authorize_for` is a duration of at most 5m, such as \"5s\"; \"0s\" to ask each time",
+        ),
+        (
             "policy.principal = []",
             "`principal`: the list is empty; write \"none\" if all callers may share their keys",
         ),

@@ -17,6 +17,8 @@ use crate::within;
 pub(super) struct Process {
     pub(super) address: SocketAddr,
     pub(super) admin: SocketAddr,
+    /// What it said when it was ready.
+    pub(super) line: String,
     folder: PathBuf,
     child: Child,
 }
@@ -24,8 +26,8 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start(folder: &Path, upstream: &str, profile: Profile<'_>) -> Self {
         configure(folder, upstream, profile);
-        let (child, [address, admin]) = spawn(folder).await;
-        Self { address, admin, folder: folder.to_owned(), child }
+        let (child, line, [address, admin]) = spawn(folder).await;
+        Self { address, admin, line, folder: folder.to_owned(), child }
     }
 
     /// Writes another file of configuration, for the next start.
@@ -44,7 +46,7 @@ impl Process {
     }
 
     pub(super) async fn restart(&mut self) {
-        (self.child, [self.address, self.admin]) = spawn(&self.folder).await;
+        (self.child, self.line, [self.address, self.admin]) = spawn(&self.folder).await;
     }
 }
 
@@ -57,7 +59,7 @@ fn configure(folder: &Path, upstream: &str, profile: Profile<'_>) {
     std::fs::write(folder.join(CONFIG), config).unwrap();
 }
 
-async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
+async fn spawn(folder: &Path) -> (Child, String, [SocketAddr; 2]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
         .args(["serve", "--config", CONFIG])
         .current_dir(folder)
@@ -78,7 +80,7 @@ async fn spawn(folder: &Path) -> (Child, [SocketAddr; 2]) {
         panic!("the gateway is not ready: {line:?}; {}", logs(folder));
     };
     tokio::spawn(keep(stdout, log(folder)));
-    (child, [address, admin])
+    (child, line, [address, admin])
 }
 
 /// The first address after `what`.
