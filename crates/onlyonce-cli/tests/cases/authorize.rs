@@ -57,6 +57,7 @@ fn tells_nothing(answer: &Answer) {
     assert_eq!(answer.all("idempotent-replayed"), [""; 0]);
 }
 
+// R180
 async fn r180_a_revoked_caller_gets_the_refusal_of_the_service(on: Kind) {
     let mut t = asking(on, &[]).await;
     let first = t.send(&ask()).await.fresh(201);
@@ -93,6 +94,7 @@ async fn r180_a_revoked_caller_gets_the_refusal_of_the_service(on: Kind) {
     assert!(!log.contains("tok_ann") && !log.contains(K1), "{log}");
 }
 
+// R180
 async fn r180_every_way_to_hear_of_a_record_is_asked_about(on: Kind) {
     let t = asking(on, &[]).await;
     t.send(&ask()).await.fresh(201);
@@ -118,6 +120,7 @@ async fn r180_every_way_to_hear_of_a_record_is_asked_about(on: Kind) {
     assert_eq!(t.n(), 2);
 }
 
+// R180
 async fn r180_a_waiter_that_was_revoked_meanwhile_hears_nothing(on: Kind) {
     let t = Arc::new(asking(on, &[Set::WaitMs(30_000)]).await);
     let gate = Gate::new();
@@ -138,6 +141,7 @@ async fn r180_a_waiter_that_was_revoked_meanwhile_hears_nothing(on: Kind) {
     assert_eq!((refused.status, t.n()), (401, 1));
 }
 
+// R180
 async fn r180_where_the_service_does_not_say_nothing_is_replayed(on: Kind) {
     let timeout = Set::UpstreamTimeoutMs(1_000);
     let mut t = asking(on, std::slice::from_ref(&timeout)).await;
@@ -169,6 +173,7 @@ async fn r180_where_the_service_does_not_say_nothing_is_replayed(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// R180
 async fn r180_a_good_answer_is_believed_for_its_seconds(on: Kind) {
     let t = on.start(&[Set::Toml("authorize = \"GET /whoami\"\nauthorize_for = \"2s\"")]).await;
     t.u.plan("/t", [stored()]);
@@ -196,6 +201,7 @@ async fn r180_a_good_answer_is_believed_for_its_seconds(on: Kind) {
     assert_eq!((refused.status, t.n()), (401, 2));
 }
 
+// R180
 async fn r180_callers_who_ask_together_are_one_question(on: Kind) {
     let t = Arc::new(asking(on, &[]).await);
     let first = t.send(&ask()).await.fresh(201);
@@ -220,6 +226,7 @@ async fn r180_callers_who_ask_together_are_one_question(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// R180
 async fn r180_a_result_is_not_fetched_for_a_revoked_caller(on: Kind) {
     let t = asking(on, &[Set::Keep("location")]).await;
     t.u.plan("/t", [Reply::status(202).header("Location", "/jobs/7").body("queued")]);

@@ -28,6 +28,7 @@ fn look_up(path: &str) -> Ask {
     Ask::bare("GET", &target).key(K1)
 }
 
+// R26
 async fn r26_a_header_names_the_caller_only_if_a_trusted_peer_sends_it(on: Kind) {
     let t = on.start(&[PEERS]).await;
     let from = |user: &str, path: &str| Ask::post(B1).key(K1).to(path).header("X-User", user);
@@ -54,6 +55,7 @@ async fn r26_a_header_names_the_caller_only_if_a_trusted_peer_sends_it(on: Kind)
     assert!(!log.contains("whoever connects can send"), "{log}");
 }
 
+// R26
 async fn r26_a_key_that_comes_again_from_another_caller_is_counted(on: Kind) {
     const CHANGED: &str = "onlyonce_changed_principal_total{route=\"default\"}";
     let t = on.start(D).await;
@@ -77,6 +79,7 @@ async fn r26_a_key_that_comes_again_from_another_caller_is_counted(on: Kind) {
     assert!(!log.contains(K1) && !log.contains("refreshed"), "{log}");
 }
 
+// R28
 async fn r28_environments_are_apart_where_the_scope_has_them(on: Kind) {
     let scope = ["principal", "host", "method", "path", "header:X-Environment", "header:X-Region"];
     let t = on.start(&[Set::Toml(format!("scope = {scope:?}").leak())]).await;
@@ -91,7 +94,7 @@ async fn r28_environments_are_apart_where_the_scope_has_them(on: Kind) {
     assert_eq!(t.n(), 3);
 }
 
-// R29: and each route takes its concrete paths for operations of their own.
+// R29, R30: each route takes its concrete paths for operations of their own.
 async fn r30_routes_with_their_own_rules_share_one_store(on: Kind) {
     let routes = r#"
 [[route]]
@@ -111,6 +114,7 @@ preset = "signup"
     assert_eq!(t.records().await, 4);
 }
 
+// R31
 async fn r31_a_caller_learns_nothing_of_the_key_of_another(on: Kind) {
     let t = on.start(D).await;
     let ask = |who: &str, body: &str| Ask::post(body).key(K1).tenant(who);

@@ -342,6 +342,7 @@ async fn r26_keys_at_an_address_are_fetched_and_rotate(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// R26
 async fn r26_withdrawn_keys_are_not_used_and_only_judged_tokens_fetch_keys(on: Kind) {
     let (known, unknown) = (Issuer::ec("known"), Issuer::ec("unknown"));
     let id = Upstream::start().await;
@@ -380,7 +381,7 @@ async fn r26_withdrawn_keys_are_not_used_and_only_judged_tokens_fetch_keys(on: K
     assert_eq!(posts.count(), 1);
 }
 
-// Two callers whom the service knows by another scheme would be one, and one would get the other's answer.
+// R26: two callers whom the service knows by another scheme would be one, and one would get the other's answer.
 async fn r26_a_credential_that_is_no_bearer_token_is_not_nobodys(on: Kind) {
     let t =
         on.start(&[settings("principal = \"jwt:sub\"", "keys = \"env:ONLYONCE_SECRET\"")]).await;
@@ -394,6 +395,7 @@ async fn r26_a_credential_that_is_no_bearer_token_is_not_nobodys(on: Kind) {
     assert_eq!((t.send(&empty).await.status, t.n()), (201, 1));
 }
 
+// R27
 async fn r27_a_caller_without_a_token_is_nobody(on: Kind) {
     let issuer = Issuer::ec("one");
     let (t, _folder) = trusting(on, &[&issuer]).await;
