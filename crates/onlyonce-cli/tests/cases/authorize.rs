@@ -213,6 +213,10 @@ async fn r180_callers_who_ask_together_are_one_question(on: Kind) {
     };
     let retries: Vec<_> = (0..20).map(|_| send(&t)).collect();
     until("the question", || t.u.count("/whoami") == 1).await;
+    // When these have passed through the gateway, so have some of those before them.
+    for _ in 0..8 {
+        t.send(&Ask::bare("GET", "/other")).await.fresh(200);
+    }
     gate.open();
     for retry in retries {
         let answer = retry.await.unwrap();
