@@ -15,13 +15,13 @@ impl Credentials {
             PrincipalRule::Sources(sources) => sources.as_slice(),
             PrincipalRule::Auto | PrincipalRule::None => &[],
         };
-        let named = sources.iter().filter_map(|source| match source {
-            PrincipalSource::Header(name) => Some(name.clone()),
-            PrincipalSource::Cookie(_) => Some(header::COOKIE),
-            PrincipalSource::Jwt(_) => Some(header::AUTHORIZATION),
-        });
         let mut names = CREDENTIALS.to_vec();
-        for name in named {
+        for source in sources {
+            let name = match source {
+                PrincipalSource::Header(name) => name.clone(),
+                PrincipalSource::Cookie(_) => header::COOKIE,
+                PrincipalSource::Jwt(_) => header::AUTHORIZATION,
+            };
             if !names.contains(&name) {
                 names.push(name);
             }
