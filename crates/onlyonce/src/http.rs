@@ -12,7 +12,8 @@
 //!
 //! **An outer timeout no longer bounds the work**, and neither does anything else that drops the
 //! response future: the caller is answered, and the work goes on. [`Policy::with_upstream_timeout`] bounds the work.
-//! Authenticate *outside* this layer: a replay must not be shown to a caller who lost the right to see it.
+//! Authenticate *outside* this layer: a replay must not be shown to a caller who lost the right to see it. Where the inner
+//! service authenticates, [`OnceLayer::with_authorizer`] asks before a caller is answered from a record.
 //!
 //! ```
 //! # #[cfg(feature = "memory")] {
