@@ -39,6 +39,7 @@ mod body;
 pub(crate) mod capture;
 mod client_uri;
 mod deadline;
+pub(crate) mod early_data;
 mod event_stream;
 pub mod grpc;
 pub(crate) mod headers;

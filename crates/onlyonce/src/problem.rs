@@ -397,6 +397,14 @@ impl Problem {
         Self::new(StatusCode::NOT_IMPLEMENTED, &kind::REPEATABILITY_UNSUPPORTED, detail)
     }
 
+    /// An unsafe request without a key in early data of TLS, which whoever copies it can send again.
+    pub(crate) fn too_early() -> Self {
+        let detail = "This request came in TLS early data (Early-Data: 1), which can be copied and sent again by a stranger, \
+                      and it has no idempotency key by which the second one would be noticed. It was not executed; send it \
+                      again after the TLS handshake, or with a key.";
+        Self::new(StatusCode::TOO_EARLY, &kind::TOO_EARLY, detail)
+    }
+
     /// Whether the request was not taken, and no request before it: nothing runs or has run for it.
     pub(crate) fn is_refusal(&self) -> bool {
         let taken = [

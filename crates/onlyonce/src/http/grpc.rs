@@ -86,8 +86,8 @@ fn code_of(status: StatusCode, reason: &str) -> u16 {
         (404, _) => NOT_FOUND,
         (410, _) => ALREADY_EXISTS,
         (413 | 429, _) => RESOURCE_EXHAUSTED,
+        (425 | 503, _) => UNAVAILABLE,
         (400..500, _) => INVALID_ARGUMENT,
-        (503, _) => UNAVAILABLE,
         _ => UNKNOWN,
     }
 }

@@ -9,6 +9,7 @@ use tower_service::Service;
 
 use super::Body;
 use super::capture::{Claimed, call};
+use super::early_data::is_replayable;
 use super::layer::Rules;
 use super::location::{self, Fetch};
 use super::request::{self, Whole};
@@ -16,7 +17,7 @@ use super::{json_rpc, problem, velocity};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
-use crate::policy::{KeyNeed, Mode, Policy};
+use crate::policy::{KeyNeed, Mode, Policy, StoreDown};
 use crate::problem::Problem;
 use crate::record::KeyText;
 use crate::scope::{OperationId, Principal};
@@ -139,17 +140,20 @@ where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        match slips_by(&self.rules.policy, &head) {
-            true => {
-                self.rules.counters.refused.one();
-                Ok(problem::method_unclear(&self.rules.policy))
-            }
-            false => self.forward(head, Body::new(body)).await,
+        if slips_by(&self.rules.policy, &head) {
+            return Ok(self.rules.refused(Problem::method_unclear()));
         }
+        if is_replayable(&head) && self.rules.policy.mode() == Mode::Enforce {
+            return Ok(self.rules.refused(Problem::too_early()));
+        }
+        self.forward(head, Body::new(body)).await
     }
 
     /// Passes on a request that could have had a key, and has none.
     async fn unkeyed(self, head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
+        if is_replayable(&head) {
+            return Ok(self.rules.refused(Problem::too_early()));
+        }
         self.rules.counters.unkeyed.one();
         self.forward(head, body).await
     }
@@ -177,6 +181,15 @@ where
         }
     }
 
+    /// The policy of the route. What came in early data never runs unguarded: a copy of it would run too.
+    fn policy(&self, head: &Parts) -> Arc<Policy> {
+        let policy = &self.rules.policy;
+        match policy.store_down() == StoreDown::Pass && is_replayable(head) {
+            true => Arc::new((**policy).clone().with_store_down(StoreDown::Refuse)),
+            false => policy.clone(),
+        }
+    }
+
     pub(super) fn ask(
         &self,
         id: OperationId,
@@ -191,7 +204,7 @@ where
             fingerprint,
             principal: *who,
             place: Some(request::place(&self.rules, head, who)),
-            policy: self.rules.policy.clone(),
+            policy: self.policy(head),
             counters: self.rules.counters.clone(),
             asking: self.asking(head),
             target: self.target(head),

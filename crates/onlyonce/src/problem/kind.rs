@@ -190,6 +190,12 @@ pub(super) const REPEATABILITY_UNSUPPORTED: Kind = Kind::new(
     "The request asks to be repeatable, and its method is not guarded here. The request was not executed.",
     Retry::Never,
 );
+pub(super) const TOO_EARLY: Kind = Kind::new(
+    "too_early",
+    "Too early",
+    "The request came in early data of TLS, which a stranger can send again, and has no key that would notice it. The request was not executed. Send it again once the handshake is complete.",
+    Retry::SameKey,
+);
 pub(super) const UPSTREAM_UNREACHABLE: Kind = Kind::new(
     "upstream_unreachable",
     "Upstream service unreachable",
@@ -236,6 +242,7 @@ const ALL: [&Kind; 29] = [
     &VELOCITY_EXCEEDED,
     &NO_TOKENS,
     &REPEATABILITY_UNSUPPORTED,
+    &TOO_EARLY,
     &UPSTREAM_UNREACHABLE,
     &UPSTREAM_FAILED,
     &UPSTREAM_TIMEOUT,

@@ -12,6 +12,7 @@ use super::Rules;
 use super::begin::Mine;
 use super::slot::{Slot, Unkeyed};
 use super::work::{Asked, Work};
+use crate::http::early_data::is_replayable;
 use crate::http::request;
 use crate::http::service::{Early, key_of_body, key_of_head, slips_by};
 use crate::http::token;
@@ -49,9 +50,10 @@ where
         let (head, body) = request.into_parts();
         let policy = self.rules.policy.clone();
         if !policy.methods().contains(&head.method) {
-            return match slips_by(&policy, &head) {
-                true => Ok(problem::method_unclear(&policy)),
-                false => self.forward(head, Body::new(body)).await,
+            return match () {
+                () if slips_by(&policy, &head) => Ok(problem::method_unclear(&policy)),
+                () if is_replayable(&head) => Ok(Problem::too_early().response(&policy)),
+                () => self.forward(head, Body::new(body)).await,
             };
         }
         let early = match key_of_head(&policy, &head) {
@@ -109,6 +111,9 @@ where
 
     /// Passes on a request that could have had a key, and has none.
     async fn unkeyed(self, mut head: Parts, body: Body) -> Result<Response<Body>, S::Error> {
+        if is_replayable(&head) {
+            return Ok(Problem::too_early().response(&self.rules.policy));
+        }
         head.extensions.insert(Unkeyed(self.rules.policy.clone()));
         self.forward(head, body).await
     }
