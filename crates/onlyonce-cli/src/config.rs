@@ -46,6 +46,7 @@ mod reconcile;
 mod route;
 mod rules;
 mod store;
+mod tls;
 pub(crate) mod units;
 mod velocity;
 mod webhook;
@@ -71,7 +72,8 @@ pub use self::jwt::{JwtKeys, JwtRule};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
 pub use self::names::{
-    ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TOP, VELOCITY, WEBHOOK,
+    ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TLS, TOP, UPSTREAM_TLS,
+    VELOCITY, WEBHOOK,
 };
 pub use self::pattern::PatternError;
 pub(crate) use self::peers::is_proof;
@@ -80,6 +82,7 @@ pub use self::principal::{PrincipalError, PrincipalRule, PrincipalSource};
 pub use self::reconcile::{Ask, AskError, ReconcileRule};
 pub use self::route::{Anonymous, ForwardKey, Route};
 pub use self::store::{FilterError, FilterUrl, ServerUrl, StoreFlag, StoreUrl, StoreUrlError};
+pub use self::tls::{CertificateFiles, TlsRule, UpstreamTlsRule};
 
 use self::error::notes;
 use self::rules::Rules;
@@ -114,6 +117,10 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// Where traces are sent, if they are.
     pub otlp: Option<Upstream>,
+    /// How the listener speaks TLS, if it does.
+    pub tls: Option<TlsRule>,
+    /// How the gateway speaks TLS to services.
+    pub upstream_tls: Option<UpstreamTlsRule>,
     /// How bearer tokens are verified.
     pub jwt: Option<JwtRule>,
     /// How the audit trail is kept, if there is one.
@@ -190,6 +197,8 @@ impl Default for Config {
             executing_max: 10_000,
             admin: None,
             otlp: None,
+            tls: None,
+            upstream_tls: None,
             jwt: None,
             audit: None,
             routes: Vec::new(),

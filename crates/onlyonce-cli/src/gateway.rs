@@ -22,7 +22,6 @@ mod reload;
 mod sending;
 pub(crate) mod store;
 pub mod telemetry;
-mod tls;
 mod unbroken;
 mod upstream;
 mod well_known;
@@ -45,6 +44,7 @@ use self::outgoing::Outgoing;
 pub(crate) use self::store::About;
 use crate::admin::{self, Desk, Keeper, PolicyInForce, Setting};
 use crate::config::{Admin, Config};
+use crate::tls::Secured;
 
 pub use self::reload::ReloadError;
 
@@ -129,13 +129,14 @@ impl StartError {
 impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let secured = Secured::by(config).map_err(|error| StartError::Config(error.into()))?;
         let (once, about) = engine(config).await?;
         let listener = bind(config.listen)?;
         let address = local_address(&listener, config.listen)?;
         let (stage, staged) = watch::channel(Stage::Serving);
         let outgoing = Outgoing::new();
         let jwt = verifier(config).await.map_err(StartError::Config)?;
-        let current = first(config, &once, jwt, &outgoing).map_err(StartError::Config)?;
+        let current = first(config, secured, &once, jwt, &outgoing).map_err(StartError::Config)?;
         let threads = serve(&current, listener, &staged);
         let (admin, admin_thread) = (None, None);
         let mut gateway =
@@ -144,6 +145,17 @@ impl Gateway {
             gateway.start_admin(admin, staged)?;
         }
         Ok(gateway)
+    }
+
+    /// Where clients reach it.
+    pub fn url(&self) -> String {
+        url(self.current.now().secured.listener.is_some(), self.address)
+    }
+
+    /// Where operators reach it.
+    pub fn admin_url(&self) -> Option<String> {
+        let is_secured = self.current.now().secured.admin.is_some();
+        self.admin.map(|address| url(is_secured, address))
     }
 
     /// Takes nothing new, waits at most [`DRAIN`] for what is under way, with a client or without one, and says
@@ -171,13 +183,15 @@ impl Gateway {
             about: self.about.clone(),
             keeper: Keeper::new(admin),
             stage,
-            listen: Some(self.address),
+            listen: Some(self.url()),
             policy: PolicyInForce(Arc::new(move || admin::in_force(&current.now().config))),
         });
         let (census, once) = (self.about.census.clone(), self.once.clone());
+        let current = self.current.clone();
+        let acceptor = move || current.now().secured.admin.clone();
         let serve = move || async move {
             tokio::spawn(census.refresh(once));
-            admin::serve(listener, desk).await
+            admin::serve(listener, acceptor, desk).await
         };
         self.admin_thread = Some(on_thread("onlyonce-admin", serve));
         Ok(())
@@ -203,6 +217,11 @@ pub(crate) fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
     }
 }
 
+fn url(is_secured: bool, address: SocketAddr) -> String {
+    let scheme = if is_secured { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
 fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     listen::bind(address).map_err(|source| StartError::Listen { address, source })
 }
@@ -222,18 +241,20 @@ async fn verifier(config: &Config) -> Result<Option<Arc<Jwt>>, BoxError> {
 /// The routes of every thread, a thread per core, by the first configuration.
 fn first(
     config: &Config,
+    secured: Secured,
     once: &Once,
     jwt: Option<Arc<Jwt>>,
     outgoing: &Outgoing,
 ) -> Result<Current, BoxError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let layers = app::layers(config, once, jwt.as_ref(), &app::services(config, &[])?);
+    let services = || app::services(config, &secured.upstream, &[]);
+    let layers = app::layers(config, once, jwt.as_ref(), &services()?);
     let routes = |_| {
-        let services = app::services(config, &[])?;
+        let services = services()?;
         Ok(Arc::new(Routes::new(config, &layers, services, jwt.clone(), outgoing)))
     };
     let threads = (0..cores).map(routes).collect::<Result<_, BoxError>>()?;
-    Ok(Current::new(InForce { config: config.clone(), threads }))
+    Ok(Current::new(InForce { config: config.clone(), secured, threads }))
 }
 
 /// A thread that accepts connections, and those that serve them.

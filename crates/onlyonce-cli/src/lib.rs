@@ -5,4 +5,5 @@ pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod gateway;
+mod tls;
 mod words;

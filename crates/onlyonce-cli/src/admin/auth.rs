@@ -29,12 +29,17 @@ pub(crate) enum Role {
 pub(crate) struct Keeper {
     operator: Option<Principal>,
     reader: Option<Principal>,
+    is_secured: bool,
 }
 
 impl Keeper {
     pub(crate) fn new(admin: &Admin) -> Self {
         let digest = |token: &Option<Hidden>| token.as_ref().map(|token| digest(token.reveal()));
-        Self { operator: digest(&admin.token), reader: digest(&admin.read_token) }
+        Self {
+            operator: digest(&admin.token),
+            reader: digest(&admin.read_token),
+            is_secured: admin.tls.is_some(),
+        }
     }
 
     /// What the caller may do, if it may do what it asks for.
@@ -45,7 +50,9 @@ impl Keeper {
         let role = match self.operator.is_some() {
             true => self.role(&head.headers)?,
             false => {
-                local(head).and_then(|()| same_site(&head.headers)).map(|()| Role::Operator)?
+                let scheme = if self.is_secured { "https" } else { "http" };
+                local(head).and_then(|()| same_site(scheme, &head.headers))?;
+                Role::Operator
             }
         };
         match role {
@@ -116,9 +123,9 @@ fn host(head: &Parts) -> Option<&str> {
     }
 }
 
-fn same_site(headers: &HeaderMap) -> Result<(), Problem> {
+fn same_site(scheme: &str, headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let own = format!("http://{host}");
+    let own = format!("{scheme}://{host}");
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("null"));
     let is_own_origin = text(header::ORIGIN).is_none_or(|origin| origin == own);
     let is_own_fetch =

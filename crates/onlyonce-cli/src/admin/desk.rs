@@ -1,6 +1,5 @@
 //! A request's way: who asks, what for, and who answers.
 
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) keeper: Keeper,
     pub(crate) stage: watch::Receiver<Stage>,
     /// Where clients connect; nowhere for a command that works on a store.
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<String>,
     /// What is in force, as the API tells it.
     pub(crate) policy: PolicyInForce,
 }

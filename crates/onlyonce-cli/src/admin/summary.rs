@@ -21,7 +21,7 @@ pub(super) async fn of(desk: &Desk, role: Role) -> Value {
     summary["writable"] = (role == Role::Operator).into();
     summary["series"] = desk.samples().series();
     summary["audit"] = audit::counted(desk).await;
-    summary["listen"] = desk.listen.map(|address| format!("http://{address}")).into();
+    summary["listen"] = desk.listen.clone().into();
     summary
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::config::{Config, ConfigError};
+use crate::tls::Secured;
 
 /// What to do about configurations.
 #[derive(Debug, Subcommand)]
@@ -32,7 +33,7 @@ impl ConfigCommand {
     }
 }
 
-/// Reads the file, and nothing else: no port is opened, no store is touched.
+/// Reads the file: no port is opened, no store is touched.
 pub fn check(file: &Path) -> Result<Config, ConfigError> {
     Config::load(file)
 }
@@ -41,10 +42,20 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
     let mut stderr = io::stderr();
     match checked {
         Ok(config) => {
+            let secured = match Secured::by(&config) {
+                Ok(secured) => secured,
+                Err(error) => {
+                    writeln!(stderr, "{}: {error}", file.display())?;
+                    return Ok(ExitCode::from(USAGE));
+                }
+            };
             config
                 .warnings
                 .iter()
                 .try_for_each(|note| writeln!(stderr, "{}", note.as_warning()))?;
+            for warning in secured.warnings {
+                writeln!(stderr, "{}: warning: {warning}", file.display())?;
+            }
             writeln!(io::stdout(), "{}", verdict(file, config.routes.len()))?;
             config.callers().iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
             Ok(ExitCode::SUCCESS)

@@ -14,6 +14,7 @@ use super::exit;
 use crate::config::{Config, Flags, StoreUrl};
 use crate::gateway::telemetry::{LogFlags, Telemetry};
 use crate::gateway::{DRAIN, Gateway};
+use crate::tls::Secured;
 
 /// Run the gateway in front of a service.
 ///
@@ -72,8 +73,12 @@ impl Serve {
         if config.store == StoreUrl::Memory && !self.ephemeral {
             return Err(EPHEMERAL.to_owned());
         }
+        let secured = Secured::by(&config).map_err(|error| error.to_string())?;
         for warning in &config.warnings {
             eprintln!("{}", warning.as_warning());
+        }
+        for warning in secured.warnings {
+            eprintln!("onlyonce: warning: {warning}");
         }
         Ok(config)
     }
@@ -200,7 +205,7 @@ impl Signals {
 
 /// One line, naming the addresses, and how callers are told apart: if that is wrong, it shows only when it does harm.
 fn ready(config: &Config, gateway: &Gateway) -> String {
-    let mut line = format!("onlyonce ready: listening on http://{}", gateway.address);
+    let mut line = format!("onlyonce ready: listening on {}", gateway.url());
     if let Some(upstream) = &config.upstream {
         line += &format!(", upstream {}", upstream.uri());
     }
@@ -210,8 +215,8 @@ fn ready(config: &Config, gateway: &Gateway) -> String {
         1 => line += "; 1 route has its own way (onlyonce config check)",
         routes => line += &format!("; {routes} routes have their own way (onlyonce config check)"),
     }
-    if let Some(admin) = gateway.admin {
-        line += &format!(", admin http://{admin}");
+    if let Some(admin) = gateway.admin_url() {
+        line += &format!(", admin {admin}");
     }
     line
 }

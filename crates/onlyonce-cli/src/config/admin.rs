@@ -9,6 +9,7 @@ use super::Config;
 use super::error::{Remark, Remarks};
 use super::field::Field;
 use super::names::ADMIN;
+use super::tls::TlsRule;
 
 /// The listener for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +20,14 @@ pub struct Admin {
     pub token: Option<Hidden>,
     /// What those must present who may only look.
     pub read_token: Option<Hidden>,
+    /// How it speaks TLS, if it does.
+    pub tls: Option<TlsRule>,
 }
 
 impl Admin {
     /// One at this address, without a token.
     pub fn at(listen: SocketAddr) -> Self {
-        Self { listen, token: None, read_token: None }
+        Self { listen, token: None, read_token: None, tls: None }
     }
 
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
@@ -33,6 +36,7 @@ impl Admin {
             match field.name.name {
                 "listen" => admin.listen = field.listen_address()?,
                 "token" => admin.token = Some(token(field)?),
+                "tls" => admin.tls = Some(TlsRule::read(field)?),
                 _ => admin.read_token = Some(token(field)?),
             }
             Ok(())

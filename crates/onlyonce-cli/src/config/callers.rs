@@ -64,6 +64,8 @@ impl Route {
                 format!("the header {name} of the peers {}", self.trusted_peers)
             }
             PrincipalSource::Cookie(name) => format!("the cookie {name}"),
+            PrincipalSource::Certificate => "the subject of their client certificate".to_owned(),
+            PrincipalSource::CertificateKey => "the key of their client certificate".to_owned(),
             PrincipalSource::Jwt(claims) => match claims.as_slice() {
                 [claim] => format!("the verified claim {claim} of their bearer token"),
                 claims => {

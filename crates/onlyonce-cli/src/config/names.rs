@@ -2,7 +2,9 @@
 
 mod list;
 
-pub use self::list::{ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, TOP, VELOCITY, WEBHOOK};
+pub use self::list::{
+    ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, TLS, TOP, UPSTREAM_TLS, VELOCITY, WEBHOOK,
+};
 
 use self::list::ALL;
 

@@ -27,6 +27,14 @@ impl PrincipalRule {
         matches!(self, Self::Sources(sources) if sources.iter().any(is_jwt))
     }
 
+    /// Whether clients must present certificates for it.
+    pub fn needs_mtls(&self) -> bool {
+        let is_mtls = |source: &PrincipalSource| {
+            matches!(source, PrincipalSource::Certificate | PrincipalSource::CertificateKey)
+        };
+        matches!(self, Self::Sources(sources) if sources.iter().any(is_mtls))
+    }
+
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
         if field.is_list() {
             let sources: Vec<_> = field.all(Field::parsed)?;
@@ -55,6 +63,10 @@ pub enum PrincipalSource {
     Cookie(String),
     /// Claims of a bearer token that is verified by `[jwt]`: `jwt:sub`, `jwt:tenant,sub`.
     Jwt(Vec<String>),
+    /// Issuer and subject of the client's certificate, `mtls`.
+    Certificate,
+    /// The public key of the client's certificate, `mtls:spki`.
+    CertificateKey,
 }
 
 impl FromStr for PrincipalSource {
@@ -62,6 +74,8 @@ impl FromStr for PrincipalSource {
 
     fn from_str(text: &str) -> Result<Self, PrincipalError> {
         match text.split_once(':') {
+            None if text == "mtls" => Ok(Self::Certificate),
+            Some(("mtls", "spki")) => Ok(Self::CertificateKey),
             Some(("header", name)) => {
                 let header = name.parse().map_err(|_| PrincipalError::HeaderName)?;
                 Ok(Self::Header(header))
@@ -89,6 +103,8 @@ impl fmt::Display for PrincipalSource {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Jwt(claims) => write!(f, "jwt:{}", claims.join(",")),
+            Self::Certificate => f.write_str("mtls"),
+            Self::CertificateKey => f.write_str("mtls:spki"),
         }
     }
 }
@@ -99,7 +115,7 @@ impl fmt::Display for PrincipalSource {
 pub enum PrincipalError {
     /// Begin with one of the known places.
     #[error(
-        "who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM or a list of the latter three"
+        "who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two"
     )]
     Place,
     /// Give a name that HTTP allows for a header field.

@@ -18,6 +18,7 @@ use super::peers;
 use super::preset::Preset;
 use super::route::Route;
 use super::rules::Rules;
+use super::tls::{TlsRule, UpstreamTlsRule};
 use super::webhook;
 
 /// Reads the whole text: the configuration, and what in it is allowed but probably not meant. `env` tells what
@@ -78,6 +79,8 @@ impl<'a> Top<'a> {
                 config.admin = Some(Admin::read(field)?);
                 self.admin = Some(field);
             }
+            "tls" => config.tls = Some(TlsRule::read(field)?),
+            "upstream_tls" => config.upstream_tls = Some(UpstreamTlsRule::read(field)?),
             "jwt" => {
                 let rule = JwtRule::read(field)?;
                 self.odd.0.extend(rule.odd(field));
@@ -144,6 +147,14 @@ impl<'a> Top<'a> {
         Err(Remark::new(rules.said.anywhere(&["principal"]).unwrap_or(0), message))
     }
 
+    fn check_mtls<'r>(&self, all: impl Iterator<Item = &'r Rules>) -> Result<(), Remark> {
+        let is_asked = self.config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let mut with_mtls = all.filter(|rules| rules.principal.needs_mtls());
+        let Some(rules) = with_mtls.next().filter(|_| !is_asked) else { return Ok(()) };
+        let message = "`principal` \"mtls\" needs [tls] with `client_ca`, which verifies the certificates of clients";
+        Err(Remark::new(rules.said.anywhere(&["principal"]).unwrap_or(0), message))
+    }
+
     fn policy(&self) -> Result<Rules, Remarks> {
         let mut rules = Rules::default();
         if let Some(field) = self.policy {
@@ -167,7 +178,8 @@ impl<'a> Top<'a> {
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
         self.odd.0.extend(all.clone().filter_map(peers::unproven));
         wrong.gather(self.check_tokens(all.clone()));
-        wrong.gather(self.check_jwt(all));
+        wrong.gather(self.check_jwt(all.clone()));
+        wrong.gather(self.check_mtls(all));
         let at = self.policy.map_or(0, |field| field.at);
         let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
         let routes = drafts.into_iter().filter_map(|draft| wrong.gather(draft.route())).collect();

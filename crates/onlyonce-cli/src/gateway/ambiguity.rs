@@ -47,6 +47,7 @@ impl Judged {
         let callers = callers.iter().filter_map(|source| match source {
             PrincipalSource::Header(name) => Some(name.clone()),
             PrincipalSource::Cookie(_) | PrincipalSource::Jwt(_) => None,
+            PrincipalSource::Certificate | PrincipalSource::CertificateKey => None,
         });
         let scope = route.policy.scope().iter().filter_map(|part| match part {
             ScopePart::Header(name) => Some(name.clone()),

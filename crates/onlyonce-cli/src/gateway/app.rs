@@ -14,6 +14,7 @@ use onlyonce::http::{Body, Guarded, OnceLayer, grpc, problem};
 use onlyonce::policy::{Mode, Tokens};
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
+use tokio_rustls::TlsAcceptor;
 use tower_layer::Layer;
 use tower_service::Service as _;
 
@@ -33,6 +34,7 @@ use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
+use crate::tls::Outward;
 
 /// The routes of one thread, as they are now.
 #[derive(Clone, Debug)]
@@ -72,6 +74,11 @@ impl App {
     /// The routes of this thread, of all that there are.
     pub(super) fn new(thread: usize, current: Current) -> Self {
         Self { thread, current }
+    }
+
+    /// What accepts connections by TLS, as it is now.
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.current.now().secured.listener.clone()
     }
 
     /// A request goes its whole way by the routes that were in force when it came.
@@ -277,15 +284,20 @@ pub(super) fn layers(
 }
 
 /// The service of each route, in their order. Those of one address share their connections, also with services that
-/// there were `before`.
-pub(super) fn services(config: &Config, before: &[Service]) -> Result<Vec<Service>, BoxError> {
+/// there were `before`, unless TLS is spoken in another way now.
+pub(super) fn services(
+    config: &Config,
+    outward: &Outward,
+    before: &[Service],
+) -> Result<Vec<Service>, BoxError> {
     let mut services: Vec<Service> = Vec::new();
     for route in routes(config) {
         let uri = upstream_of(route, config)?;
-        let same = services.iter().chain(before).find(|(other, _)| other == uri);
+        let is_same = |(other, upstream): &&Service| other == uri && upstream.speaks(outward);
+        let same = services.iter().chain(before).find(is_same);
         let upstream = match same {
             Some((_, upstream)) => upstream.clone(),
-            None => Arc::new(Upstream::new(uri)?),
+            None => Arc::new(Upstream::new(uri, outward)?),
         };
         services.push((uri.clone(), upstream));
     }
@@ -347,6 +359,10 @@ fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
 fn head_of(request: &Request<Incoming>, (method, uri): (Method, Uri)) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.headers = request.headers().clone();
+    // Whoever asks is told by its certificate too.
+    if let Some(client) = request.extensions().get::<Arc<Client>>() {
+        head.extensions.insert(client.clone());
+    }
     (head.method, head.uri) = (method, with_host(uri, request.uri()));
     // Whom it comes from.
     if let Some(client) = request.extensions().get::<Arc<Client>>() {

@@ -22,6 +22,8 @@ struct Shared {
     unsent_bytes: AtomicUsize,
     /// Whether the last write found no room in the socket.
     is_blocked: AtomicBool,
+    /// Whether the last flush found no room: TLS takes bytes and holds them until there is.
+    is_unflushed: AtomicBool,
     written_bytes: AtomicU64,
 }
 
@@ -82,7 +84,13 @@ impl ConnectionState {
     }
 
     fn is_waiting(&self) -> bool {
-        self.unsent_bytes() > 0 || self.0.is_blocked.load(Ordering::Acquire)
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        self.unsent_bytes() > 0 || is_set(&self.0.is_blocked) || is_set(&self.0.is_unflushed)
+    }
+
+    /// Notes how a flush went.
+    pub(super) fn flushed(&self, flushed: &Poll<io::Result<()>>) {
+        self.0.is_unflushed.store(flushed.is_pending(), Ordering::Release);
     }
 
     /// Notes how a write went.
@@ -126,3 +134,19 @@ impl Drop for InFlight {
 /// that is: more than the answers to many pings on an HTTP/2 connection.
 const PROGRESS_WAIT: Duration = Duration::from_secs(30);
 const PROGRESS_BYTES_MIN: u64 = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // threat G6
+    #[test]
+    fn a_client_that_does_not_read_what_tls_holds_for_it_is_waited_for() {
+        let state = ConnectionState::default();
+        assert!(state.wrote(Poll::Ready(Ok(1))).is_ready());
+        state.flushed(&Poll::Pending);
+        assert!(state.is_waiting());
+        state.flushed(&Poll::Ready(Ok(())));
+        assert!(!state.is_waiting());
+    }
+}

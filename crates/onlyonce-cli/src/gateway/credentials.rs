@@ -21,6 +21,8 @@ impl Credentials {
                 PrincipalSource::Header(name) => name.clone(),
                 PrincipalSource::Cookie(_) => header::COOKIE,
                 PrincipalSource::Jwt(_) => header::AUTHORIZATION,
+                // Only the client itself can show it.
+                PrincipalSource::Certificate | PrincipalSource::CertificateKey => continue,
             };
             if !names.contains(&name) {
                 names.push(name);

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::app::Routes;
 use crate::config::Config;
+use crate::tls::Secured;
 
 /// What is in force. A clone sees the same.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ pub(super) struct Current(Arc<RwLock<Arc<InForce>>>);
 #[derive(Debug)]
 pub(super) struct InForce {
     pub(super) config: Config,
+    pub(super) secured: Secured,
     pub(super) threads: Vec<Arc<Routes>>,
 }
 

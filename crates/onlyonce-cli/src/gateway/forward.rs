@@ -23,12 +23,15 @@ use super::sending::Sent;
 use super::telemetry;
 use super::upstream::{Answer, SendError, Terms, Upstream};
 use crate::config::Route;
+use crate::tls::ClientCertificate;
 
 /// The connection of a client, among the extensions of its requests.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) origin: Origin,
     pub(super) state: ConnectionState,
+    /// Verified, where clients must present one.
+    pub(super) certificate: Option<ClientCertificate>,
 }
 
 /// The service that stands behind a route.

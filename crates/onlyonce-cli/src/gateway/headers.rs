@@ -8,7 +8,9 @@ use onlyonce::policy::VIA;
 
 /// Removes what belongs to one connection only: RFC 9110 section 7.6.1.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = named_by_connection(headers).collect();
+    // RFC 8470 section 5.1: no proxy may remove Early-Data, whatever `Connection` names.
+    let named = named_by_connection(headers).filter(|name| name.as_str() != "early-data");
+    let named: Vec<HeaderName> = named.collect();
     // Looked for first: most heads have one of them or none.
     let found: Vec<HeaderName> =
         headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
@@ -44,10 +46,12 @@ pub(super) struct Origin {
     address: HeaderValue,
     /// RFC 7239: `for=` and the address.
     forwarded_for: String,
+    /// `http` or `https`.
+    scheme: &'static str,
 }
 
 impl Origin {
-    pub(super) fn new(peer: SocketAddr) -> Self {
+    pub(super) fn new(peer: SocketAddr, is_secured: bool) -> Self {
         let address = HeaderValue::try_from(peer.ip().to_string());
         Self {
             ip: peer.ip(),
@@ -56,6 +60,7 @@ impl Origin {
                 SocketAddr::V4(peer) => format!("for={}", peer.ip()),
                 SocketAddr::V6(peer) => format!("for=\"[{}]\"", peer.ip()),
             },
+            scheme: if is_secured { "https" } else { "http" },
         }
     }
 }
@@ -65,7 +70,7 @@ pub(super) fn add_forwarded(head: &mut Parts, origin: &Origin) {
     head.headers.reserve(FORWARDED_COUNT);
     let host = head.headers.get(header::HOST).cloned();
     append_to_list(&mut head.headers, X_FORWARDED_FOR, origin.address.clone());
-    head.headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    head.headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(origin.scheme));
     if let Some(host) = &host {
         head.headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
     }
@@ -75,11 +80,11 @@ pub(super) fn add_forwarded(head: &mut Parts, origin: &Origin) {
 
 /// RFC 7239.
 fn forwarded(origin: &Origin, host: Option<&HeaderValue>) -> HeaderValue {
-    let by = &origin.forwarded_for;
+    let (by, scheme) = (&origin.forwarded_for, origin.scheme);
     let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.contains(['"', '\\']));
     let text = host.map_or_else(
-        || format!("{by};proto=http"),
-        |host| format!("{by};host=\"{host}\";proto=http"),
+        || format!("{by};proto={scheme}"),
+        |host| format!("{by};host=\"{host}\";proto={scheme}"),
     );
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
 }

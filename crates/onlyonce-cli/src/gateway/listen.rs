@@ -9,12 +9,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tracing::Instrument;
 
 use super::Stage;
@@ -24,6 +26,7 @@ use super::forward::Client;
 use super::headers::Origin;
 use super::telemetry;
 use super::wire::{HEAD_BYTES_MAX, Watched};
+use crate::tls::{ClientCertificate, Handshakes, shaken};
 
 /// The address is this process's alone: a second gateway on the port, with another store, would get half of the
 /// retries.
@@ -83,12 +86,22 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
+    let mut handshakes = Handshakes::new(HANDSHAKES_MAX);
     while let Some((stream, peer)) = accepted.recv().await {
         // The system may refuse to watch one more; that connection is closed.
-        if let Ok(stream) = TcpStream::from_std(stream) {
-            connect(stream, peer, &app, &connections, &graceful);
+        let Ok(stream) = TcpStream::from_std(stream) else { continue };
+        // Over the bound the connection is closed at once.
+        let Ok(place) = connections.clone().try_acquire_owned() else { continue };
+        // A peer that left shows at the first read.
+        let _ = stream.set_nodelay(true);
+        let arrival = Arrival { peer, app: app.clone(), place, watcher: graceful.watcher() };
+        match app.acceptor() {
+            None => arrival.plain(stream),
+            Some(acceptor) => handshakes.begin(arrival.secured(acceptor, stream)),
         }
     }
+    // Nobody has asked for anything on them.
+    handshakes.end();
     // What has not ended by then is cut off, and its operation is unknown. An operation whose client has left
     // has no connection, and runs on this runtime all the same.
     let drained = stage.wait_for(|stage| *stage >= Stage::Drained);
@@ -96,39 +109,55 @@ pub(super) async fn serve(
     Ok(())
 }
 
-fn connect(
-    stream: TcpStream,
+/// A connection that has its place, and is not served yet.
+struct Arrival {
     peer: SocketAddr,
-    app: &App,
-    connections: &Arc<Semaphore>,
-    graceful: &GracefulShutdown,
-) {
-    // Over the bound the connection is closed at once.
-    let Ok(place) = connections.clone().try_acquire_owned() else {
-        return;
-    };
-    // A peer that left shows at the first read.
-    let _ = stream.set_nodelay(true);
-    let app = app.clone();
-    let client = Arc::new(Client { origin: Origin::new(peer), state: ConnectionState::default() });
-    let state = client.state.clone();
-    let io = TokioIo::new(Watched::new(stream, state.clone(), place));
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
-        request.extensions_mut().insert(client.clone());
-        let span = telemetry::span_of(&request);
-        let answering = app.clone().answer(request, client.state.begin());
-        if span.is_disabled() {
-            return Box::pin(answering);
+    app: App,
+    place: OwnedSemaphorePermit,
+    watcher: Watcher,
+}
+
+impl Arrival {
+    async fn secured(self, acceptor: TlsAcceptor, stream: TcpStream) {
+        if let Some(stream) = shaken(&acceptor, stream).await {
+            let certificate = ClientCertificate::of(stream.get_ref().1);
+            let client = client(Origin::new(self.peer, true), certificate);
+            self.serve(stream, client);
         }
-        Box::pin(async move {
-            let Ok(answer) = answering.instrument(span.clone()).await;
-            span.record("status", answer.status().as_u16());
-            Ok(answer)
-        })
-    });
-    let connection = builder().serve_connection_with_upgrades(io, service).into_owned();
-    let serving = tokio::spawn(graceful.watch(connection));
-    tokio::spawn(close_if_stalled(serving, state));
+    }
+
+    fn plain(self, stream: TcpStream) {
+        let client = client(Origin::new(self.peer, false), None);
+        self.serve(stream, client);
+    }
+
+    fn serve<T>(self, stream: T, client: Arc<Client>)
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (app, state) = (self.app, client.state.clone());
+        let io = TokioIo::new(Watched::new(stream, state.clone(), self.place));
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
+            request.extensions_mut().insert(client.clone());
+            let span = telemetry::span_of(&request);
+            let answering = app.clone().answer(request, client.state.begin());
+            if span.is_disabled() {
+                return Box::pin(answering);
+            }
+            Box::pin(async move {
+                let Ok(answer) = answering.instrument(span.clone()).await;
+                span.record("status", answer.status().as_u16());
+                Ok(answer)
+            })
+        });
+        let connection = builder().serve_connection_with_upgrades(io, service).into_owned();
+        let serving = tokio::spawn(self.watcher.watch(connection));
+        tokio::spawn(close_if_stalled(serving, state));
+    }
+}
+
+fn client(origin: Origin, certificate: Option<ClientCertificate>) -> Arc<Client> {
+    Arc::new(Client { origin, state: ConnectionState::default(), certificate })
 }
 
 /// Closes a connection that makes no progress. In a task of its own, so that a request does not look at the timer.
@@ -165,6 +194,8 @@ const BACKLOG: i32 = 1024;
 const ACCEPTED_MAX: usize = 64;
 /// Connections of one thread.
 const CONNECTIONS_MAX: usize = 10_000;
+/// So many of them may be handshakes of TLS.
+const HANDSHAKES_MAX: usize = 1_000;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client may take for a head, and be silent between two.
 const HEAD_WAIT: Duration = Duration::from_secs(30);

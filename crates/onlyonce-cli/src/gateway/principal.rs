@@ -14,6 +14,7 @@ use onlyonce::scope::Principal;
 use super::forward::Client;
 use super::jwt::Jwt;
 use crate::config::{Anonymous, PrincipalRule, PrincipalSource, TrustedPeers, is_proof};
+use crate::tls::ClientCertificate;
 
 /// The caller, by the route's rule.
 pub(super) fn identify(
@@ -28,7 +29,7 @@ pub(super) fn identify(
         PrincipalRule::Auto => automatic(&head.headers),
         PrincipalRule::Sources(sources) => {
             let is_trusted = || is_trusted(peers, head);
-            first_present(sources, jwt, &head.headers, is_trusted)
+            first_present(sources, jwt, head, is_trusted)
         }
     };
     match (found, anonymous) {
@@ -116,11 +117,11 @@ impl Authorization {
 fn first_present(
     sources: &[PrincipalSource],
     jwt: Option<&Jwt>,
-    headers: &HeaderMap,
+    head: &Parts,
     is_trusted: impl Fn() -> bool,
 ) -> Found {
     for source in sources {
-        if let Some(principal) = from_source(source, jwt, headers)? {
+        if let Some(principal) = from_source(source, jwt, head)? {
             return match source {
                 PrincipalSource::Header(name) if !is_proof(name) && !is_trusted() => {
                     Err(Unidentified::Invalid(stranger(name)))
@@ -137,7 +138,8 @@ fn is_trusted(peers: &TrustedPeers, head: &Parts) -> bool {
     peers.is_everybody() || peer.is_some_and(|peer| peers.trusts(peer))
 }
 
-fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, headers: &HeaderMap) -> Found {
+fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, head: &Parts) -> Found {
+    let headers = &head.headers;
     match source {
         PrincipalSource::Header(name) => {
             let value = only(headers, name)?;
@@ -152,7 +154,17 @@ fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, headers: &HeaderMap)
             let jwt = jwt.ok_or_else(|| Unidentified::Invalid(NO_KEYS.to_owned()))?;
             jwt.caller(headers, claims).map_err(Unidentified::Invalid)
         }
+        PrincipalSource::Certificate => match certificate(head) {
+            Some(ClientCertificate { name: None, .. }) => Err(NO_SUBJECT.to_owned().into()),
+            certificate => Ok(certificate.and_then(|certificate| certificate.name)),
+        },
+        PrincipalSource::CertificateKey => Ok(certificate(head).map(|certificate| certificate.key)),
     }
+}
+
+/// What the client of this connection has presented.
+fn certificate(head: &Parts) -> Option<ClientCertificate> {
+    head.extensions.get::<Arc<Client>>()?.certificate
 }
 
 /// The bearer token of the request.
@@ -209,6 +221,8 @@ const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 const BEARER: &[u8] = b"bearer";
 const NO_BEARER: &str =
     "The Authorization field has no bearer token, by which callers are told apart here.";
+const NO_SUBJECT: &str = "The client certificate has no subject, so that it names nobody. In the gateway's configuration, set \
+                          `principal = \"mtls:spki\"` for this route, which tells callers apart by their keys.";
 const NO_KEYS: &str = "The gateway has no keys to verify bearer tokens with.";
 const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
                       gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \

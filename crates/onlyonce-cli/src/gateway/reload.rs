@@ -13,6 +13,7 @@ use super::app::{self, Routes};
 use super::current::InForce;
 use super::{Gateway, StartError, id_check, store};
 use crate::config::{Config, Route};
+use crate::tls::Secured;
 
 /// Why a configuration is not taken. The one before stays in force.
 #[derive(Debug, thiserror::Error)]
@@ -56,8 +57,10 @@ impl Gateway {
             return Err(ReloadError::NewIds(changes.join("; ")));
         }
         let refused = |error: BoxError| StartError::Config(error);
-        let asked = app::services(&config, &[]).map_err(refused)?;
-        let services = before.threads.iter().map(|routes| app::services(&config, &routes.services));
+        let secured = Secured::by(&config).map_err(|error| refused(error.into()))?;
+        let services = |before| app::services(&config, &secured.upstream, before);
+        let asked = services(&[]).map_err(refused)?;
+        let services = before.threads.iter().map(|routes| services(&routes.services));
         let services = services.collect::<Result<Vec<_>, _>>().map_err(refused)?;
         let jwt = super::verifier(&config).await.map_err(refused)?;
         self.once.replace_layers();
@@ -66,10 +69,18 @@ impl Gateway {
             Arc::new(Routes::new(&config, &layers, services, jwt.clone(), &self.outgoing))
         };
         let threads = services.into_iter().map(routes).collect();
-        let told = differences(&before.config, &config);
-        self.current.replace(InForce { config, threads });
+        let mut told = differences(&before.config, &config);
+        if names_certificates(&config) {
+            told += "; certificates were read again";
+        }
+        self.current.replace(InForce { config, secured, threads });
         Ok(told)
     }
+}
+
+fn names_certificates(config: &Config) -> bool {
+    let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    config.tls.is_some() || admin.is_some() || config.upstream_tls.is_some()
 }
 
 /// What was made at the start and is not made again.
@@ -85,6 +96,7 @@ fn fixed_changes(before: &Config, now: &Config) -> Vec<&'static str> {
         ("`bodies_bytes_max`", before.bodies_bytes_max == now.bodies_bytes_max),
         ("`executing_max`", before.executing_max == now.executing_max),
         ("[admin]", before.admin == now.admin),
+        ("[tls]", before.tls.is_some() == now.tls.is_some()),
         ("[audit]", before.audit == now.audit),
         ("[otlp]", before.otlp == now.otlp),
     ];

@@ -8,6 +8,7 @@ mod streams;
 mod target;
 
 use std::error::Error;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use http::{Method, Request, Response, Uri, Version};
 use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
 use onlyonce::store::BoxError;
+use rustls::AlertDescription;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -27,10 +29,12 @@ use self::pool::{IDLE_MAX, Pool};
 use self::shared::Shared;
 use self::single_flight::SingleFlight;
 use self::target::{CONNECT_MAX, Connected, Scheme, Target};
+use crate::tls::Outward;
 
 /// One service, and the connections of one thread to it.
 pub(super) struct Upstream {
     target: Arc<Target>,
+    outward: Outward,
     /// What goes before the path of every request: empty, or a path without a slash at its end.
     prefix: String,
     pool: Pool,
@@ -86,15 +90,21 @@ pub(super) enum SendError {
 }
 
 impl Upstream {
-    pub(super) fn new(uri: &Uri) -> Result<Self, BoxError> {
+    pub(super) fn new(uri: &Uri, outward: &Outward) -> Result<Self, BoxError> {
         Ok(Self {
-            target: Arc::new(Target::new(uri)?),
+            target: Arc::new(Target::new(uri, outward)?),
+            outward: outward.clone(),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             pool: Pool::default(),
             shared: Arc::default(),
             opening: SingleFlight::default(),
             speaks_http1: AtomicBool::new(false),
         })
+    }
+
+    /// Whether a connection that is made so would be like those that there are.
+    pub(super) fn speaks(&self, outward: &Outward) -> bool {
+        self.target.scheme != Scheme::Https || self.outward == *outward
     }
 
     /// Sends `request` at most once: a connection that closed before it took the request hands it back,
@@ -306,9 +316,20 @@ fn judged(error: hyper::Error) -> SendError {
         let reason = cause.reason();
         cause.is_remote() && (cause.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM))
     });
-    match is_refused {
+    match is_refused || is_certificate_refused(&error) {
         true => SendError::NotSent(error.into()),
         false => SendError::Sent(error.into()),
+    }
+}
+
+/// In TLS 1.3 a service judges our certificate when we may have sent a request already. One that refuses it never ends the
+/// handshake, and so reads no request.
+fn is_certificate_refused(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let cause = cause.and_then(io::Error::get_ref);
+    match cause.and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::AlertReceived(alert)) => CERTIFICATE_REFUSED.contains(alert),
+        _ => false,
     }
 }
 
@@ -316,6 +337,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a service says of a certificate, and of nothing else: RFC 8446 section 6.2.
+const CERTIFICATE_REFUSED: [AlertDescription; 7] = [
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateRequired,
+];
 /// How many connections are tried that close before they take the request.
 const CONNECTIONS_TRIED_MAX: usize = 3;
 

@@ -120,7 +120,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(Pin::new(&mut this.io).poll_flush(cx))?;
+        let flushed = Pin::new(&mut this.io).poll_flush(cx);
+        this.state.flushed(&flushed);
+        ready!(flushed)?;
         this.is_answering = false;
         Poll::Ready(Ok(()))
     }

@@ -215,7 +215,7 @@ pub(super) const UPSTREAM_TIMEOUT: Kind = Kind::new(
     Retry::Never,
 );
 
-const ALL: [&Kind; 29] = [
+const ALL: [&Kind; 30] = [
     &KEY_MISSING,
     &KEY_INVALID,
     &KEY_REUSED,

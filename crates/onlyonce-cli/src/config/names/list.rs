@@ -96,8 +96,19 @@ pub const TOP: Section = Section {
             "",
             "settings for some requests only; the first match wins",
         ),
+        Name::new(
+            "tls",
+            "a table, [tls]",
+            "",
+            "TLS on the listener; without the table clients connect without it (docs/tls.md)",
+        ),
+        Name::new(
+            "upstream_tls",
+            "a table, [upstream_tls]",
+            "",
+            "whom the gateway trusts as an `https://` upstream, and the certificate that it shows there; without the table, whom this machine trusts, and none (docs/tls.md)",
+        ),
         Name::later("seal", "encryption of what is stored"),
-        Name::later("tls", "certificates of the listener"),
         Name::later("webhook", "notices of unknown outcomes"),
     ]],
 };
@@ -124,6 +135,57 @@ pub const ADMIN: Section = Section {
             "",
             "the bearer token of those who may look and not change; only beside `token`",
         ),
+        Name::new(
+            "tls",
+            "a table such as { cert = \"admin.pem\", key = \"admin.key\" }, with the names of [tls]",
+            "",
+            "TLS on this listener; without it operators connect without TLS",
+        ),
+    ]],
+};
+
+/// `[tls]`, and `tls = { … }` under `[admin]`.
+pub const TLS: Section = Section {
+    place: "under [tls] or in the tls = { … } of [admin]",
+    names: &[&[
+        Name::new(
+            "cert",
+            "a file, or a list of files such as [\"a.pem\", \"b.pem\"]",
+            "",
+            "the certificate and its chain, as PEM. Of several, a client gets the first that has the name it asks for, else the first. Needed",
+        ),
+        Name::new(
+            "key",
+            "a file, or a list of files in the order of `cert`",
+            "",
+            "the private key of the certificate, as PEM. Needed",
+        ),
+        Name::new(
+            "client_ca",
+            "a file, such as \"clients.pem\"",
+            "",
+            "the certificates of those who sign client certificates, as PEM: every client must then present one, and `principal = \"mtls\"` tells callers apart by it",
+        ),
+    ]],
+};
+
+/// `[upstream_tls]`.
+pub const UPSTREAM_TLS: Section = Section {
+    place: "under [upstream_tls]",
+    names: &[&[
+        Name::new(
+            "ca",
+            "a file, such as \"services.pem\"",
+            "",
+            "the certificates of those who sign the certificates of services, as PEM: nobody else is trusted then, not even whom this machine trusts",
+        ),
+        Name::new(
+            "cert",
+            "a file, such as \"gateway.pem\"",
+            "",
+            "the certificate that the gateway shows to services that ask for one, with its chain, as PEM",
+        ),
+        Name::new("key", "a file, such as \"gateway.key\"", "", "its private key, as PEM"),
     ]],
 };
 
@@ -269,8 +331,20 @@ pub const VELOCITY: Section = Section {
 };
 
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 10] =
-    [&TOP, &ADMIN, &AUDIT, &OTLP, &JWT, &POLICY, &ROUTE_ONLY, &RECONCILE, &WEBHOOK, &VELOCITY];
+pub(super) const ALL: [&Section; 12] = [
+    &TOP,
+    &ADMIN,
+    &TLS,
+    &UPSTREAM_TLS,
+    &AUDIT,
+    &OTLP,
+    &JWT,
+    &POLICY,
+    &ROUTE_ONLY,
+    &RECONCILE,
+    &WEBHOOK,
+    &VELOCITY,
+];
 
 /// `[[route]]` without what `[policy]` has as well.
 const ROUTE_ONLY: Section = Section { place: ROUTE.place, names: &[MATCH] };
@@ -336,9 +410,9 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "principal",
-        "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM or a list of the latter three",
+        "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
         "\"auto\"",
-        "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
+        "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. mtls: issuer and subject of the client certificate that [tls] verifies; mtls:spki: its public key. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
     ),
     Name::new(
         "trusted_peers",

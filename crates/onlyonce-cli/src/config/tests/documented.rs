@@ -9,9 +9,11 @@ use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 10] = [
+const SECTIONS: [(&str, &Section); 12] = [
     ("top", &TOP),
     ("admin", &ADMIN),
+    ("tls", &TLS),
+    ("upstream_tls", &UPSTREAM_TLS),
     ("otlp", &OTLP),
     ("audit", &AUDIT),
     ("policy", &POLICY),
@@ -131,7 +133,7 @@ fn every_default_is_the_default() {
 
 #[test]
 fn the_default_text_says_every_name() {
-    for section in [&TOP, &ADMIN, &AUDIT, &OTLP, &ROUTE] {
+    for section in [&TOP, &ADMIN, &TLS, &UPSTREAM_TLS, &AUDIT, &OTLP, &ROUTE] {
         for name in section.names().filter(|name| !name.is_later()) {
             let (said, name) = (Config::default_text(), name.name);
             let line = |line: &str| {

@@ -48,7 +48,7 @@ fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
     assert_eq!(complaint("[policy]\nredact = []"), "2:1: `redact` is not built yet; remove it");
-    for name in ["seal", "tls", "webhook"] {
+    for name in ["seal", "webhook"] {
         let expected = format!("1:2: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("[{name}]")), expected);
     }
@@ -497,4 +497,41 @@ fn a_webhook_at_many_paths_is_refused_where_the_path_is_not_signed() {
     // The scope of [policy] is not that of the route: the provider's stands over it.
     let text = "[policy]\nscope = [\"path\"]\n".to_owned() + &route("/{a}", "github", secrets);
     assert!(complaint(&text).starts_with("5:1: `match` has places"), "{}", complaint(&text));
+}
+
+#[test]
+fn tls_needs_a_certificate_with_its_key_and_mtls_needs_client_ca() {
+    let cases = [
+        ("[tls]", "`tls`: it needs `cert`, the file of a certificate"),
+        ("tls.cert = \"a\"", "`tls`: it needs `key`, the file of the private key of `cert`"),
+        ("tls.cert = \"\"\ntls.key = \"b\"", "`tls`: it needs `cert`, the file of a certificate"),
+        (
+            "[tls]\ncert = [\"a\", \"b\"]\nkey = \"a\"",
+            "`tls`: `cert` and `key` are lists of the same length, each key in the place of its certificate",
+        ),
+        (
+            "[upstream_tls]\ncert = \"a\"",
+            "`upstream_tls`: `cert` and `key` belong together; give both or neither",
+        ),
+        (
+            "[admin]\ntls = { cert = \"a\" }",
+            "`tls`: it needs `key`, the file of the private key of `cert`",
+        ),
+        (
+            "policy.principal = [\"jwt:sub\", \"mtls\"]\njwt.keys = \"k\"",
+            "`principal` \"mtls\" needs [tls] with `client_ca`, which verifies the certificates of clients",
+        ),
+        (
+            "policy.principal = \"mtls:spki\"\ntls = { cert = \"a\", key = \"b\" }",
+            "`principal` \"mtls\" needs [tls] with `client_ca`, which verifies the certificates of clients",
+        ),
+        (
+            "policy.principal = \"mtls:sub\"",
+            "`principal`: who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
+        ),
+    ];
+    for (text, expected) in cases {
+        let complaint = complaint(text);
+        assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
+    }
 }

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::super::upstream::{Terms, Upstream};
 use super::key_set::{KeySet, KeySetError};
+use crate::tls::Outward;
 
 /// The keys as they were last fetched.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ struct Shared {
 impl Fetched {
     /// Fetches the keys, and goes on doing so. Waits for the first fetch, and not for long.
     pub(super) async fn start(uri: &Uri) -> Result<Self, BoxError> {
-        let upstream = Upstream::new(&origin(uri)?)?;
+        let upstream = Upstream::new(&origin(uri)?, &Outward::of_this_machine())?;
         let shared = Arc::new(Shared::new(uri.clone()));
         let fetching = tokio::spawn(shared.clone().run(upstream)).abort_handle();
         let _ = timeout(FETCH_WAIT, shared.ended.subscribe().wait_for(|ended| *ended > 0)).await;

@@ -20,6 +20,7 @@ use super::super::on_thread;
 use super::super::upstream::{Terms, Upstream};
 use super::spans::Spans;
 use crate::config;
+use crate::tls::Outward;
 
 /// The spans that the collector took, and those that were dropped, since the process started.
 #[derive(Debug, Default)]
@@ -60,7 +61,8 @@ impl Exporter {
         let (queue, waiting) = mpsc::channel(SPANS_MAX);
         let uri = collector.uri().clone();
         on_thread("onlyonce-otlp", move || async move {
-            let collector = Upstream::new(&uri).map_err(std::io::Error::other)?;
+            let collector =
+                Upstream::new(&uri, &Outward::of_this_machine()).map_err(std::io::Error::other)?;
             Collector(Arc::new(collector)).send_all(waiting).await;
             Ok(())
         });

@@ -16,9 +16,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::super::tls;
 use super::shared::Shared;
 use super::single_flight::SingleFlight;
+use crate::tls::Outward;
 
 /// Where a service is.
 pub(super) struct Target {
@@ -53,7 +53,7 @@ impl Connected {
 }
 
 impl Target {
-    pub(super) fn new(uri: &Uri) -> Result<Self, BoxError> {
+    pub(super) fn new(uri: &Uri, outward: &Outward) -> Result<Self, BoxError> {
         let (scheme, default_port) = match uri.scheme_str() {
             Some("http") => (Scheme::Http, 80),
             Some("h2c") => (Scheme::H2c, 80),
@@ -66,7 +66,7 @@ impl Target {
             authority: authority.to_string(),
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(default_port),
-            tls: (scheme == Scheme::Https).then(tls::connector).transpose()?,
+            tls: (scheme == Scheme::Https).then(|| outward.connector()).transpose()?,
             lookup: SingleFlight::default(),
         })
     }

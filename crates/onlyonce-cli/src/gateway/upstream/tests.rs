@@ -35,7 +35,7 @@ fn answer_one(listener: &TcpListener) -> thread::JoinHandle<TcpStream> {
 async fn a_connection_that_the_service_has_closed_is_not_used() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let upstream = Upstream::new(&uri).unwrap();
+    let upstream = Upstream::new(&uri, &Outward::of_this_machine()).unwrap();
     let terms = Terms::new(Duration::from_secs(30), Duration::from_secs(1));
     for _ in 0..20 {
         let served = answer_one(&listener);
@@ -53,7 +53,7 @@ async fn a_connection_that_the_service_has_closed_is_not_used() {
 async fn nothing_is_sent_when_the_time_for_a_connection_is_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let upstream = Upstream::new(&uri).unwrap();
+    let upstream = Upstream::new(&uri, &Outward::of_this_machine()).unwrap();
     let second = Duration::from_secs(1);
     let served = answer_one(&listener);
     let answer = upstream.send(request(), Terms::new(second * 30, second)).await;
