@@ -5,6 +5,7 @@
 mod output;
 mod remote;
 mod store;
+mod trust;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use crate::config::StoreFlag;
 
 pub(super) use self::output::print;
 pub(super) use self::remote::Remote;
+pub(super) use self::trust::TrustFlags;
 
 /// Where the operations are.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,6 +33,8 @@ pub(super) struct AccessFlags {
     /// The token of the admin listener; else the variable ONLYONCE_ADMIN_TOKEN is read
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustFlags,
     /// A store instead: sqlite:FILE (of no running gateway), postgres://…, redis://… or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse, conflicts_with = "token")]
     store: Option<StoreFlag>,
@@ -59,14 +63,14 @@ impl AccessFlags {
     }
 
     /// A running gateway.
-    pub(super) fn of_gateway(admin: &str, token: Option<String>) -> Self {
-        Self { admin: admin.to_owned(), token, store: None, config: None }
+    pub(super) fn of_gateway(admin: &str, token: Option<String>, trust: TrustFlags) -> Self {
+        Self { admin: admin.to_owned(), token, trust, store: None, config: None }
     }
 
     /// Only a running gateway, whatever else is given.
     pub(super) fn remote(&self) -> Result<Remote, Failed> {
         let token = self.token.clone().or_else(|| std::env::var(TOKEN).ok());
-        Remote::new(&self.admin, token.as_deref())
+        Remote::new(&self.admin, token.as_deref(), &self.trust)
     }
 
     pub(super) fn names_a_store(&self) -> bool {

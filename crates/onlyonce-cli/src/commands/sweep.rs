@@ -12,7 +12,7 @@ use onlyonce::store::sqlite::{SqliteOptions, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Store};
 use serde_json::{Value, json};
 
-use super::access::{self, AccessFlags, Failed, print};
+use super::access::{self, AccessFlags, Failed, TrustFlags, print};
 use super::audit::kept_by;
 use super::doctor::{CLOCK_WRONG_MS, told};
 use crate::config::{Config, StoreFlag, StoreUrl};
@@ -36,6 +36,8 @@ pub struct Sweep {
     /// The token of the admin listener; else the variable ONLYONCE_ADMIN_TOKEN is read
     #[arg(long, value_name = "TOKEN", requires = "admin")]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustFlags,
 }
 
 const EXAMPLES: &str = "\
@@ -52,7 +54,10 @@ impl Sweep {
 
     async fn sweep(self) -> Result<ExitCode, Failed> {
         let deleted = match &self.admin {
-            Some(admin) => sweep_at(&AccessFlags::of_gateway(admin, self.token.clone())).await?,
+            Some(admin) => {
+                let (token, trust) = (self.token.clone(), self.trust.clone());
+                sweep_at(&AccessFlags::of_gateway(admin, token, trust)).await?
+            }
             None => {
                 let (store, audit) = self.store().await?;
                 let swept = sweep_store(&store, audit).await;

@@ -11,9 +11,10 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
 use tokio::time::timeout;
 
-use super::Failed;
+use super::{Failed, TrustFlags};
 
 /// Connections to it. A clone shares them.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn new(base: &str, token: Option<&str>) -> Result<Self, Failed> {
+    pub(super) fn new(base: &str, token: Option<&str>, trust: &TrustFlags) -> Result<Self, Failed> {
         let wrong = || {
             Failed::usage(&format!("--admin: {base:?} is no address such as http://127.0.0.1:8081"))
         };
@@ -36,7 +37,9 @@ impl Remote {
         let token =
             token.map(|token| HeaderValue::from_str(&format!("Bearer {token}"))).transpose();
         let token = token.map_err(|_| Failed::usage(&"--token: no header can carry it"))?;
-        let (client, base) = (client()?, base.trim_end_matches('/').to_owned());
+        let is_secured = uri.scheme_str() == Some("https");
+        let tls = is_secured.then(|| trust.client()).transpose()?;
+        let (client, base) = (client(tls), base.trim_end_matches('/').to_owned());
         Ok(Self { client, base, token, answer_wait: ANSWER_WAIT })
     }
 
@@ -107,18 +110,17 @@ impl Remote {
     }
 }
 
-/// Trusts what this machine trusts.
-fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, Failed> {
+/// Without TLS no certificate is looked for: the machine may have none.
+fn client(tls: Option<ClientConfig>) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_connect_timeout(Some(CONNECT_WAIT));
-    let provider = rustls::crypto::ring::default_provider();
-    let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
-    let tls = tls.map_err(|error| {
-        Failed::trouble(&format!("this machine has no trusted certificates: {error}"))
-    })?;
-    let connector = tls.https_or_http().enable_http1().wrap_connector(connector);
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
+    let builder = HttpsConnectorBuilder::new();
+    let builder = match tls {
+        Some(tls) => builder.with_tls_config(tls).https_only(),
+        None => builder.with_tls_config(TrustFlags::nobody()).https_or_http(),
+    };
+    Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector))
 }
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -143,7 +145,8 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let answer_wait = Duration::from_millis(100);
-        let remote = Remote { answer_wait, ..Remote::new(&base, None).unwrap() };
+        let remote =
+            Remote { answer_wait, ..Remote::new(&base, None, &TrustFlags::default()).unwrap() };
         let request =
             Request::get(remote.address("/api/v1/summary")).body(Full::default()).unwrap();
         let failed = remote.ask(request).await.unwrap_err();

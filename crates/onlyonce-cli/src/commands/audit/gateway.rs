@@ -6,7 +6,7 @@ use onlyonce::store::audit::{Head, Link};
 use serde_json::{Value, json};
 
 use super::source::{Page, Query};
-use crate::commands::access::{Access, AccessFlags, Failed};
+use crate::commands::access::{Access, AccessFlags, Failed, TrustFlags};
 
 /// What the admin API tells of the trail.
 pub(super) struct GatewayTrail {
@@ -14,8 +14,12 @@ pub(super) struct GatewayTrail {
 }
 
 impl GatewayTrail {
-    pub(super) async fn open(admin: &str, token: Option<String>) -> Result<Self, Failed> {
-        let access = AccessFlags::of_gateway(admin, token).open().await?;
+    pub(super) async fn open(
+        admin: &str,
+        token: Option<String>,
+        trust: TrustFlags,
+    ) -> Result<Self, Failed> {
+        let access = AccessFlags::of_gateway(admin, token, trust).open().await?;
         Ok(Self { access })
     }
 

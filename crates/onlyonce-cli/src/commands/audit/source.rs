@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::gateway::GatewayTrail;
 use super::store::StoreTrail;
-use crate::commands::access::Failed;
+use crate::commands::access::{Failed, TrustFlags};
 use crate::config::StoreFlag;
 
 /// Where the trail is.
@@ -21,6 +21,8 @@ pub(super) struct SourceFlags {
     /// The token of the admin listener; else the variable ONLYONCE_ADMIN_TOKEN is read
     #[arg(long, value_name = "TOKEN", global = true)]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustFlags,
     /// The store that has the trail instead: sqlite:FILE, postgres://… or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse, global = true)]
     store: Option<StoreFlag>,
@@ -36,10 +38,13 @@ impl SourceFlags {
         match &self.admin {
             Some(_) if names_a_store => Err(Failed::usage(&TWO_SOURCES)),
             Some(admin) => {
-                let trail = GatewayTrail::open(admin, self.token.clone()).await?;
+                let trail =
+                    GatewayTrail::open(admin, self.token.clone(), self.trust.clone()).await?;
                 Ok(Source::Gateway(trail))
             }
-            None if self.token.is_some() => Err(Failed::usage(&TOKEN_ALONE)),
+            None if self.token.is_some() || self.trust.is_given() => {
+                Err(Failed::usage(&TOKEN_ALONE))
+            }
             None if names_a_store => {
                 let trail = StoreTrail::open(self.store.as_ref(), self.config.as_deref()).await?;
                 Ok(Source::Store(Box::new(trail)))
