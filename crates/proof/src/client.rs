@@ -9,6 +9,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -70,7 +71,14 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub async fn open(address: SocketAddr) -> Result<Self, SendError> {
-        let stream = TcpStream::connect(address).await?;
+        Self::over(TcpStream::connect(address).await?, address).await
+    }
+
+    /// Over a stream that is already there, such as one of TLS.
+    pub async fn over<T>(stream: T, address: SocketAddr) -> Result<Self, SendError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
@@ -82,7 +90,8 @@ impl Connection {
         self.send(Request::post(path).header("idempotency-key", key), body).await
     }
 
-    async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
+    /// Sends `request` with `body`, and waits for the whole answer.
+    pub async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
         let request = request
             .header("host", self.address.to_string())
             .header("x-api-key", "proof")

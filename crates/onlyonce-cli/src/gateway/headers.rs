@@ -123,3 +123,19 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R188
+    #[test]
+    fn early_data_goes_on_whatever_connection_names() {
+        let fields = [("connection", "early-data, x-mine"), ("early-data", "1"), ("x-mine", "a")];
+        let fields = fields
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut headers = HeaderMap::from_iter(fields);
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), ["early-data"]);
+    }
+}

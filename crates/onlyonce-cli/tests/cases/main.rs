@@ -22,6 +22,7 @@ mod cors;
 mod crash;
 mod credentials;
 mod deadlines;
+mod early_data;
 mod edges;
 mod expiry;
 mod failures;

@@ -94,6 +94,9 @@ async fn fail_26(on: Kind) {
         }
     })
     .await;
+    // R188: what a stranger may send again never runs without its record.
+    let early = Ask::post(B1).key(K2).header("Early-Data", "1");
+    t.send(&early).await.problem(503, "idempotency_store_unavailable");
     t.post(K1, B1).await.fresh(201);
     assert_eq!((t.n(), t.metric("onlyonce_passed_total{route=\"default\"}").await), (1, 1));
 }

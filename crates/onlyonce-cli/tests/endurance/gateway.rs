@@ -16,7 +16,7 @@ use crate::within;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
-    admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     pid: u32,
     child: Child,
     errors: PathBuf,
@@ -167,6 +167,7 @@ pub(crate) fn store(folder: &Path) -> PathBuf {
 
 /// The first address after `what`.
 fn named(line: &str, what: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once(&format!("{what} http://"))?;
+    let (_, after) = line.split_once(&format!("{what} http"))?;
+    let (_, after) = after.split_once("://")?;
     after.split([',', ' ', '/', '\n']).next()?.parse().ok()
 }

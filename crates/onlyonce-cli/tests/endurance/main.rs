@@ -26,6 +26,7 @@ mod reload;
 mod secured;
 mod secured_upstream;
 mod stop;
+mod tls;
 
 use std::time::Duration;
 

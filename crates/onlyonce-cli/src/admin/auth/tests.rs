@@ -70,3 +70,14 @@ fn without_a_token_no_other_site_is_answered() {
         assert_eq!(admit("sec-fetch-site", other), Err("cross_site"), "{other}");
     }
 }
+
+#[test]
+fn behind_tls_the_own_site_is_an_https_one() {
+    let keeper = keeper("tls = { cert = \"a.pem\", key = \"a.key\" }");
+    let admit = |origin| {
+        let head = head(&[("host", "localhost:8081"), ("origin", origin)]);
+        code(keeper.admit(&head, Endpoint::Settle))
+    };
+    assert_eq!(admit("https://localhost:8081"), Ok(Role::Operator));
+    assert_eq!(admit("http://localhost:8081"), Err("cross_site"));
+}

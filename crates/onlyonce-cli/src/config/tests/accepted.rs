@@ -330,3 +330,31 @@ fn a_header_that_everybody_may_send_is_told_of() {
     assert_eq!((keys("http://id.test/keys"), keys("https://id.test/keys")), (1, 0));
     assert_eq!(keys("http://127.0.0.1:9/keys"), 0);
 }
+
+#[test]
+fn certificates_are_files_and_callers_may_be_told_by_them() {
+    let config = good(
+        r#"
+        [tls]
+        cert = ["a.pem", "b.pem"]
+        key = ["a.key", "b.key"]
+        client_ca = "clients.pem"
+        [admin]
+        tls = { cert = "admin.pem", key = "admin.key", client_ca = "" }
+        [upstream_tls]
+        ca = "services.pem"
+        cert = ""
+        [policy]
+        principal = ["mtls", "mtls:spki", "header:X-Account"]
+        "#,
+    );
+    let tls = config.tls.unwrap();
+    assert_eq!(tls.certificates[1].key, Path::new("b.key"));
+    assert_eq!(tls.client_ca.as_deref(), Some(Path::new("clients.pem")));
+    assert_eq!(config.admin.unwrap().tls.unwrap().client_ca, None);
+    let upstream = config.upstream_tls.unwrap();
+    assert_eq!((upstream.ca.as_deref(), upstream.own), (Some(Path::new("services.pem")), None));
+    let PrincipalRule::Sources(sources) = config.fallback.principal else { panic!() };
+    let told: Vec<_> = sources.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["mtls", "mtls:spki", "header:x-account"]);
+}

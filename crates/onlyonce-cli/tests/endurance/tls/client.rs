@@ -1,0 +1,81 @@
+//! A client of TLS, by rustls.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::Request;
+use proof::client::{Answer, Connection, SendError};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::{BODY, within};
+
+#[derive(Clone)]
+pub(super) struct Client(TlsConnector);
+
+impl Client {
+    /// Trusts whom `ca` has, and shows `OWN.pem` by `OWN.key`.
+    pub(super) fn new(ca: &Path, own: Option<PathBuf>) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates(ca));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_file(own.with_extension("key")).unwrap();
+                let chain = certificates(&own.with_extension("pem"));
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        Self(TlsConnector::from(Arc::new(config)))
+    }
+
+    pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from("localhost").unwrap();
+        let connecting = async { self.0.connect(name, TcpStream::connect(address).await?).await };
+        within("a handshake", connecting).await
+    }
+
+    pub(super) async fn open(&self, address: SocketAddr) -> Result<Connection, SendError> {
+        Connection::over(self.connect(address).await?, address).await
+    }
+
+    /// `POST path` with this key, on a connection of its own.
+    pub(super) async fn post(
+        &self,
+        address: SocketAddr,
+        path: &str,
+        key: &str,
+    ) -> Result<Answer, SendError> {
+        self.open(address).await?.post(path, key, BODY).await
+    }
+
+    pub(super) async fn get(&self, address: SocketAddr, request: http::request::Builder) -> Answer {
+        self.open(address).await.unwrap().send(request, "").await.unwrap()
+    }
+}
+
+/// What a server shows.
+pub(super) fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+pub(super) fn certificates(file: &Path) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_file_iter(file).unwrap().map(Result::unwrap).collect()
+}
+
+/// The look-up of the operation that `POST path` with this key is about.
+pub(super) fn look_up(path: &str, key: &str) -> http::request::Builder {
+    let target = format!("/.well-known/idempotency/operation?method=POST&path={path}");
+    Request::get(target).header("idempotency-key", key)
+}
