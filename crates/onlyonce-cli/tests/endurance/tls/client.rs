@@ -9,7 +9,7 @@ use http::Request;
 use proof::client::{Answer, Connection, SendError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use crate::{BODY, within};
 
 #[derive(Clone)]
-pub(super) struct Client(TlsConnector);
+pub(super) struct Client(Arc<ClientConfig>);
 
 impl Client {
     /// Trusts whom `ca` has, and shows `OWN.pem` by `OWN.key`.
@@ -29,7 +29,7 @@ impl Client {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let config = match own {
+        let mut config = match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
                 let key = PrivateKeyDer::from_pem_file(own.with_extension("key")).unwrap();
@@ -37,12 +37,23 @@ impl Client {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        Self(TlsConnector::from(Arc::new(config)))
+        config.enable_early_data = true;
+        Self(Arc::new(config))
+    }
+
+    /// Whether the next connection could send early data, by what the server has told.
+    pub(super) fn may_send_early_data(&self) -> bool {
+        let name = ServerName::try_from("localhost").unwrap();
+        ClientConnection::new(self.0.clone(), name).unwrap().early_data().is_some()
     }
 
     pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("localhost").unwrap();
-        let connecting = async { self.0.connect(name, TcpStream::connect(address).await?).await };
+        let connecting = async {
+            TlsConnector::from(self.0.clone())
+                .connect(name, TcpStream::connect(address).await?)
+                .await
+        };
         within("a handshake", connecting).await
     }
 

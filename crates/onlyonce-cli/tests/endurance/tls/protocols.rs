@@ -4,7 +4,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Lab, PLAIN};
+use rustls::HandshakeKind;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::client::Client;
+use super::{Lab, MUTUAL, PLAIN};
+use crate::within;
 
 /// What `openssl s_client` says of a connection that ends at once.
 fn s_client(address: SocketAddr, folder: &Path, arguments: &str) -> (bool, String) {
@@ -34,8 +39,8 @@ async fn only_tls_1_2_and_1_3_with_strong_ciphers_are_spoken() {
     }
     // The client would, and the server says no.
     for (arguments, alert) in [
-        ("-tls1 -cipher ALL:@SECLEVEL=0", "alert protocol version"),
-        ("-tls1_1 -cipher ALL:@SECLEVEL=0", "alert protocol version"),
+        ("-tls1 -cipher ALL:@SECLEVEL=0", "SSL alert number"),
+        ("-tls1_1 -cipher ALL:@SECLEVEL=0", "SSL alert number"),
         ("-tls1_2 -cipher AES128-SHA:@SECLEVEL=0", "alert handshake failure"),
         ("-tls1_2 -cipher AES128-GCM-SHA256", "alert handshake failure"),
         ("-tls1_2 -cipher ECDHE-ECDSA-AES256-SHA:@SECLEVEL=0", "alert handshake failure"),
@@ -48,7 +53,7 @@ async fn only_tls_1_2_and_1_3_with_strong_ciphers_are_spoken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_2_is_negotiated_and_early_data_is_not() {
+async fn http_2_is_negotiated_before_http_1() {
     let t = Lab::start(PLAIN).await;
     let say = |arguments: &str| s_client(t.gateway.address, t.folder.path(), arguments);
     for (arguments, told) in [
@@ -61,9 +66,33 @@ async fn http_2_is_negotiated_and_early_data_is_not() {
         let (_, said) = say(arguments);
         assert!(said.contains(told), "{arguments}: {said}");
     }
-    // R188
-    let (_, said) = say("-tls1_3 -sess_out session.pem");
-    assert!(!said.contains("Max Early Data: ") || said.contains("Max Early Data: 0"), "{said}");
+}
+
+// R188
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_resumed_without_early_data_and_with_client_certificates_never() {
+    let t = Lab::start(PLAIN).await;
+    let client = t.client(None);
+    assert!(resumes(&t, &client).await);
+    assert!(!client.may_send_early_data());
+    t.configure(MUTUAL);
+    assert!(t.reload().await.contains("is in force"));
+    t.authority.client("alice", "/CN=alice");
+    assert!(!resumes(&t, &t.client(Some("alice"))).await);
+}
+
+/// Whether the second connection of a client goes on with the session of the first.
+async fn resumes(t: &Lab, client: &Client) -> bool {
+    for _ in 0..2 {
+        let mut stream = client.connect(t.gateway.address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        within("an answer", stream.read_to_end(&mut answer)).await.unwrap();
+        if stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
+            return true;
+        }
+    }
+    false
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
