@@ -58,7 +58,7 @@ impl ResolvesServerCert for ByName {
         let named = name
             .filter(|_| self.0.len() > 1)
             .and_then(|name| self.0.iter().find(|certificate| has_name(certificate, &name)));
-        named.or(self.0.first()).cloned()
+        named.or_else(|| self.0.first()).cloned()
     }
 }
 
