@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use onlyonce::Policy;
 
-use super::{BODY, Shop};
+use super::{BODY, Shop, charge, send};
 use crate::lab::Lab;
 
 type Runs = State<Arc<AtomicUsize>>;
@@ -85,4 +85,28 @@ async fn an_answer_that_cannot_be_kept_is_an_unknown_outcome() {
     let told = (answer.status.as_u16(), answer.code());
     assert_eq!(told, (502, "idempotency_outcome_unknown".to_owned()));
     assert_eq!(shop.runs(), 1);
+}
+
+// R188
+#[tokio::test]
+async fn a_request_without_a_key_in_early_data_is_too_early() {
+    let handler = async |State(runs): Runs| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        StatusCode::CREATED
+    };
+    let shop = Shop::open(Policy::default(), handler).await;
+    let early = |key: Option<&str>| {
+        let mut request = charge(key.unwrap_or_default(), BODY);
+        request.headers_mut().insert("early-data", HeaderValue::from_static("1"));
+        if key.is_none() {
+            request.headers_mut().remove("idempotency-key");
+        }
+        request
+    };
+    let refused = send(shop.app.clone(), early(None)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (StatusCode::TOO_EARLY, "too_early"));
+    assert_eq!(shop.runs(), 0);
+    let first = send(shop.app.clone(), early(Some("k-1"))).await;
+    let copy = send(shop.app.clone(), early(Some("k-1"))).await;
+    assert_eq!((first.status, copy.is_replay(), shop.runs()), (StatusCode::CREATED, true, 1));
 }
