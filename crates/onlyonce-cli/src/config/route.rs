@@ -118,7 +118,18 @@ fn contradiction(matching: &Match, rules: &Rules) -> Option<Contradiction> {
         Remedy::Reconcile => reconcile(matching, rules),
         Remedy::Hold | Remedy::Fail | Remedy::Release => None,
     };
-    found.or_else(|| tokens(rules)).or_else(|| everywhere(matching, rules))
+    let found = found.or_else(|| tokens(rules)).or_else(|| authorize(rules));
+    found.or_else(|| everywhere(matching, rules))
+}
+
+/// The question would be asked about nobody, and its answer believed of everybody.
+fn authorize(rules: &Rules) -> Option<Contradiction> {
+    (rules.authorize.is_some() && rules.principal.needs_mtls()).then(|| {
+        (
+            &["authorize", "principal"][..],
+            "`authorize` asks with the credentials of the caller, and the gateway cannot show the service a client's certificate; remove one of `authorize` and \"mtls\"".into(),
+        )
+    })
 }
 
 fn redrive(rules: &Rules) -> Option<Contradiction> {

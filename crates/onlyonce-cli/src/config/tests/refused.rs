@@ -526,6 +526,10 @@ fn tls_needs_a_certificate_with_its_key_and_mtls_needs_client_ca() {
             "`principal` \"mtls\" needs [tls] with `client_ca`, which verifies the certificates of clients",
         ),
         (
+            "policy.principal = \"mtls\"\npolicy.authorize = \"GET /whoami\"\ntls = { cert = \"a\", key = \"b\", client_ca = \"c\" }",
+            "`authorize` asks with the credentials of the caller, and the gateway cannot show the service a client's certificate; remove one of `authorize` and \"mtls\"",
+        ),
+        (
             "policy.principal = \"mtls:sub\"",
             "`principal`: who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
         ),
