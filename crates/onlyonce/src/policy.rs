@@ -4,6 +4,7 @@ mod presets;
 mod read;
 mod values;
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,9 +68,8 @@ pub struct Policy {
     is_json_rpc: bool,
     tokens: Tokens,
     velocity: Vec<Velocity>,
-    /// `None`: the default, 0: no limit.
-    live_keys_max: Option<u32>,
-    live_bytes_max: Option<u64>,
+    live_keys_max: Option<NonZeroU32>,
+    live_bytes_max: Option<NonZeroU64>,
     keep: Keep,
 }
 
@@ -293,19 +293,19 @@ impl Policy {
     }
 
     /// How many keys one caller may have on this route; past it a new key gets 429 until some have expired. Default:
-    /// 100,000, and no limit for webhooks, jobs and callers without a principal; 0 is no limit. Each process counts the
-    /// operations that it began itself since it started. A route whose callers share one principal needs a high limit, or
-    /// none.
+    /// 100,000, and no limit for webhooks and jobs; 0 is no limit. Callers without a principal cannot be told apart, and share
+    /// a limit only if it is another than the default. Each process counts the operations that it began itself since it
+    /// started. A route whose callers share one principal needs a high limit, or none.
     #[must_use]
     pub fn with_live_keys_max(self, keys: u32) -> Self {
-        Self { live_keys_max: Some(keys), ..self }
+        Self { live_keys_max: NonZeroU32::new(keys), ..self }
     }
 
     /// How many bytes of answers may be kept for one caller on this route; past it a new key gets 429 until some have
-    /// expired. Default: 1 GiB, and no limit where live keys have none; 0 is no limit. Counted as the live keys are.
+    /// expired. Default: 1 GiB, and no limit for webhooks and jobs; 0 is no limit. Counted as the live keys are.
     #[must_use]
     pub fn with_live_bytes_max(self, bytes: u64) -> Self {
-        Self { live_bytes_max: Some(bytes), ..self }
+        Self { live_bytes_max: NonZeroU64::new(bytes), ..self }
     }
 
     /// What of an answer is kept for retries. Default: all of it. With [`Keep::Status`] a retry learns that the operation was
@@ -354,8 +354,8 @@ impl Default for Policy {
             is_json_rpc: false,
             tokens: Tokens::Off,
             velocity: Vec::new(),
-            live_keys_max: None,
-            live_bytes_max: None,
+            live_keys_max: NonZeroU32::new(LIVE_KEYS_MAX),
+            live_bytes_max: NonZeroU64::new(LIVE_BYTES_MAX),
             keep: Keep::All,
         }
     }
@@ -383,8 +383,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MIB: usize = 1024 * 1024;
-const LIVE_KEYS_MAX: u32 = 100_000;
-const LIVE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+pub(crate) const LIVE_KEYS_MAX: u32 = 100_000;
+pub(crate) const LIVE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

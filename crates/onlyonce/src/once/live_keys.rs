@@ -9,7 +9,7 @@ use std::time::Duration;
 use quick_cache::unsync::Cache;
 use tracing::warn;
 
-use crate::policy::{Mode, Policy};
+use crate::policy::{LIVE_BYTES_MAX, LIVE_KEYS_MAX, Mode, Policy};
 use crate::scope::Principal;
 
 /// The live keys of all callers.
@@ -128,10 +128,17 @@ struct Maxima {
 impl Maxima {
     /// `None` where there is no limit.
     fn of(policy: &Policy, principal: Principal) -> Option<Self> {
-        // Nobody is told apart from nobody: one stranger would use up the limit of all.
-        let is_anonymous = principal == Principal::anonymous();
-        let keys = policy.live_keys_max_of(is_anonymous).map_or(u64::MAX, |max| max.get().into());
-        let bytes = policy.live_bytes_max_of(is_anonymous).map_or(u64::MAX, |max| max.get());
+        let keys = policy.live_keys_max().map_or(u64::MAX, |max| max.get().into());
+        let bytes = policy.live_bytes_max().map_or(u64::MAX, |max| max.get());
+        // Nobody cannot be told from nobody: one stranger would use up the default limits of all. A route that sets its own
+        // means strangers too.
+        let is_nobody = principal == Principal::anonymous();
+        let unless = |limit: u64, default: u64| match is_nobody && limit == default {
+            true => u64::MAX,
+            false => limit,
+        };
+        let keys = unless(keys, LIVE_KEYS_MAX.into());
+        let bytes = unless(bytes, LIVE_BYTES_MAX);
         let is_limited = (keys, bytes) != (u64::MAX, u64::MAX) && policy.mode() != Mode::Observe;
         is_limited.then_some(Self { keys, bytes })
     }
@@ -260,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_without_credentials_share_no_limit_unless_the_route_says_so() {
+    fn strangers_without_credentials_share_no_limit_unless_the_route_sets_one() {
         let live_keys = Arc::new(LiveKeys::default());
         let add = |policy: &Policy| live_keys.add(policy, Principal::anonymous(), at(0));
         assert!(add(&Policy::default()).unwrap().is_none());

@@ -8,8 +8,8 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
 use super::{
-    Errors, InFlight, Keep, Keeps, KeyNeed, LIVE_BYTES_MAX, LIVE_KEYS_MAX, Mismatch, Mode, OldKeys,
-    Policy, Recovery, Statuses, StoreDown, Tokens, is_relayed,
+    Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
+    StoreDown, Tokens, is_relayed,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
@@ -143,25 +143,14 @@ impl Policy {
         &self.velocity
     }
 
-    /// How many keys one caller may have; `None` is no limit. Callers without a principal have one only where it was set.
+    /// How many keys one caller may have; `None` is no limit.
     pub fn live_keys_max(&self) -> Option<NonZeroU32> {
-        self.live_keys_max_of(false)
+        self.live_keys_max
     }
 
-    /// How many bytes of answers may be kept for one caller; `None` is no limit. As for
-    /// [`live_keys_max`](Self::live_keys_max).
+    /// How many bytes of answers may be kept for one caller; `None` is no limit.
     pub fn live_bytes_max(&self) -> Option<NonZeroU64> {
-        self.live_bytes_max_of(false)
-    }
-
-    pub(crate) fn live_keys_max_of(&self, is_anonymous: bool) -> Option<NonZeroU32> {
-        let default = if is_anonymous { 0 } else { LIVE_KEYS_MAX };
-        NonZeroU32::new(self.live_keys_max.unwrap_or(default))
-    }
-
-    pub(crate) fn live_bytes_max_of(&self, is_anonymous: bool) -> Option<NonZeroU64> {
-        let default = if is_anonymous { 0 } else { LIVE_BYTES_MAX };
-        NonZeroU64::new(self.live_bytes_max.unwrap_or(default))
+        self.live_bytes_max
     }
 
     /// What of an answer is kept for retries.
