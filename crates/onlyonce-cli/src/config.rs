@@ -4,6 +4,7 @@
 //! 2. Every problem is told with file, line and column, all of them at once.
 //! 3. Of a route's values the most particular stands: its own, its preset's, `[policy]`'s, the default.
 //! 4. The first route that matches a request wins; what none matches has `[policy]` itself.
+//! 5. Routes may stand in files of their own, by `include`; they come after those of the file itself.
 //!
 //! The file is walked by hand rather than by serde: serde stops at the first problem, and knows neither the place
 //! of a contradiction nor the name that was meant.
@@ -32,6 +33,7 @@ mod cors;
 mod error;
 mod field;
 mod flags;
+mod include;
 mod jwt;
 mod listen;
 mod matching;
@@ -45,6 +47,7 @@ mod read;
 mod reconcile;
 mod route;
 mod rules;
+mod sources;
 mod store;
 mod tls;
 pub(crate) mod units;
@@ -54,7 +57,7 @@ mod webhook;
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Method;
@@ -84,8 +87,8 @@ pub use self::route::{Anonymous, ForwardKey, Route};
 pub use self::store::{FilterError, FilterUrl, ServerUrl, StoreFlag, StoreUrl, StoreUrlError};
 pub use self::tls::{CertificateFiles, TlsRule, UpstreamTlsRule};
 
-use self::error::notes;
 use self::rules::Rules;
+use self::sources::Sources;
 
 /// What a gateway is told.
 #[derive(Clone, Debug)]
@@ -129,22 +132,16 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// What holds for all others.
     pub fallback: Route,
+    /// The files that it includes, in the order of their routes.
+    pub included: Vec<PathBuf>,
     /// What is allowed, but probably not meant. Say it, and go on.
     pub warnings: Vec<Note>,
 }
 
 impl Config {
-    /// Reads the file.
+    /// Reads the file, and those that it includes.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
-        let mut text = String::new();
-        let opened = File::open(file).map_err(unreadable)?;
-        let bytes =
-            opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        match bytes as u64 > FILE_BYTES_MAX {
-            true => Err(ConfigError::TooLong { file: file.to_owned(), bytes_max: FILE_BYTES_MAX }),
-            false => Self::parse(&text, file),
-        }
+        Self::parse(&text_of(file)?, file)
     }
 
     /// Reads the text of a file, with the variables of this process's environment.
@@ -152,15 +149,16 @@ impl Config {
         Self::parse_with(text, file, &|name| std::env::var(name).ok())
     }
 
-    /// Reads the text of a file; `env` tells what a variable holds.
+    /// Reads the text of a file; `env` tells what a variable holds. What it includes is read from the folder of `file`.
     pub fn parse_with(
         text: &str,
         file: &Path,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        match read::read(text, env) {
-            Ok((config, odd)) => Ok(Self { warnings: notes(odd, text, file), ..config }),
-            Err(wrong) => Err(ConfigError::Wrong(notes(wrong, text, file))),
+        let sources = Sources::gather(text, file);
+        match read::read(&sources, env) {
+            Ok((config, odd)) => Ok(Self { warnings: sources.notes(odd), ..config }),
+            Err(wrong) => Err(ConfigError::Wrong(sources.notes(wrong))),
         }
     }
 
@@ -204,8 +202,21 @@ impl Default for Config {
             routes: Vec::new(),
             fallback: Route::new(Match::EVERYTHING, Rules::default(), 0)
                 .expect("the defaults do not contradict each other"),
+            included: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+}
+
+/// The text of a file that is no longer than a configuration may be.
+fn text_of(file: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
+    let mut text = String::new();
+    let opened = File::open(file).map_err(unreadable)?;
+    let bytes = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match bytes as u64 > FILE_BYTES_MAX {
+        true => Err(ConfigError::TooLong { file: file.to_owned(), bytes_max: FILE_BYTES_MAX }),
+        false => Ok(text),
     }
 }
 

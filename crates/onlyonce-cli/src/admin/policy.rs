@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Anonymous, Config, ForwardKey, PrincipalRule, Route};
 
-/// Every setting of `[policy]`, and of each route what differs from it.
+/// Every setting of `[policy]`, and of each route what differs from it, and where it is written.
 pub(crate) fn in_force(config: &Config) -> Value {
     let policy = settings(config, &config.fallback);
     let routes: Vec<_> =
@@ -23,7 +23,9 @@ pub(crate) fn in_force(config: &Config) -> Value {
 
 fn changed(config: &Config, route: &Route, policy: &Map<String, Value>) -> Value {
     let settings = settings(config, route);
-    let mut changed = Map::from_iter([("match".to_owned(), route.matching.to_string().into())]);
+    let names = [("match", route.matching.to_string()), ("written", route.written.clone())];
+    let mut changed: Map<_, _> =
+        names.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect();
     changed.extend(settings.into_iter().filter(|(name, value)| policy.get(name) != Some(value)));
     changed.into()
 }
@@ -171,6 +173,7 @@ mod tests {
         let told = in_force(&Config::parse(text, Path::new("onlyonce.toml")).unwrap());
         assert_eq!(told["policy"]["ttl"], "1d");
         assert_eq!(told["routes"][0]["match"], "POST /charges");
+        assert_eq!(told["routes"][0]["written"], "onlyonce.toml:2");
         assert_eq!(told["routes"][0]["ttl"], "2d");
         assert!(told["routes"][0].get("lease").is_none());
     }

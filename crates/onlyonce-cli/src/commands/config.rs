@@ -26,14 +26,16 @@ impl ConfigCommand {
     pub fn run(&self) -> io::Result<ExitCode> {
         match self {
             Self::Check { file } => report(file, check(file)),
-            Self::Default => {
-                write!(io::stdout(), "{}", Config::default_text()).map(|()| ExitCode::SUCCESS)
-            }
+            Self::Default => print(Config::default_text()),
         }
     }
 }
 
-/// Reads the file: no port is opened, no store is touched.
+fn print(text: &str) -> io::Result<ExitCode> {
+    write!(io::stdout(), "{text}").map(|()| ExitCode::SUCCESS)
+}
+
+/// Reads the file and those that it includes, and nothing else: no port is opened, no store is touched.
 pub fn check(file: &Path) -> Result<Config, ConfigError> {
     Config::load(file)
 }
@@ -56,7 +58,7 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
             for warning in secured.warnings {
                 writeln!(stderr, "{}: warning: {warning}", file.display())?;
             }
-            writeln!(io::stdout(), "{}", verdict(file, config.routes.len()))?;
+            writeln!(io::stdout(), "{}", verdict(file, &config))?;
             config.callers().iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -67,11 +69,19 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
     }
 }
 
-fn verdict(file: &Path, routes: usize) -> String {
-    let file = file.display();
-    match routes {
-        1 => format!("{file} is good: 1 route"),
-        _ => format!("{file} is good: {routes} routes"),
+fn verdict(file: &Path, config: &Config) -> String {
+    let routes = counted(config.routes.len(), "route");
+    let verdict = format!("{} is good: {routes}", file.display());
+    match config.included.len() {
+        0 => verdict,
+        files => format!("{verdict}, with those of {}", counted(files, "included file")),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
     }
 }
 

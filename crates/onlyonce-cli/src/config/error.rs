@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a configuration cannot be used. Nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// A note that knows only the byte where it belongs.
+/// A note that knows only the byte where it belongs, among all files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Remark {
     at: usize,
@@ -88,6 +88,13 @@ impl Remarks {
         read.map_err(|wrong| self.0.extend(wrong.into().0)).ok()
     }
 
+    /// Each place and what is to be said there, in the order of the files, once.
+    pub(super) fn in_order(mut self) -> impl Iterator<Item = (usize, String)> {
+        self.0.sort();
+        self.0.dedup();
+        self.0.into_iter().map(|remark| (remark.at, remark.message))
+    }
+
     /// Nothing, or what was gathered.
     pub(super) fn none(self) -> Result<(), Self> {
         match self.0.is_empty() {
@@ -100,41 +107,5 @@ impl Remarks {
 impl From<Remark> for Remarks {
     fn from(remark: Remark) -> Self {
         Self(vec![remark])
-    }
-}
-
-/// The remarks in the order of the file, each said once.
-pub(super) fn notes(remarks: Remarks, text: &str, file: &Path) -> Vec<Note> {
-    let Remarks(mut remarks) = remarks;
-    remarks.sort();
-    remarks.dedup();
-    let note = |remark: Remark| {
-        let (line, column) = place(text, remark.at);
-        Note { file: file.to_owned(), line, column, message: remark.message }
-    };
-    remarks.into_iter().map(note).collect()
-}
-
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = &text[..text.floor_char_boundary(at)];
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    // No editor counts the mark that some of them put first.
-    let line = line.trim_start_matches('\u{feff}');
-    (1 + before.matches('\n').count(), 1 + line.chars().count())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_count_lines_and_characters_from_one() {
-        let text = "a = 1\nä = \"ö\" # x\n";
-        assert_eq!(place(text, 0), (1, 1));
-        assert_eq!(place(text, 6), (2, 1));
-        assert_eq!(place(text, text.find('#').unwrap()), (2, 9));
-        assert_eq!(place(text, 7), (2, 1), "inside a character");
-        assert_eq!(place(text, 999), (3, 1));
-        assert_eq!(place("\u{feff}a = 1", 3), (1, 1), "after a byte order mark");
     }
 }

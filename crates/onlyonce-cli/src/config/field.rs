@@ -15,28 +15,36 @@ use super::units;
 /// What variables of the environment hold.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// What values are read with.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) env: Env<'a>,
+    /// Where their file begins among all files of the configuration.
+    pub(super) begins_at: usize,
+}
+
 /// One value of the file under a name that is known.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     pub(super) name: &'static Name,
-    /// Where the name is, as a byte of the file.
+    /// Where the name is, as a byte of all files.
     pub(super) named_at: usize,
     /// Where the value is.
     pub(super) at: usize,
     value: &'a DeValue<'a>,
-    env: Env<'a>,
+    context: Context<'a>,
 }
 
 /// Gives each value whose name belongs in the table to `set`, and gathers what is wrong.
 pub(super) fn each<'a>(
     table: &'a DeTable<'a>,
     section: &Section,
-    env: Env<'a>,
+    context: Context<'a>,
     mut set: impl FnMut(Field<'a>) -> Result<(), Remarks>,
 ) -> Result<(), Remarks> {
     let mut wrong = Remarks::default();
     for (name, value) in table {
-        let field = known(name, value, section, env).map_err(Remarks::from);
+        let field = known(name, value, section, context).map_err(Remarks::from);
         wrong.gather(field.and_then(&mut set));
     }
     wrong.none()
@@ -46,14 +54,15 @@ fn known<'a>(
     name: &Spanned<toml::de::DeString<'a>>,
     value: &'a Spanned<DeValue<'a>>,
     section: &Section,
-    env: Env<'a>,
+    context: Context<'a>,
 ) -> Result<Field<'a>, Remark> {
-    let (text, named_at) = (name.get_ref(), name.span().start);
+    let (text, named_at) = (name.get_ref(), context.begins_at + name.span().start);
     match section.find(text) {
         None => Err(Remark::new(named_at, section.unknown(text))),
         Some(name) if name.is_later() => Err(not_built(named_at, &format!("`{text}`"))),
         Some(name) => {
-            Ok(Field { name, named_at, at: value.span().start, value: value.get_ref(), env })
+            let at = context.begins_at + value.span().start;
+            Ok(Field { name, named_at, at, value: value.get_ref(), context })
         }
     }
 }
@@ -150,7 +159,9 @@ impl<'a> Field<'a> {
         }
         let value = match text.strip_prefix("env:") {
             None => text.to_owned(),
-            Some(variable) => (self.env)(variable).ok_or_else(|| self.no_variable(variable))?,
+            Some(variable) => {
+                (self.context.env)(variable).ok_or_else(|| self.no_variable(variable))?
+            }
         };
         match value.is_empty() {
             true => Err(self.wrong("it is empty; leave it out, or give it a value")),
@@ -164,7 +175,7 @@ impl<'a> Field<'a> {
             return Err(self.other_kind());
         };
         let member = |value: &'a Spanned<DeValue<'a>>| Self {
-            at: value.span().start,
+            at: self.context.begins_at + value.span().start,
             value: value.get_ref(),
             ..self
         };
@@ -200,7 +211,7 @@ impl<'a> Field<'a> {
         section: &Section,
         set: impl FnMut(Self) -> Result<(), Remarks>,
     ) -> Result<(), Remarks> {
-        each(self.table()?, section, self.env, set)
+        each(self.table()?, section, self.context, set)
     }
 
     /// A remark about the value.

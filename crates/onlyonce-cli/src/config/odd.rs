@@ -6,20 +6,21 @@ use super::error::{Remark, Remarks};
 use super::read::Draft;
 use super::route::ForwardKey;
 use super::rules::{Remedy, Rules};
+use super::sources::Sources;
 
 /// Remarks on routes that are never reached or for methods that nobody knows, on values without effect, and on
 /// questions that leave out a part of the path.
-pub(super) fn look(drafts: &[Draft], odd: &mut Remarks) {
+pub(super) fn look(drafts: &[Draft], sources: &Sources, odd: &mut Remarks) {
     for (count, draft) in drafts.iter().enumerate() {
         let (earlier, _) = drafts.split_at(count);
-        odd.0.extend(shadowed(draft, earlier));
+        odd.0.extend(shadowed(draft, earlier, sources));
         odd.0.extend(unusual(draft));
         odd.0.extend(idle(&draft.rules));
         odd.0.extend(left_out(draft));
     }
 }
 
-fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
+fn shadowed(draft: &Draft, earlier: &[Draft], sources: &Sources) -> Option<Remark> {
     let first = |method: Option<&Method>| {
         earlier.iter().find(|other| other.matching.covers(&draft.matching, method))
     };
@@ -27,8 +28,16 @@ fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
         None => first(None).map(|one| vec![one]),
         Some(methods) => methods.iter().map(|method| first(Some(method))).collect(),
     };
-    let other = covering?.first().map(|other| other.matching.to_string())?;
-    let message = format!("this route is never reached: \"{other}\" above it takes its requests");
+    let other = covering?.first().copied()?;
+    let (here, there) = (sources.place(draft.at), sources.place(other.at));
+    let place = match here.0 == there.0 {
+        true => "above it".to_owned(),
+        false => format!("in {}:{}", there.0.display(), there.1),
+    };
+    let (name, other) = (draft.matching.to_string(), other.matching.to_string());
+    let message = format!(
+        "{name:?} is never reached: {other:?} {place} takes its requests; move {name:?} before it, or remove it"
+    );
     Some(Remark::new(draft.at, message))
 }
 
@@ -36,7 +45,10 @@ fn shadowed(draft: &Draft, earlier: &[Draft]) -> Option<Remark> {
 fn unusual(draft: &Draft) -> Option<Remark> {
     let method =
         draft.matching.methods()?.iter().find(|method| !USUAL.contains(&method.as_str()))?;
-    let message = format!("{method} is none of POST, PUT, PATCH and DELETE; is it spelt right?");
+    let message = format!(
+        "{:?} guards {method}, which is none of POST, PUT, PATCH and DELETE, and perhaps nothing; is it spelt right?",
+        draft.matching.to_string()
+    );
     Some(Remark::new(draft.at, message))
 }
 

@@ -9,7 +9,7 @@ use super::address::Upstream;
 use super::admin::Admin;
 use super::audit;
 use super::error::{Remark, Remarks};
-use super::field::{Env, Field, each};
+use super::field::{Context, Env, Field, each};
 use super::jwt::JwtRule;
 use super::matching::Match;
 use super::names::{OTLP, POLICY, ROUTE, TOP};
@@ -18,28 +18,66 @@ use super::peers;
 use super::preset::Preset;
 use super::route::Route;
 use super::rules::Rules;
+use super::sources::{Source, Sources};
 use super::tls::{TlsRule, UpstreamTlsRule};
 use super::webhook;
 
-/// Reads the whole text: the configuration, and what in it is allowed but probably not meant. `env` tells what
-/// variables hold.
-pub(super) fn read(text: &str, env: Env<'_>) -> Result<(Config, Remarks), Remarks> {
-    let table = DeTable::parse(text).map_err(|error| syntax(&error))?;
-    let mut wrong = Remarks::default();
+/// Reads all texts: the configuration, and what in it is allowed but probably not meant. `env` tells what variables
+/// hold.
+pub(super) fn read(sources: &Sources, env: Env<'_>) -> Result<(Config, Remarks), Remarks> {
+    let table = DeTable::parse(sources.main()).map_err(|error| syntax(&error, 0))?;
+    let mut wrong = sources.wrong.clone();
     let mut top = Top::default();
-    wrong.gather(each(table.get_ref(), &TOP, env, |field| top.set(field)));
+    let context = Context { env, begins_at: 0 };
+    wrong.gather(each(table.get_ref(), &TOP, context, |field| top.set(field)));
     wrong.gather(top.check_admin());
     wrong.gather(top.check_filter());
     wrong.gather(top.check_audit());
     let policy = wrong.gather(top.policy()).unwrap_or_default();
-    let drafts = wrong.gather(top.drafts(&policy)).unwrap_or_default();
+    let mut drafts = wrong.gather(drafts(top.routes, &policy)).unwrap_or_default();
+    for source in sources.included() {
+        drafts.extend(wrong.gather(included(source, env, &policy)).unwrap_or_default());
+    }
+    top.config.included = sources.included().iter().map(|source| source.path.clone()).collect();
     // What contradicts what is known only once everything is.
     wrong.none()?;
-    top.finish(policy, drafts)
+    top.finish(policy, drafts, sources)
 }
 
-fn syntax(error: &toml::de::Error) -> Remark {
-    let at = error.span().map_or(0, |span| span.start);
+/// The routes of an included file, which has nothing else.
+fn included(source: &Source, env: Env<'_>, policy: &Rules) -> Result<Vec<Draft>, Remarks> {
+    let begins_at = source.begins_at;
+    let table = DeTable::parse(&source.text).map_err(|error| syntax(&error, begins_at))?;
+    let (mut wrong, mut routes) = (Remarks::default(), None);
+    wrong.gather(each(table.get_ref(), &TOP, Context { env, begins_at }, |field| {
+        match field.name.name {
+            "route" => routes = Some(field),
+            name => return Err(misplaced(name, field.named_at).into()),
+        }
+        Ok(())
+    }));
+    let drafts = wrong.gather(drafts(routes, policy)).unwrap_or_default();
+    wrong.none().map(|()| drafts)
+}
+
+fn misplaced(name: &str, at: usize) -> Remark {
+    let message = format!(
+        "`{name}` does not belong in an included file, which has [[route]] tables and nothing else; move it to the file that includes this one"
+    );
+    Remark::new(at, message)
+}
+
+fn drafts(routes: Option<Field<'_>>, policy: &Rules) -> Result<Vec<Draft>, Remarks> {
+    let tables = routes.map(Field::members).transpose()?;
+    let mut wrong = Remarks::default();
+    let read = |table| wrong.gather(Draft::read(table, policy));
+    let drafts = tables.into_iter().flatten().filter_map(read).collect();
+    wrong.none()?;
+    Ok(drafts)
+}
+
+fn syntax(error: &toml::de::Error, begins_at: usize) -> Remark {
+    let at = begins_at + error.span().map_or(0, |span| span.start);
     match error.message() {
         // "Key" means something else here.
         "duplicate key" => Remark::new(at, "this name is given twice"),
@@ -92,6 +130,8 @@ impl<'a> Top<'a> {
                 self.audit = Some(field);
             }
             "policy" => self.policy = Some(field),
+            // Its files are among the sources already.
+            "include" => {}
             _ => self.routes = Some(field),
         }
         Ok(())
@@ -163,18 +203,14 @@ impl<'a> Top<'a> {
         Ok(rules)
     }
 
-    fn drafts(&self, policy: &Rules) -> Result<Vec<Draft>, Remarks> {
-        let tables = self.routes.map(Field::members).transpose()?;
+    fn finish(
+        mut self,
+        policy: Rules,
+        drafts: Vec<Draft>,
+        sources: &Sources,
+    ) -> Result<(Config, Remarks), Remarks> {
         let mut wrong = Remarks::default();
-        let read = |table| wrong.gather(Draft::read(table, policy));
-        let drafts = tables.into_iter().flatten().filter_map(read).collect();
-        wrong.none()?;
-        Ok(drafts)
-    }
-
-    fn finish(mut self, policy: Rules, drafts: Vec<Draft>) -> Result<(Config, Remarks), Remarks> {
-        let mut wrong = Remarks::default();
-        odd::look(&drafts, &mut self.odd);
+        odd::look(&drafts, sources, &mut self.odd);
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
         self.odd.0.extend(all.clone().filter_map(peers::unproven));
         wrong.gather(self.check_tokens(all.clone()));
@@ -182,7 +218,8 @@ impl<'a> Top<'a> {
         wrong.gather(self.check_mtls(all));
         let at = self.policy.map_or(0, |field| field.at);
         let fallback = wrong.gather(Route::new(Match::EVERYTHING, policy, at));
-        let routes = drafts.into_iter().filter_map(|draft| wrong.gather(draft.route())).collect();
+        let route = |draft: Draft| wrong.gather(draft.route(sources));
+        let routes = drafts.into_iter().filter_map(route).collect();
         wrong.none()?;
         self.config.routes = routes;
         self.config.fallback = fallback.unwrap_or(self.config.fallback);
@@ -234,8 +271,10 @@ impl Draft {
         }
     }
 
-    fn route(self) -> Result<Route, Remark> {
-        Route::new(self.matching, self.rules, self.at)
+    fn route(self, sources: &Sources) -> Result<Route, Remark> {
+        let (file, line, _) = sources.place(self.at);
+        let written = format!("{}:{line}", file.display());
+        Ok(Route { written, ..Route::new(self.matching, self.rules, self.at)? })
     }
 }
 

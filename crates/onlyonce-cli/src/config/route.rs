@@ -51,6 +51,8 @@ pub struct Route {
     pub is_payments: bool,
     /// What tells the genuine deliveries of a webhook from forged ones.
     pub webhook: Option<Verifier>,
+    /// The file and the line where its table begins, `routes/charges.toml:3`; empty for `[policy]`.
+    pub written: String,
 }
 
 impl Route {
@@ -79,6 +81,7 @@ impl Route {
             upstream_idle: rules.upstream_idle,
             is_payments: rules.is_payments,
             webhook: rules.webhook,
+            written: String::new(),
             reconcile: rules.reconcile.filter(|_| rules.remedy == Remedy::Reconcile),
         })
     }

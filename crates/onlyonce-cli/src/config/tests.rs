@@ -3,6 +3,7 @@
 mod accepted;
 mod answers;
 mod documented;
+mod included;
 mod refused;
 
 use std::path::Path;

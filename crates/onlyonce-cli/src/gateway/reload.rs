@@ -124,9 +124,12 @@ fn differences(before: &Config, now: &Config) -> String {
     }
 }
 
-/// Everything that a route says, the upstream of the whole gateway included.
+/// Everything that a route says, the upstream of the whole gateway included, wherever it is written.
 fn by_name(config: &Config) -> BTreeMap<String, String> {
-    let text = |route: &Route| format!("{route:?} {:?}", config.upstream_of(route));
+    let text = |route: &Route| {
+        let route = Route { written: String::new(), ..route.clone() };
+        format!("{route:?} {:?}", config.upstream_of(&route))
+    };
     let routes = config
         .routes
         .iter()

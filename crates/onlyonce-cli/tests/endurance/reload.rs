@@ -71,6 +71,30 @@ async fn a_reload_changes_the_routes_and_says_which() {
     t.configure("", "");
     assert!(t.reload().await.ends_with("is in force: removed \"POST /quick\""));
     assert_eq!(t.status(QUICK).await, 201);
+    included_files_are_read_again(&t).await;
+}
+
+async fn included_files_are_read_again(t: &Reloading) {
+    let file = t.folder.path().join("routes/quick.toml");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    let route = "[[route]]\nmatch = \"POST /quick\"\n";
+    fs::write(&file, format!("{route}key = \"required\"\n")).unwrap();
+    t.configure("include = [\"routes/*.toml\"]", "");
+    assert!(t.reload().await.ends_with("is in force: added \"POST /quick\""));
+    assert_eq!(t.status(QUICK).await, 400, "by the included route");
+    // Another line is no other route.
+    fs::write(&file, format!("\n{route}key = \"required\"\n")).unwrap();
+    assert!(t.reload().await.ends_with("is in force: no route differs"));
+    fs::write(&file, route).unwrap();
+    assert!(t.reload().await.ends_with("is in force: changed \"POST /quick\""));
+    assert_eq!(t.status(QUICK).await, 201);
+    fs::write(&file, format!("{route}ttll = 1\n")).unwrap();
+    let told = t.reload().await;
+    assert!(told.contains("stays in force: routes/quick.toml:3:1: unknown name `ttll`"), "{told}");
+    // Without its file the route would be gone, and nobody would have said so.
+    fs::remove_file(&file).unwrap();
+    let told = t.reload().await;
+    assert!(told.contains("`include`: no file matches"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,6 +97,12 @@ pub const TOP: Section = Section {
             "settings for some requests only; the first match wins",
         ),
         Name::new(
+            "include",
+            "a list of files, such as [\"routes/*.toml\"]",
+            "[]",
+            "files with more [[route]] tables, seen from the folder of this file; their routes come after those of this file. See below",
+        ),
+        Name::new(
             "tls",
             "a table, [tls]",
             "",

@@ -220,17 +220,20 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("secret = \"short\"", "1:10: warning: `secret`: it is shorter than 16 bytes"),
         (
             "[[route]]\nmatch = \"* /{*r}\"\n[[route]]\nmatch = \"POST /a\"",
-            "3:1: warning: this route is never reached: \"* /{*r}\" above",
+            "3:1: warning: \"POST /a\" is never reached: \"* /{*r}\" above it takes its requests; move \"POST /a\" before it",
         ),
         (
             "[[route]]\nmatch = \"POST /a\"\n[[route]]\nmatch = \"PUT /a\"\n[[route]]\nmatch = \"POST,PUT /a\"",
-            "5:1: warning: this route is never reached",
+            "5:1: warning: \"POST,PUT /a\" is never reached: \"POST /a\" above it",
         ),
         (
             "[[route]]\nmatch = \"POST /a\"\nwait = \"1s\"",
             "3:1: warning: `wait` has no effect unless `in_flight` is \"wait\"",
         ),
-        ("[[route]]\nmatch = \"POTS /a\"", "1:1: warning: POTS is none of POST, PUT"),
+        (
+            "[[route]]\nmatch = \"POTS /a\"",
+            "1:1: warning: \"POTS /a\" guards POTS, which is none of POST, PUT",
+        ),
         (
             "[[route]]\nmatch = \"POST /t/{id}\"\nrecovery = \"reconcile\"\nreconcile = { ask = \"GET /t?k={key}\", found = \"/0\" }",
             "1:1: warning: `ask` does not name {id}",
