@@ -48,6 +48,7 @@ fn of_keys(route: &Route) -> Map<String, Value> {
         "key_syntax": match rules.syntax { KeySyntax::Lenient => "lenient", KeySyntax::Strict => "strict" },
         "key_length": [rules.length.0, rules.length.1],
         "key_format": rules.format.to_string(),
+        "key_deny": rules.denied,
         "scope": texts(policy.scope()),
         "fingerprint": match fingerprint.mode {
             FingerprintMode::Auto => "auto",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
-use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
+use onlyonce::key::{KeyFormat, KeyRules, KeySource, KeySyntax};
 use onlyonce::policy::{
     Errors, Keep, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown, Tokens,
 };
@@ -162,6 +162,10 @@ fn set_key(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
             before.with_key_length(least, most)
         }
         "key_format" => before.with_key_format(field.one_of(&KEY_FORMAT)?),
+        "key_deny" => {
+            let rules = before.key_rules().clone();
+            before.with_key_rules(KeyRules { denied: key_deny(field)?, ..rules })
+        }
         _ => return Err(field.refused().into()),
     };
     Ok(())
@@ -275,6 +279,16 @@ fn key_length(field: Field<'_>) -> Result<(usize, usize), Remarks> {
 }
 
 const KEY_LENGTH_MAX: usize = 255;
+
+fn key_deny(field: Field<'_>) -> Result<Vec<Box<str>>, Remarks> {
+    let denied = field.all(|field| field.text().map(Into::into))?;
+    match denied.len() > KEY_DENY_MAX {
+        true => Err(field.refused().into()),
+        false => Ok(denied),
+    }
+}
+
+const KEY_DENY_MAX: usize = 64;
 
 fn mismatch(field: Field<'_>) -> Result<Mismatch, Remark> {
     match field.number()? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules};
-use onlyonce::key::{KeyFormat, KeySource, KeySyntax};
+use onlyonce::key::{KeyFormat, KeyRules, KeySource, KeySyntax};
 use onlyonce::policy::{
     Absent, Errors, InFlight, Keep, KeyNeed, Mismatch, OldKeys, Recovery, Tokens,
 };
@@ -32,6 +32,7 @@ pub(crate) enum Set {
     KeyFrom(&'static [&'static str]),
     KeyUuid,
     KeyLength(usize, usize),
+    KeyDeny(&'static [&'static str]),
     Methods(&'static [&'static str]),
     Scope(&'static [&'static str]),
     Raw,
@@ -98,6 +99,7 @@ impl Set {
             Self::KeyFrom(sources) => format!("key_from = {sources:?}"),
             Self::KeyUuid => r#"key_format = "uuid""#.to_owned(),
             Self::KeyLength(min, max) => format!("key_length = [{min}, {max}]"),
+            Self::KeyDeny(keys) => format!("key_deny = {keys:?}"),
             Self::Methods(methods) => format!("methods = {methods:?}"),
             Self::Scope(parts) => format!("scope = {parts:?}"),
             Self::Raw => r#"fingerprint = "raw""#.to_owned(),
@@ -158,6 +160,11 @@ impl Set {
             Self::KeyFrom(sources) => policy.with_key_from(parsed::<KeySource>(sources)),
             Self::KeyUuid => policy.with_key_format(KeyFormat::Uuid),
             Self::KeyLength(min, max) => policy.with_key_length(min, max),
+            Self::KeyDeny(keys) => {
+                let denied = keys.iter().copied().map(Into::into).collect();
+                let rules = policy.key_rules().clone();
+                policy.with_key_rules(KeyRules { denied, ..rules })
+            }
             Self::Methods(methods) => policy.with_methods(parsed::<Method>(methods)),
             Self::Scope(parts) => policy.with_scope(parts.iter().map(|part| scope_part(part))),
             Self::Raw => policy

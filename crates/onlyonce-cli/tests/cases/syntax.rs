@@ -9,7 +9,7 @@ use crate::{B1, K1, K2, on_both};
 on_both! {
     syn_01, syn_02, syn_03, syn_06, syn_09, syn_10, syn_11, syn_13, syn_14, syn_15, syn_17, syn_18,
     syn_19, syn_21, syn_22, syn_23, syn_25, syn_26, syn_27, syn_29, syn_30, syn_31, syn_33, syn_34,
-    syn_35, syn_37, syn_38,
+    syn_35, syn_37, syn_38, constants_are_refused_where_the_route_denies_them,
 }
 
 /// The two spellings are one key: the second request is a replay of the first.
@@ -275,6 +275,16 @@ async fn syn_34(on: Kind) {
     is_one_key(on, profile, &"k".repeat(16), &quoted(&"k".repeat(16))).await;
     is_one_key(on, profile, &"k".repeat(32), &"k".repeat(32)).await;
 }
+
+// R14
+async fn constants_are_refused_where_the_route_denies_them(on: Kind) {
+    let profile = &[Set::KeyDeny(&["null", "undefined", "test", ZERO])];
+    are_no_keys(on, profile, ["null", "NULL", "\"undefined\"", "Test", ZERO]).await;
+    is_one_key(on, profile, "test-1", "test-1").await;
+    is_one_key(on, D, "null", "null").await;
+}
+
+const ZERO: &str = "00000000-0000-0000-0000-000000000000";
 
 async fn syn_35(on: Kind) {
     let t = on.start(D).await;

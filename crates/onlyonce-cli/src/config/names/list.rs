@@ -409,6 +409,12 @@ const RULES: &[Name] = &[
     ),
     Name::new("key_format", "\"any\" or \"uuid\"", "\"any\"", "what a key must look like"),
     Name::new(
+        "key_deny",
+        "a list of at most 64 keys, such as [\"null\", \"undefined\", \"test\"]",
+        "[]",
+        "keys that are refused with 400, in whatever case: what broken clients send instead of a key of their own, so that the operations of two of them would be one",
+    ),
+    Name::new(
         "scope",
         "a list of \"principal\", \"host\", \"method\", \"path\", header:NAME or json:/pointer",
         "[\"principal\", \"host\", \"method\", \"path\"]",

@@ -247,6 +247,20 @@ fn what_is_probably_not_meant_is_a_warning() {
     }
 }
 
+// R14
+#[test]
+fn denied_keys_are_taken_over() {
+    let config = good(
+        "[[route]]\nmatch = \"POST /a\"\nkey_deny = [\"null\", \"test\"]\nkey_length = [4, 9]",
+    );
+    let rules = config.routes[0].policy.key_rules();
+    assert_eq!(rules.denied, ["null", "test"].map(Box::from));
+    assert_eq!(rules.length, (4, 9), "the other rules are kept");
+    assert!(config.fallback.policy.key_rules().denied.is_empty());
+    let many = vec!["k"; 65];
+    assert!(parse(&format!("[policy]\nkey_deny = {many:?}")).is_err());
+}
+
 #[test]
 fn routes_that_are_reached_are_no_warning() {
     let text = "[[route]]\nmatch = \"POST /{*r}\"\n[[route]]\nmatch = \"* /a\"\n[[route]]\nmatch = \"POST,PUT /b\"";
