@@ -52,3 +52,21 @@ fn a_bad_configuration_is_exit_code_2_with_every_problem_on_stderr() {
     assert_eq!(missing.status.code(), Some(2));
     assert!(told(&missing.stderr).starts_with("nope.toml: the file cannot be read: "));
 }
+
+#[test]
+fn included_files_are_counted_and_named_in_what_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("routes")).unwrap();
+    write("a.toml", "include = [\"routes/*.toml\"]\n[[route]]\nmatch = \"POST /a\"\n");
+    write("routes/b.toml", "[[route]]\nmatch = \"POST /b\"\nkey_from = [\"json:/order_number\"]\n");
+    let checked = config(&["check", "a.toml"], folder.path());
+    let good = "a.toml is good: 2 routes, with those of 1 included file\n";
+    assert_eq!((checked.status.code(), told(&checked.stdout)), (Some(0), good));
+    let warning = "routes/b.toml:3:1: warning: \"POST /b\" takes its key from json:/order_number";
+    assert!(told(&checked.stderr).starts_with(warning), "{}", told(&checked.stderr));
+    write("routes/b.toml", "[admin]\n");
+    let checked = config(&["check", "a.toml"], folder.path());
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(told(&checked.stderr).starts_with("routes/b.toml:1:2: `admin` does not belong"));
+}

@@ -1,5 +1,8 @@
 //! What is allowed in a configuration, but probably not meant.
 
+mod keys;
+mod times;
+
 use http::Method;
 
 use super::error::{Remark, Remarks};
@@ -8,16 +11,23 @@ use super::route::ForwardKey;
 use super::rules::{Remedy, Rules};
 use super::sources::Sources;
 
-/// Remarks on routes that are never reached or for methods that nobody knows, on values without effect, and on
-/// questions that leave out a part of the path.
-pub(super) fn look(drafts: &[Draft], sources: &Sources, odd: &mut Remarks) {
+/// Remarks on routes that are never reached or for methods that nobody knows, on values without effect, on questions
+/// that leave out a part of the path, on keys that are none, and on keys that are forgotten too early.
+pub(super) fn look(drafts: &[Draft], policy: &Rules, sources: &Sources, odd: &mut Remarks) {
     for (count, draft) in drafts.iter().enumerate() {
         let (earlier, _) = drafts.split_at(count);
         odd.0.extend(shadowed(draft, earlier, sources));
         odd.0.extend(unusual(draft));
         odd.0.extend(idle(&draft.rules));
         odd.0.extend(left_out(draft));
+        odd.0.extend(of_rules(&format!("{:?}", draft.matching.to_string()), &draft.rules));
     }
+    odd.0.extend(of_rules("[policy]", policy));
+}
+
+/// What may be said of a route and of `[policy]`, whose name is `of`.
+fn of_rules(of: &str, rules: &Rules) -> impl Iterator<Item = Remark> {
+    keys::odd(of, rules).into_iter().chain(times::odd(of, rules))
 }
 
 fn shadowed(draft: &Draft, earlier: &[Draft], sources: &Sources) -> Option<Remark> {

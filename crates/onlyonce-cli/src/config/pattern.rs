@@ -235,6 +235,27 @@ mod tests {
         }
     }
 
+    // Both ways: what is not covered has a path that only the narrow pattern matches, so that its route is reached.
+    proptest! {
+        #[test]
+        fn what_matches_every_path_of_a_pattern_covers_it(wide in patterns(), narrow in patterns()) {
+            let (wide, narrow) = (pattern(&wide), pattern(&narrow));
+            let is_wider = paths().all(|path| !narrow.matches(&path) || wide.matches(&path));
+            prop_assert_eq!(wide.covers(&narrow), is_wider, "{} {}", wide, narrow);
+        }
+    }
+
+    /// Every path of up to five segments, each of them empty, one that a pattern has, or another one.
+    fn paths() -> impl Iterator<Item = String> {
+        let segments = ["", "a", "b", "c"];
+        (1..=5u32).flat_map(move |length| {
+            (0..4usize.pow(length)).map(move |number| {
+                let nth = |place: u32| segments[number / 4usize.pow(place) % 4];
+                (0..length).map(|place| format!("/{}", nth(place))).collect()
+            })
+        })
+    }
+
     fn patterns() -> impl Strategy<Value = String> {
         "(/([ab]?|\\{x\\})){1,3}(/\\{\\*r\\})?"
     }

@@ -210,7 +210,7 @@ impl<'a> Top<'a> {
         sources: &Sources,
     ) -> Result<(Config, Remarks), Remarks> {
         let mut wrong = Remarks::default();
-        odd::look(&drafts, sources, &mut self.odd);
+        odd::look(&drafts, &policy, sources, &mut self.odd);
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
         self.odd.0.extend(all.clone().filter_map(peers::unproven));
         wrong.gather(self.check_tokens(all.clone()));

@@ -48,7 +48,7 @@ impl Default for Settings {
             backoff: Duration::from_millis(250),
             backoff_max: Duration::from_secs(10),
             attempt_timeout: Duration::from_secs(10),
-            deadline: Duration::from_secs(60),
+            deadline: Retries::DEADLINE,
             window: None,
             answer_bytes_max: 16 * 1024 * 1024,
             key_header: HeaderName::from_static("idempotency-key"),
@@ -60,6 +60,10 @@ impl Default for Settings {
 }
 
 impl Retries {
+    /// How long all attempts and the waits between them may take together, unless
+    /// [`with_deadline`](Self::with_deadline) says otherwise. A server must keep its answers for longer.
+    pub const DEADLINE: Duration = Duration::from_secs(60);
+
     /// The defaults: four attempts of ten seconds each within a minute, full jitter from a quarter of a
     /// second to ten, and a budget of their own.
     pub fn new() -> Self {

@@ -12,9 +12,9 @@ use crate::fingerprint::{Pointer, PointerError};
 /// ```
 /// use onlyonce::key::KeySource;
 ///
-/// let source: KeySource = "json:/transfer/client_reference".parse()?;
+/// let source: KeySource = "json:/transfer/idempotency_key".parse()?;
 /// assert!(source.needs_body());
-/// assert_eq!(source.to_string(), "json:/transfer/client_reference");
+/// assert_eq!(source.to_string(), "json:/transfer/idempotency_key");
 /// # Ok::<(), onlyonce::key::KeySourceError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -247,6 +247,83 @@ fn what_is_probably_not_meant_is_a_warning() {
     }
 }
 
+// R14, R19
+#[test]
+fn a_key_that_is_none_is_a_warning_where_it_is_said() {
+    let instead = "; take it from what the client makes once for each operation, such as header:Idempotency-Key";
+    let cases = [
+        ("json:/order_number", "which people write and use again"),
+        ("form:email", "which people write and use again"),
+        ("json:/created_at", "which a clock or a counter makes"),
+        ("header:X-Request-Id", "which clients and proxies make anew for each attempt"),
+        ("header:Authorization", "which is the same in all requests of a client"),
+    ];
+    for (source, why) in cases {
+        for (table, of) in
+            [("[policy]", "[policy]"), ("[[route]]\nmatch = \"POST /a\"", "\"POST /a\"")]
+        {
+            // A route that inherits it says nothing of it.
+            let text = format!(
+                "{table}\nkey_from = [\"header:X-Key\", {source:?}]\n[[route]]\nmatch = \"POST /b\""
+            );
+            let warnings = good(&text).warnings;
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            let source = source.to_lowercase();
+            let message = &warnings[0].message;
+            assert!(
+                message.starts_with(&format!("{of} takes its key from {source}, {why}")),
+                "{message}"
+            );
+            assert!(message.ends_with(instead), "{message}");
+            assert_eq!(warnings[0].line, table.lines().count() + 1);
+        }
+    }
+}
+
+// R107
+#[test]
+fn a_key_that_is_forgotten_while_clients_retry_is_a_warning() {
+    let deadline = onlyonce::client::Retries::DEADLINE.as_secs();
+    let route = |rules: &str| format!("[[route]]\nmatch = \"POST /a\"\n{rules}");
+    let cases = [
+        (
+            route(&format!("ttl = \"{}s\"", deadline - 1)),
+            "\"POST /a\" keeps answers for 59s, and clients retry for longer (the one of onlyonce for 60s): a late retry would be executed again; make `ttl` \"60s\" or more",
+        ),
+        (
+            "[policy]\nttl = \"5s\"\n[[route]]\nmatch = \"POST /b\"".to_owned(),
+            "[policy] keeps answers for 5s, and clients",
+        ),
+        (
+            route("recovery = \"redrive\"\nredrive_for = \"25h\""),
+            "\"POST /a\" expects retries for 90000s (`redrive_for`), and keeps answers for 86400s (`ttl`)",
+        ),
+        (
+            route("recovery = \"redrive\"\nttl = \"1h\"\nhold_max = \"2h\""),
+            "\"POST /a\" would send an unknown outcome again for 82800s (`redrive_for`), and makes it a final 502 after 7200s",
+        ),
+    ];
+    for (text, expected) in cases {
+        let warnings = good(&text).warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].message.starts_with(expected), "{}", warnings[0].message);
+    }
+    let fine =
+        [format!("ttl = \"{deadline}s\""), "recovery = \"redrive\"\nttl = \"1h\"".to_owned()];
+    for rules in fine {
+        assert_eq!(good(&route(&rules)).warnings, [], "{rules}");
+    }
+}
+
+#[test]
+fn the_default_text_and_a_preset_deserve_no_warning() {
+    assert_eq!(good(Config::default_text()).warnings, []);
+    for (preset, _) in preset::Preset::ALL {
+        let text = format!("[[route]]\nmatch = \"POST /a\"\npreset = {preset:?}");
+        assert_eq!(good(&text).warnings, [], "{preset}");
+    }
+}
+
 // R14
 #[test]
 fn denied_keys_are_taken_over() {
