@@ -47,6 +47,7 @@ mod read;
 mod reconcile;
 mod route;
 mod rules;
+mod schema;
 mod sources;
 mod store;
 mod tls;
@@ -165,6 +166,11 @@ impl Config {
     /// A file that says every default, with a comment each. Reading it gives [`Config::default`].
     pub fn default_text() -> &'static str {
         include_str!("config/default.toml")
+    }
+
+    /// The JSON Schema of such a file, for editors: names, what they may be, defaults and what they decide.
+    pub fn schema_text() -> String {
+        format!("{:#}\n", schema::schema())
     }
 
     /// The route for such a request.

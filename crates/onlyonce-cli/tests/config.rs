@@ -70,3 +70,13 @@ fn included_files_are_counted_and_named_in_what_is_said() {
     assert_eq!(checked.status.code(), Some(2));
     assert!(told(&checked.stderr).starts_with("routes/b.toml:1:2: `admin` does not belong"));
 }
+
+#[test]
+fn the_schema_is_printed_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = config(&["schema"], folder.path());
+    assert!(printed.status.success() && printed.stderr.is_empty());
+    let schema: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
+    assert_eq!(schema["properties"]["policy"]["properties"]["ttl"]["default"], "24h");
+}

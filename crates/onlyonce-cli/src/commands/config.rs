@@ -19,7 +19,16 @@ pub enum ConfigCommand {
     },
     /// Print a configuration file with every default
     Default,
+    /// Print the JSON Schema of a configuration file, for editors
+    #[command(after_help = SCHEMA)]
+    Schema,
 }
+
+const SCHEMA: &str = "\
+In an editor with a language server for TOML:
+  onlyonce config schema > onlyonce.schema.json
+and as the first line of onlyonce.toml and of the files that it includes:
+  #:schema ./onlyonce.schema.json";
 
 impl ConfigCommand {
     /// Runs the command: data to stdout, all else to stderr.
@@ -27,6 +36,7 @@ impl ConfigCommand {
         match self {
             Self::Check { file } => report(file, check(file)),
             Self::Default => print(Config::default_text()),
+            Self::Schema => print(&Config::schema_text()),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Every name that a configuration may have: the one list that the reader, its suggestions and the docs share.
 
+mod kind;
 mod list;
 
+pub(super) use self::kind::{Choice, Kind};
 pub use self::list::{
     ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, TLS, TOP, UPSTREAM_TLS, VELOCITY, WEBHOOK,
 };
@@ -37,11 +39,36 @@ impl Name {
         Self { name, values: "", default: "", meaning, is_later: true }
     }
 
+    /// What its values are.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        Kind::of(self.values)
+    }
+
+    /// Whether its table is nothing without it.
+    pub(super) fn is_needed(&self) -> bool {
+        self.meaning.to_ascii_lowercase().ends_with("needed")
+    }
+
     /// Whether what it decides is not built yet: it is refused, by name.
     pub fn is_later(&self) -> bool {
         self.is_later
     }
 }
+
+/// The tables, by the name that they have in the table around them.
+pub(super) const TABLES: [(&str, &Section); 11] = [
+    ("admin", &ADMIN),
+    ("tls", &TLS),
+    ("upstream_tls", &UPSTREAM_TLS),
+    ("otlp", &OTLP),
+    ("audit", &AUDIT),
+    ("policy", &POLICY),
+    ("route", &ROUTE),
+    ("reconcile", &RECONCILE),
+    ("webhook", &WEBHOOK),
+    ("velocity", &VELOCITY),
+    ("jwt", &JWT),
+];
 
 /// A table of the file, and the names that belong there.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod answers;
 mod documented;
 mod included;
 mod refused;
+mod schema;
 
 use std::path::Path;
 

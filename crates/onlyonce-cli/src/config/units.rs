@@ -23,6 +23,22 @@ pub(crate) fn bytes(text: &str) -> Result<usize, UnitError> {
     usize::try_from(bytes).map_err(|_| UnitError::TooLarge)
 }
 
+/// What texts that are durations look like, as a regular expression.
+pub(crate) fn duration_pattern(is_above_zero: bool) -> String {
+    pattern(&DURATIONS, is_above_zero)
+}
+
+/// What texts that are sizes look like, as a regular expression.
+pub(crate) fn bytes_pattern(is_above_zero: bool) -> String {
+    pattern(&SIZES, is_above_zero)
+}
+
+fn pattern(units: &[(&str, u64)], is_above_zero: bool) -> String {
+    let number = if is_above_zero { "0*[1-9][0-9]*" } else { "[0-9]+" };
+    let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
+    format!("^{number}\\s*({})$", names.join("|"))
+}
+
 /// Why a text is no duration or size. Write it as the message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnitError {

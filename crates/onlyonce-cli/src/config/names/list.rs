@@ -310,7 +310,7 @@ pub const JWT: Section = Section {
         ),
         Name::new(
             "algorithms",
-            "a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 and EdDSA; with a secret of HS256, HS384 and HS512",
+            "a list of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384 or HS512; the last three with a secret, and only they",
             "",
             "how tokens may be signed; without it RS256, ES256 and EdDSA, or HS256 with a secret",
         ),
@@ -329,7 +329,7 @@ pub const VELOCITY: Section = Section {
         ),
         Name::new(
             "limit",
-            "a number, a slash and s, min, h or d, such as \"5/min\" or \"3/10min\"",
+            "a rate, such as \"5/min\" or \"3/10min\": a number, a slash and s, min, h or d",
             "",
             "how many may begin at once; then one more each time that its part of the period has passed. Needed",
         ),
@@ -428,7 +428,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "trusted_peers",
-        "a list of addresses and networks, such as [\"10.0.0.0/8\", \"::1\"]",
+        "a list of networks, such as [\"10.0.0.0/8\", \"::1\"]",
         "[]",
         "the proxies whose headers name the caller, for `principal = \"header:NAME\"`; a keyed request of any other peer that has such a header is answered 401. Not for `Authorization` and `X-Api-Key`. Empty: everybody is believed (docs/identity.md)",
     ),

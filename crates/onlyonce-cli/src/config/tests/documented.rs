@@ -4,32 +4,18 @@
 
 use std::fmt::Write as _;
 
+use super::names::TABLES;
 use super::preset::Preset;
 use super::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-const SECTIONS: [(&str, &Section); 12] = [
-    ("top", &TOP),
-    ("admin", &ADMIN),
-    ("tls", &TLS),
-    ("upstream_tls", &UPSTREAM_TLS),
-    ("otlp", &OTLP),
-    ("audit", &AUDIT),
-    ("policy", &POLICY),
-    ("route", &ROUTE),
-    ("reconcile", &RECONCILE),
-    ("webhook", &WEBHOOK),
-    ("velocity", &VELOCITY),
-    ("jwt", &JWT),
-];
-
 #[test]
 fn the_page_has_the_names_of_the_code() {
     let page = std::fs::read_to_string(PAGE).unwrap();
-    let written = SECTIONS
-        .iter()
-        .fold(page.clone(), |page, (title, section)| with_table(&page, title, section));
+    let sections = [("top", &TOP)].into_iter().chain(TABLES);
+    let written =
+        sections.fold(page.clone(), |page, (title, section)| with_table(&page, title, section));
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, &written).unwrap();
     } else {
@@ -63,19 +49,32 @@ fn table(title: &str, section: &Section) -> String {
 
 #[test]
 fn the_examples_of_all_pages_are_good() {
+    // What the examples include is there.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("routes")).unwrap();
+    let included = "[[route]]\nmatch = \"POST /included\"\n";
+    std::fs::write(folder.path().join("routes/payments.toml"), included).unwrap();
+    let mut count = 0;
+    for (page, example) in examples() {
+        let file = folder.path().join(page);
+        let config = Config::parse_with(&example, &file, &environment);
+        assert_eq!(config.unwrap_or_else(|error| panic!("{error}")).warnings, []);
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
+}
+
+/// Each ```toml of the docs, with the name of its page.
+pub(super) fn examples() -> impl Iterator<Item = (String, String)> {
     let pages = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).unwrap();
     let pages = pages.map(|page| page.unwrap().path());
-    let mut examples = 0;
-    for page in pages.filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+    pages.filter(|page| page.extension().is_some_and(|kind| kind == "md")).flat_map(|page| {
         let text = std::fs::read_to_string(&page).unwrap();
+        let name = page.file_name().unwrap().to_string_lossy().into_owned();
         let rests = text.split("```toml\n").skip(1);
-        for example in rests.filter_map(|rest| rest.split("```").next()) {
-            let config = Config::parse_with(example, &page, &environment);
-            assert_eq!(config.unwrap_or_else(|error| panic!("{error}")).warnings, []);
-            examples += 1;
-        }
-    }
-    assert!(examples >= 10, "{examples}");
+        let examples = rests.filter_map(|rest| rest.split("```").next());
+        examples.map(|example| (name.clone(), example.to_owned())).collect::<Vec<_>>()
+    })
 }
 
 /// Every variable that an example names is set.
@@ -94,6 +93,15 @@ fn the_messages_of_the_page_are_those_of_the_code() {
         + "[[route]]\nmatch = \"POST /v1/charges\"\nttll = \"48h\"\nkey = \"requierd\"\n";
     let messages = parse(&text).unwrap_err().to_string();
     assert!(page.contains(&messages), "{messages}");
+}
+
+#[test]
+fn the_warning_of_the_page_is_that_of_the_code() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let text = "\n".repeat(6)
+        + "[[route]]\nmatch = \"POST /orders\"\nkey_from = [\"json:/order_number\"]\n";
+    let warning = good(&text).warnings[0].as_warning();
+    assert!(page.contains(&warning), "{warning}");
 }
 
 #[test]

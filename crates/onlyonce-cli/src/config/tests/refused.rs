@@ -7,50 +7,49 @@ fn complaint(text: &str) -> String {
     error.replace("onlyonce.toml:", "")
 }
 
+pub(super) const UNKNOWN: [(&str, &str); 8] = [
+    ("lisen = \"x\"", "1:1: unknown name `lisen`; did you mean `listen`?"),
+    ("[policy]\n  ttll = \"1h\"", "2:3: unknown name `ttll`; did you mean `ttl`?"),
+    ("[policy]\ntimeout = \"1h\"", "2:1: unknown name `timeout`; did you mean `upstream_timeout`?"),
+    ("[policy]\nmax_wait = \"1h\"", "2:1: unknown name `max_wait`; did you mean `wait`?"),
+    ("[[routes]]", "1:3: unknown name `routes`; did you mean `route`?"),
+    ("[admin]\ntokem = \"x\"", "2:1: unknown name `tokem`; did you mean `token`?"),
+    ("flux_capacitor = 1", "1:1: unknown name `flux_capacitor`"),
+    ("[policy]\nreconcile = { aks = 1 }", "2:15: unknown name `aks`; did you mean `ask`?"),
+];
+
 #[test]
 fn an_unknown_name_is_told_with_its_place_and_the_nearest() {
-    let cases = [
-        ("lisen = \"x\"", "1:1: unknown name `lisen`; did you mean `listen`?"),
-        ("[policy]\n  ttll = \"1h\"", "2:3: unknown name `ttll`; did you mean `ttl`?"),
-        (
-            "[policy]\ntimeout = \"1h\"",
-            "2:1: unknown name `timeout`; did you mean `upstream_timeout`?",
-        ),
-        ("[policy]\nmax_wait = \"1h\"", "2:1: unknown name `max_wait`; did you mean `wait`?"),
-        ("[[routes]]", "1:3: unknown name `routes`; did you mean `route`?"),
-        ("[admin]\ntokem = \"x\"", "2:1: unknown name `tokem`; did you mean `token`?"),
-        ("flux_capacitor = 1", "1:1: unknown name `flux_capacitor`"),
-        ("[policy]\nreconcile = { aks = 1 }", "2:15: unknown name `aks`; did you mean `ask`?"),
-    ];
-    for (text, expected) in cases {
+    for (text, expected) in UNKNOWN {
         assert_eq!(complaint(text), expected);
     }
 }
+
+pub(super) const MISPLACED: [(&str, &str); 3] = [
+    ("ttl = \"1h\"", "1:1: `ttl` does not belong here, but under [policy] or a [[route]]"),
+    ("[policy]\nmatch = \"POST /\"", "2:1: `match` does not belong here, but under a [[route]]"),
+    (
+        "[admin]\nsecret = \"x\"",
+        "2:1: `secret` does not belong here, but at the top of the file, before any [table]",
+    ),
+];
 
 #[test]
 fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
-    let cases = [
-        ("ttl = \"1h\"", "1:1: `ttl` does not belong here, but under [policy] or a [[route]]"),
-        (
-            "[policy]\nmatch = \"POST /\"",
-            "2:1: `match` does not belong here, but under a [[route]]",
-        ),
-        (
-            "[admin]\nsecret = \"x\"",
-            "2:1: `secret` does not belong here, but at the top of the file, before any [table]",
-        ),
-    ];
-    for (text, expected) in cases {
+    for (text, expected) in MISPLACED {
         assert_eq!(complaint(text), expected);
     }
 }
 
+/// The table, and a name in it.
+pub(super) const NOT_BUILT: &[(&str, &str)] =
+    &[("[policy]", "redact"), ("", "seal"), ("", "webhook")];
+
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
-    assert_eq!(complaint("[policy]\nredact = []"), "2:1: `redact` is not built yet; remove it");
-    for name in ["seal", "webhook"] {
-        let expected = format!("1:2: `{name}` is not built yet; remove it");
-        assert_eq!(complaint(&format!("[{name}]")), expected);
+    for (table, name) in NOT_BUILT {
+        let expected = format!("2:1: `{name}` is not built yet; remove it");
+        assert_eq!(complaint(&format!("{table}\n{name} = []")), expected);
     }
 }
 
@@ -83,82 +82,81 @@ fn all_problems_are_told_at_once_in_the_order_of_the_file() {
     assert_eq!(places, ["1:9:", "3:7:", "4:7:", "5:1:", "6:7:"]);
 }
 
+pub(super) const VALUES: [(&str, &str); 8] = [
+    (
+        "listen = \":80\"",
+        "`listen`: the address is missing: write 127.0.0.1:PORT for this machine only, or 0.0.0.0:PORT for every network",
+    ),
+    ("sweep = \"0s\"", "`sweep` is a duration above zero, such as \"15m\""),
+    ("sweep_rows = 0", "`sweep_rows` is a number from 1 to 10000000"),
+    ("executing_max = -1", "`executing_max` is a number from 1 to 10000000"),
+    ("bodies_bytes_max = \"0B\"", "`bodies_bytes_max` is a size above zero, such as \"256MiB\""),
+    (
+        "secret = 5",
+        "`secret` is a text, or \"env:NAME\" for what that variable holds; this is a number",
+    ),
+    ("[route]", "`route` is a list of tables, each begun by [[route]]; this is a table"),
+    ("route = [5]", "`route` is a list of tables, each begun by [[route]]; this is a number"),
+];
+
 #[test]
 fn values_are_told_what_they_may_be() {
-    let cases = [
-        (
-            "listen = \":80\"",
-            "`listen`: the address is missing: write 127.0.0.1:PORT for this machine only, or 0.0.0.0:PORT for every network",
-        ),
-        ("sweep = \"0s\"", "`sweep` is a duration above zero, such as \"15m\""),
-        ("sweep_rows = 0", "`sweep_rows` is a number from 1 to 10000000"),
-        ("executing_max = -1", "`executing_max` is a number from 1 to 10000000"),
-        (
-            "bodies_bytes_max = \"0B\"",
-            "`bodies_bytes_max` is a size above zero, such as \"256MiB\"",
-        ),
-        (
-            "secret = 5",
-            "`secret` is a text, or \"env:NAME\" for what that variable holds; this is a number",
-        ),
-        ("[route]", "`route` is a list of tables, each begun by [[route]]; this is a table"),
-        ("route = [5]", "`route` is a list of tables, each begun by [[route]]; this is a number"),
-    ];
-    for (text, expected) in cases {
+    for (text, expected) in VALUES {
         let complaint = complaint(text);
         assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
     }
 }
 
+pub(super) const RULES: [(&str, &str); 14] = [
+    (
+        "policy.key = \"requierd\"",
+        "`key` is \"optional\" or \"required\", not \"requierd\"; did you mean \"required\"?",
+    ),
+    (
+        "policy.ttl = \"1 day\"",
+        "`ttl`: a duration is a whole number and one of ms, s, m, h, d, such as \"90s\"",
+    ),
+    ("policy.lease = 30", "`lease` is a duration, such as \"30s\"; this is a number"),
+    (
+        "policy.request_bytes_max = \"1MB\"",
+        "`request_bytes_max`: a size is a whole number and one of B, KiB, MiB, GiB, such as \"512KiB\"",
+    ),
+    ("policy.mismatch = 400", "`mismatch` is 422 or 409"),
+    (
+        "policy.not_executed = [429, 200]",
+        "`not_executed` is a list of statuses from 400 to 599, and \"5xx\" for every server error, such as [401, 429]",
+    ),
+    (
+        "policy.scope = [\"header:a b\"]",
+        "`scope`: header: is followed by the name of a header, such as header:X-Tenant",
+    ),
+    ("policy.key_length = [1, 256]", "`key_length`: a key has at most 255 characters"),
+    (
+        "policy.key_from = [\"json:id\"]",
+        "`key_from`: the key source has an invalid pointer: a JSON pointer begins with a slash",
+    ),
+    (
+        "policy.trusted_peers = [\"10.0.0.1/8\"]",
+        "`trusted_peers`: bits are set after the prefix; did you mean 10.0.0.0/8?",
+    ),
+    (
+        "policy.authorize = \"POST /whoami\"",
+        "`authorize`: the question is GET, a space and a path, such as \"GET /whoami\"",
+    ),
+    (
+        "policy.authorize_for = \"6m\"",
+        "`authorize_for` is a duration of at most 5m, such as \"5s\"; \"0s\" to ask each time",
+    ),
+    (
+        "policy.principal = []",
+        "`principal`: the list is empty; write \"none\" if all callers may share their keys",
+    ),
+    ("a.b = 1\na = 2", "this name is given twice"),
+];
+
 #[test]
 fn rules_are_told_what_they_may_be() {
-    let cases = [
-        (
-            "policy.key = \"requierd\"",
-            "`key` is \"optional\" or \"required\", not \"requierd\"; did you mean \"required\"?",
-        ),
-        (
-            "policy.ttl = \"1 day\"",
-            "`ttl`: a duration is a whole number and one of ms, s, m, h, d, such as \"90s\"",
-        ),
-        ("policy.lease = 30", "`lease` is a duration, such as \"30s\"; this is a number"),
-        (
-            "policy.request_bytes_max = \"1MB\"",
-            "`request_bytes_max`: a size is a whole number and one of B, KiB, MiB, GiB, such as \"512KiB\"",
-        ),
-        ("policy.mismatch = 400", "`mismatch` is 422 or 409"),
-        (
-            "policy.not_executed = [429, 200]",
-            "`not_executed` is a list of statuses from 400 to 599, and \"5xx\" for every server error, such as [401, 429]",
-        ),
-        (
-            "policy.scope = [\"header:a b\"]",
-            "`scope`: header: is followed by the name of a header, such as header:X-Tenant",
-        ),
-        ("policy.key_length = [1, 256]", "`key_length`: a key has at most 255 characters"),
-        (
-            "policy.key_from = [\"json:id\"]",
-            "`key_from`: the key source has an invalid pointer: a JSON pointer begins with a slash",
-        ),
-        (
-            "policy.trusted_peers = [\"10.0.0.1/8\"]",
-            "`trusted_peers`: bits are set after the prefix; did you mean 10.0.0.0/8?",
-        ),
-        (
-            "policy.authorize = \"POST /whoami\"",
-            "`authorize`: the question is GET, a space and a path, such as \"GET /whoami\"",
-        ),
-        (
-            "policy.authorize_for = \"6m\"",
-            "`authorize_for` is a duration of at most 5m, such as \"5s\"; \"0s\" to ask each time",
-        ),
-        (
-            "policy.principal = []",
-            "`principal`: the list is empty; write \"none\" if all callers may share their keys",
-        ),
-        ("a.b = 1\na = 2", "this name is given twice"),
-    ];
-    for (text, expected) in cases {
+    for (text, expected) in RULES {
         let complaint = complaint(text);
         assert_eq!(complaint.split_once(": ").unwrap().1, expected, "{text}");
     }
