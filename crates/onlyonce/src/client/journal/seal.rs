@@ -26,18 +26,17 @@ impl Seal {
 
     /// Nonce, then ciphertext. Bound to `key`, so that the contents of two entries cannot be swapped.
     pub(super) fn close(&self, key: &str, plain: &[u8]) -> Result<Vec<u8>, JournalError> {
-        let mut sealed = vec![0; NONCE_BYTES];
-        getrandom::fill(&mut sealed).map_err(|_| JournalError::Sealed)?;
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|_| JournalError::Sealed)?;
         let payload = Payload { msg: plain, aad: key.as_bytes() };
-        let cipher = self.cipher.encrypt(XNonce::from_slice(&sealed), payload);
-        sealed.extend(cipher.map_err(|_| JournalError::Sealed)?);
-        Ok(sealed)
+        let cipher = self.cipher.encrypt(&XNonce::from(nonce), payload);
+        Ok([&nonce[..], &cipher.map_err(|_| JournalError::Sealed)?].concat())
     }
 
     pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<Vec<u8>, JournalError> {
-        let (nonce, cipher) = sealed.split_at_checked(NONCE_BYTES).ok_or(JournalError::Sealed)?;
+        let (nonce, cipher) = sealed.split_first_chunk().ok_or(JournalError::Sealed)?;
         let payload = Payload { msg: cipher, aad: key.as_bytes() };
-        let plain = self.cipher.decrypt(XNonce::from_slice(nonce), payload);
+        let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload);
         plain.map_err(|_| JournalError::Sealed)
     }
 }
