@@ -2,6 +2,7 @@
 
 mod presets;
 mod read;
+mod redact;
 mod values;
 
 use std::num::{NonZeroU32, NonZeroU64};
@@ -71,6 +72,7 @@ pub struct Policy {
     live_keys_max: Option<NonZeroU32>,
     live_bytes_max: Option<NonZeroU64>,
     keep: Keep,
+    redact: Vec<Pointer>,
 }
 
 /// Changes.
@@ -315,6 +317,23 @@ impl Policy {
     pub fn with_keep(self, keep: Keep) -> Self {
         Self { keep, ..self }
     }
+
+    /// Values of a JSON answer that are never stored, such as a key that is shown once. Default: none. The first caller gets
+    /// the answer as it is; a retry gets `null` in their place, without the headers that would be untrue of that (`ETag`,
+    /// `Digest`). An answer that is no JSON, has a content coding, or names a member twice, is not kept at all: a retry gets
+    /// 410. Transactions and recovery points keep all of it, whatever this says.
+    ///
+    /// ```
+    /// use onlyonce::Policy;
+    ///
+    /// let policy = Policy::default().with_redact(vec!["/api_key".parse()?]);
+    /// assert_eq!(policy.redact().len(), 1);
+    /// # Ok::<(), onlyonce::fingerprint::PointerError>(())
+    /// ```
+    #[must_use]
+    pub fn with_redact(self, redact: Vec<Pointer>) -> Self {
+        Self { redact, ..self }
+    }
 }
 
 /// Whether a proxy other than our gateway passed the answer on, or made it.
@@ -357,6 +376,7 @@ impl Default for Policy {
             live_keys_max: NonZeroU32::new(LIVE_KEYS_MAX),
             live_bytes_max: NonZeroU64::new(LIVE_BYTES_MAX),
             keep: Keep::All,
+            redact: Vec::new(),
         }
     }
 }

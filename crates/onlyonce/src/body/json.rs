@@ -42,6 +42,23 @@ pub(crate) fn find(body: &[u8], pointer: &Pointer) -> Result<Option<Found>, Odd>
     Ok(scanner.picks.first().map(|pick| pick.found(body)))
 }
 
+/// The document with `null` at every place that a pointer leads to, and else byte for byte; `None` if none leads anywhere.
+pub(crate) fn nulled(body: &[u8], pointers: &[Pointer]) -> Result<Option<Vec<u8>>, Odd> {
+    let mut picks = Scanner::scanned(body, pointers, &[])?.picks;
+    // Of two that lie in each other the outer comes first.
+    picks.sort_by_key(|pick| (pick.span.start, std::cmp::Reverse(pick.span.end)));
+    let (mut out, mut copied) = (Vec::with_capacity(body.len()), 0);
+    for pick in picks.iter().filter(|pick| body[pick.span.clone()] != *b"null") {
+        if pick.span.start >= copied {
+            out.extend_from_slice(&body[copied..pick.span.start]);
+            out.extend_from_slice(b"null");
+            copied = pick.span.end;
+        }
+    }
+    out.extend_from_slice(&body[copied..]);
+    Ok((copied > 0).then_some(out))
+}
+
 struct Scanner<'a> {
     body: &'a [u8],
     at: usize,

@@ -289,6 +289,8 @@ impl<T: Send + 'static> Task<T> {
             let (id, route) = (self.ask.id, self.ask.policy.route());
             warn!(operation = %id, %route, "outcome unknown: the request was sent and has no whole answer");
         }
+        // The audit trail is a store too.
+        let write = redacted(write, &self.ask.policy);
         let write = once.with_answer(write, guard.claim().about.clone(), &self.ask.policy);
         let write = stored(write, &self.ask.policy);
         let event = event_of(&write);
@@ -429,6 +431,17 @@ fn stored(write: Write, policy: &Policy) -> Write {
         Next::Completed { settled_by: SettledBy::Owner, response, token } => {
             let response = policy.stored(response);
             Next::Completed { settled_by: SettledBy::Owner, response, token }
+        }
+        next => next,
+    };
+    Write { next, ..write }
+}
+
+/// The write, without what the policy never stores of an answer.
+fn redacted(write: Write, policy: &Policy) -> Write {
+    let next = match write.next {
+        Next::Completed { settled_by, response, token } => {
+            Next::Completed { settled_by, response: policy.redacted(response), token }
         }
         next => next,
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
+use super::redact;
 use super::{
     Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
     StoreDown, Tokens, is_relayed,
@@ -183,8 +184,18 @@ impl Policy {
                 let headers = HeaderMap::from_iter([(header::LOCATION, location.clone())]);
                 Arc::new(Response { headers, ..answer.without_body(NotKept::Location) })
             }
-            (Keep::All | Keep::Location, _) => answer,
+            (Keep::All | Keep::Location, _) => self.redacted(answer),
         }
+    }
+
+    /// Where an answer has values that are never stored.
+    pub fn redact(&self) -> &[Pointer] {
+        &self.redact
+    }
+
+    /// The answer without them.
+    pub(crate) fn redacted(&self, answer: Arc<Response>) -> Arc<Response> {
+        redact::redacted(answer, &self.redact)
     }
 
     /// What an answer of the inner service means for the record.
