@@ -42,6 +42,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::body::{self, Kind, MediaType, Odd};
+#[cfg(feature = "run")]
+use crate::scope::Secret;
 use crate::scope::normal_path;
 
 pub use crate::pointer::{Pointer, PointerError};
@@ -67,6 +69,29 @@ impl Fingerprint {
     pub const NONE: u8 = 0;
     /// The canonical form that this code makes.
     pub const VERSION: u8 = 1;
+
+    /// The same form, its digests under the secret of the deployment. Without it nobody can test a guess of a request
+    /// against a store, or make a request that has the fingerprint of another.
+    pub const KEYED: u8 = 2;
+
+    /// This fingerprint under the deployment's secret, where there is one: as records have it.
+    #[cfg(feature = "run")]
+    pub(crate) fn kept(self, secret: Option<&Secret>) -> Self {
+        let Some(secret) = secret else {
+            return self;
+        };
+        Self {
+            version: if self.version == Self::NONE { Self::NONE } else { Self::KEYED },
+            canonical: secret.keyed("canonical", &self.canonical),
+            raw: Self::kept_raw(self.raw, Some(secret)),
+        }
+    }
+
+    /// The digest of the bytes as it is in [`kept`](Self::kept).
+    #[cfg(feature = "run")]
+    pub(crate) fn kept_raw(raw: Digest, secret: Option<&Secret>) -> Digest {
+        secret.map_or(raw, |secret| secret.keyed("raw", &raw))
+    }
 
     /// Both digests of a request.
     pub fn of(rules: &FingerprintRules, subject: &Subject<'_>) -> Self {

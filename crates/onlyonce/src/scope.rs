@@ -2,8 +2,9 @@
 //!
 //! 1. An id names the parts of the scope that the policy lists, and the key; never the key alone.
 //! 2. Every part is tagged and length-prefixed, so no two different tuples are hashed from the same bytes.
-//! 3. With a [`Secret`] the id is an HMAC: without the secret nobody can compute it, or tell that two
-//!    deployments hold the same key. A record has its key beside it, in clear.
+//! 3. With a [`Secret`] the id is an HMAC, and so are the digests of the caller and of the request beside it: without the
+//!    secret nobody can compute them, or tell that two deployments hold the same key. A record has its key beside it, in
+//!    clear unless the store is sealed.
 //! 4. The order in which a policy lists its parts means nothing.
 //! 5. The first four bytes of an id depend on the key alone ([`IdPrefix`]): the operations of one key lie side by side
 //!    in a store, and are found by the key without knowing who used it and where.
@@ -239,6 +240,13 @@ impl Secret {
     /// A key for another purpose than ids. It tells nothing of the secret, nor of the keys for other purposes.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
         self.digest(format!("onlyonce: a key for {purpose}").as_bytes())
+    }
+
+    /// A digest under the secret of another digest, for one `purpose`.
+    #[cfg(feature = "run")]
+    pub(crate) fn keyed(&self, purpose: &str, digest: &[u8; 32]) -> [u8; 32] {
+        let mac = self.0.clone().chain_update(b"onlyonce kept digest 1\0").chain_update(purpose);
+        mac.chain_update([0]).chain_update(digest).finalize().into_bytes().into()
     }
 
     fn digest(&self, message: &[u8]) -> [u8; 32] {

@@ -86,8 +86,10 @@ where
         }
         let (fetch, permitted) =
             (Fetch::prepare(&rules, &self.inner, &head), rules.permission(&head));
-        let fingerprint = || request::fingerprint(policy, &head, &body, raw);
-        if let Some(refusal) = rules.once.inner.cached(id, &raw, fingerprint) {
+        let secret = rules.once.inner.secret.as_ref();
+        let fingerprint = || request::fingerprint(policy, &head, &body, raw).kept(secret);
+        let kept_raw = Fingerprint::kept_raw(raw, secret);
+        if let Some(refusal) = rules.once.inner.cached(id, &kept_raw, fingerprint) {
             let refusal = refusal.permitted(permitted, policy).await;
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
@@ -127,7 +129,7 @@ where
             id,
             key: KeyText::new(key.as_str()),
             route: self.rules.policy.route().clone(),
-            principal: *principal,
+            principal: principal.kept(self.rules.once.inner.secret.as_ref()),
             attempt: None,
             status,
             by: None,
@@ -202,7 +204,7 @@ where
             id,
             key: KeyText::new(key.as_str()),
             fingerprint,
-            principal: *who,
+            principal: who.kept(self.rules.once.inner.secret.as_ref()),
             place: Some(request::place(&self.rules, head, who)),
             policy: self.policy(head),
             counters: self.rules.counters.clone(),

@@ -132,7 +132,7 @@ impl Maxima {
         let bytes = policy.live_bytes_max().map_or(u64::MAX, |max| max.get());
         // Nobody cannot be told from nobody: one stranger would use up the default limits of all. A route that sets its own
         // means strangers too.
-        let is_nobody = principal == Principal::anonymous();
+        let is_nobody = principal.is_anonymous();
         let unless = |limit: u64, default: u64| match is_nobody && limit == default {
             true => u64::MAX,
             false => limit,

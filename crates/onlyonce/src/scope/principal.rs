@@ -1,8 +1,13 @@
 //! Who asks, as a digest: the credential itself is never kept.
 
 use std::fmt;
+#[cfg(feature = "run")]
+use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
+
+#[cfg(feature = "run")]
+use super::Secret;
 
 /// The digest of an authenticated identity. Two requests share operations only if theirs are equal.
 ///
@@ -39,6 +44,22 @@ impl Principal {
     /// The principal with this digest, as a store kept it.
     pub const fn from_bytes(digest: [u8; 32]) -> Self {
         Self(digest)
+    }
+
+    /// This principal as a store keeps it: under the secret, where there is one, so that nobody who reads the store can test
+    /// a guess of a credential against it. Nobody has no credential to guess.
+    #[cfg(feature = "run")]
+    pub(crate) fn kept(&self, secret: Option<&Secret>) -> Self {
+        match secret.filter(|_| !self.is_anonymous()) {
+            Some(secret) => Self(secret.keyed("principal", &self.0)),
+            None => *self,
+        }
+    }
+
+    #[cfg(feature = "run")]
+    pub(crate) fn is_anonymous(&self) -> bool {
+        static NOBODY: LazyLock<Principal> = LazyLock::new(Principal::anonymous);
+        *self == *NOBODY
     }
 
     /// The first eight hexadecimal digits of the digest: enough to follow a caller through a log.
@@ -78,6 +99,18 @@ mod tests {
     fn nobody_is_not_somebody_with_an_empty_name() {
         assert_eq!(Principal::anonymous(), Principal::anonymous());
         assert_ne!(Principal::anonymous(), Principal::of("", b""));
+    }
+
+    // threat G15
+    #[cfg(feature = "run")]
+    #[test]
+    fn what_is_kept_cannot_be_computed_without_the_secret() {
+        let ann = Principal::of("bearer", b"tok_secret");
+        let [one, two] = ["one", "two"].map(|secret| ann.kept(Some(&Secret::new(secret))));
+        assert_eq!(ann.kept(None), ann);
+        assert!(one != ann && one != two);
+        assert_eq!(one, ann.kept(Some(&Secret::new("one"))));
+        assert_ne!(one, Principal::of("bearer", b"tok").kept(Some(&Secret::new("one"))));
     }
 
     // R26

@@ -9,7 +9,7 @@ use crate::key::KeyRules;
 
 static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
 
-// R24, R25, R29, R30, R31, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
+// R24, R25, R29, R30, R31, R182, threat G9: every part of the default scope separates (SCP-10, SCP-14, SCP-15).
 #[test]
 fn one_key_is_another_operation_in_another_scope() {
     let (ann, bob) = (Principal::of("user", b"ann"), Principal::of("user", b"bob"));
