@@ -48,6 +48,7 @@ mod reconcile;
 mod route;
 mod rules;
 mod schema;
+mod seal;
 mod sources;
 mod store;
 mod tls;
@@ -64,6 +65,7 @@ use std::time::Duration;
 use http::Method;
 use onlyonce::scope::Secret;
 use onlyonce::store::audit::AuditOptions;
+use onlyonce::store::sealed::SealKey;
 
 pub use self::address::{Upstream, UpstreamError};
 pub use self::admin::{Admin, AdminError, Hidden};
@@ -76,7 +78,7 @@ pub use self::jwt::{JwtKeys, JwtRule};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
 pub use self::names::{
-    ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, Section, TLS, TOP, UPSTREAM_TLS,
+    ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, SEAL, Section, TLS, TOP, UPSTREAM_TLS,
     VELOCITY, WEBHOOK,
 };
 pub use self::pattern::PatternError;
@@ -127,6 +129,8 @@ pub struct Config {
     pub upstream_tls: Option<UpstreamTlsRule>,
     /// How bearer tokens are verified.
     pub jwt: Option<JwtRule>,
+    /// What answers and keys are sealed with in the store: the first seals, all of them open. Empty: nothing is sealed.
+    pub seal: Vec<SealKey>,
     /// How the audit trail is kept, if there is one.
     pub audit: Option<AuditOptions>,
     /// What holds for some requests only; the first that matches wins.
@@ -203,6 +207,7 @@ impl Default for Config {
             otlp: None,
             tls: None,
             upstream_tls: None,
+            seal: Vec::new(),
             jwt: None,
             audit: None,
             routes: Vec::new(),

@@ -210,7 +210,7 @@ pub(crate) fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
         .with_executing_max(config.executing_max)
         .with_bodies_bytes_max(config.bodies_bytes_max)
         .with_sweep(config.sweep, config.sweep_rows);
-    let builder = builder.with_limits(limits);
+    let builder = builder.with_limits(limits).with_seal(config.seal.clone());
     match &config.secret {
         Some(secret) => builder.with_secret(secret.clone()),
         None => builder,

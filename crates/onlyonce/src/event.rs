@@ -28,6 +28,8 @@ pub enum EventKind {
     Released,
     /// A person had its record deleted; its key runs again.
     Forgotten,
+    /// A person had its answer and the text of its key removed; its outcome is kept.
+    Erased,
     /// Its time to live was over, and its record was deleted.
     Expired,
     /// No event of an operation, but an entry of the audit trail: it says how many entries could not be kept.
@@ -36,7 +38,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All of them, in the order of a life.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Claimed,
         Self::Executed,
         Self::Replayed,
@@ -48,6 +50,7 @@ impl EventKind {
         Self::Settled,
         Self::Released,
         Self::Forgotten,
+        Self::Erased,
         Self::Expired,
         Self::Dropped,
     ];
@@ -66,6 +69,7 @@ impl EventKind {
             Self::Settled => "settled",
             Self::Released => "released",
             Self::Forgotten => "forgotten",
+            Self::Erased => "erased",
             Self::Expired => "expired",
             Self::Dropped => "dropped",
         }

@@ -96,6 +96,7 @@
 //! | `outbox` | the relay that ships the messages of transactions; with `redis`, to Redis Streams |
 //! | `outbox-webhook` | the relay's messages as signed webhooks |
 //! | `webhook` | webhooks in: `webhook::Verifier` tells genuine deliveries from forged ones |
+//! | `seal` | answers and keys that nobody reads in the store without a key: `store::sealed` |
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |

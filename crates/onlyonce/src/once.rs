@@ -24,6 +24,8 @@ mod reconcile;
 mod rekeyed;
 mod routes;
 mod run;
+#[cfg(feature = "seal")]
+mod seal;
 mod settle;
 mod store_health;
 mod trusted_time;
@@ -272,8 +274,9 @@ impl OnceBuilder {
         Self { limits, ..self }
     }
 
-    /// Makes the ids of operations from this secret too: without it nobody can compute an id, or tell that two
-    /// deployments hold the same key. The store has the key itself in clear. Default: none.
+    /// Makes the ids of operations from this secret too, and the digests of callers and of requests: without it nobody can
+    /// compute an id, test a guess of a body or a credential against the store, or tell that two deployments hold the same
+    /// key. The store has keys and answers in clear: the feature `seal` hides them. Default: none.
     ///
     /// After a change of the secret no live key is found, and retries run again: ask [`id_changes`](Self::id_changes)
     /// before you build.

@@ -214,11 +214,34 @@ impl KeyText {
         Self(text.into())
     }
 
-    /// The text itself.
+    /// The text of a key that was erased.
+    pub fn erased() -> Self {
+        Self::new("")
+    }
+
+    /// The text as it is stored.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The text that the client sent; `None` if it was erased, or is sealed and did not open.
+    pub fn as_sent(&self) -> Option<&str> {
+        let is_sent = !self.0.is_empty() && !self.0.starts_with(SEALED_KEY_MARK);
+        is_sent.then_some(&*self.0)
+    }
+
+    /// The text for people; in brackets, what became of it.
+    pub fn shown(&self) -> &str {
+        match self.as_sent() {
+            Some(text) => text,
+            None if self.0.is_empty() => "(erased)",
+            None => "(sealed)",
+        }
+    }
 }
+
+/// What the text of a sealed key begins with. No key that a client sends has such a character.
+pub(crate) const SEALED_KEY_MARK: char = '\u{1}';
 
 impl std::fmt::Debug for KeyText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

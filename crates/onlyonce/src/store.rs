@@ -25,6 +25,8 @@ pub mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "seal")]
+pub mod sealed;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
@@ -297,6 +299,8 @@ pub enum Next {
         /// A new token, for a write that is not the owner's.
         token: Option<Token>,
     },
+    /// Exactly this record, times and all: what its writer has made of a completed record that it read, under a new token.
+    Replaced(Box<Record>),
 }
 
 /// An attempt that takes over a record that someone else left.

@@ -196,6 +196,7 @@ wrong_stores! {
         a_repeated_release_of_an_unknown_is_done,
         a_repeated_take_is_done,
         a_repeated_decree_is_done,
+        a_repeated_replacement_is_done,
         copies_of_one_settle_that_race_are_all_done,
         a_settle_whose_answer_was_lost_is_done_when_repeated,
         a_release_whose_answer_was_lost_is_done_when_repeated,
@@ -253,7 +254,9 @@ wrong_stores! {
         trailers_are_kept and
         a_response_survives_a_crash_byte_for_byte;
     reason_is_forgotten: ReasonIsForgotten fails
-        a_body_that_is_not_kept_keeps_its_reason;
+        a_body_that_is_not_kept_keeps_its_reason and
+        a_record_that_replaces_another_is_kept_as_it_is,
+        a_repeated_replacement_is_done;
     sweep_ignores_the_state: SweepIgnoresTheState fails
         a_sweep_spares_running_and_unknown_records and
         a_record_that_was_taken_does_not_expire_with_what_it_was,

@@ -44,6 +44,7 @@ fn of_state(state: StateKind) -> OperationFilter {
     OperationFilter { states: StateSet::of(&[state]), ..OperationFilter::default() }
 }
 
+// R179
 #[tokio::test]
 async fn an_unknown_outcome_is_found_settled_and_replayed() {
     let once = Once::new(MemoryStore::new());
@@ -105,8 +106,10 @@ async fn each_state_allows_its_own_actions_only() {
     let once = Once::new(MemoryStore::new());
     let held = unknown(&once, "order-1", "ann").await;
     let operations = once.operations();
-    let forbidden = operations.change(held, &Action::Forget, &by()).await.unwrap_err();
-    assert!(matches!(forbidden, OperateError::StateForbids { state: StateKind::Unknown }));
+    for action in [Action::Forget, Action::Erase] {
+        let forbidden = operations.change(held, &action, &by()).await.unwrap_err();
+        assert!(matches!(forbidden, OperateError::StateForbids { state: StateKind::Unknown }));
+    }
     operations.change(held, &Action::Settle(answer("7")), &by()).await.unwrap();
     for action in [Action::Fail, Action::Settle(answer("8")), Action::Release { force: true }] {
         let error = operations.change(held, &action, &by()).await.unwrap_err();

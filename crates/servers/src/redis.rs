@@ -119,6 +119,11 @@ impl Redis {
         self.port
     }
 
+    /// Where it keeps its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         self.process.as_ref().map(Process::log_text).unwrap_or_default()

@@ -74,7 +74,7 @@ pub(super) async fn life(
     let entries = newest(&operations, operation.id, operation.now).await?;
     let told = entries.iter().map(|entry| {
         let mut event = entry_value(entry);
-        event["key"] = operation.record.key.as_str().into();
+        event["key"] = operation.record.key.shown().into();
         event
     });
     Ok(Some((operations.replays(operation.id).await?, told.collect())))

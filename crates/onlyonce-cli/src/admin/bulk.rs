@@ -110,5 +110,5 @@ pub(super) fn busy() -> Problem {
 /// Changes of many that may be under way at once.
 pub(super) const BULKS_MAX: usize = 2;
 const NO_FILTER: &str = "give a `filter`, such as {\"state\": \"unknown\"}; {} is every operation";
-const NO_ACTION: &str = "give an `action`: settle, release or forget";
+const NO_ACTION: &str = "give an `action`: settle, release, forget or erase";
 const NO_DRY_RUN: &str = "say `dry_run`: true to see what would be changed, false to change it";

@@ -51,7 +51,8 @@ impl Members {
             "settle" => self.settle(),
             "release" => Ok(Action::Release { force: self.flag("force")?.unwrap_or(false) }),
             "forget" => Ok(Action::Forget),
-            _ => Err(wrong("action", "settle, release or forget")),
+            "erase" => Ok(Action::Erase),
+            _ => Err(wrong("action", "settle, release, forget or erase")),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `POST operations/bulk.csv`: a change for each row.
 //!
-//! The first row names the columns, in any order: `id` and `action` (settle, fail, release, forget) are needed, and a
+//! The first row names the columns, in any order: `id` and `action` (settle, fail, release, forget, erase) are needed, and a
 //! `reason` in each row or in the query; `status`, `body`, `content_type` are of a settle, `force` of a release. With a
 //! `revision` only an operation that is still as it was listed is changed.
 //! Nothing is changed unless every row can be understood.

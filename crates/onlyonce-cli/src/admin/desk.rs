@@ -140,7 +140,7 @@ impl Desk {
             Endpoint::Operations => operations::list(self, query).await,
             Endpoint::OperationsCsv => csv_out::stream(self, query),
             Endpoint::Operation => operations::show(self, place).await,
-            Endpoint::Settle | Endpoint::Release | Endpoint::Forget => {
+            Endpoint::Settle | Endpoint::Release | Endpoint::Forget | Endpoint::Erase => {
                 let change = body::object(&head.headers, &body)?;
                 operations::change(self, place, endpoint, change).await
             }

@@ -56,7 +56,7 @@ fn told(operation: &StoredOperation, at: StoreTime, kind: EventKind) -> Value {
         "at": at.rfc3339(),
         "kind": kind.name(),
         "id": id.to_string(),
-        "key": record.key.as_str(),
+        "key": record.key.shown(),
         "route": &*record.route,
         "principal": shape::principal(&record.principal),
         "attempt": if is_first { 1 } else { record.attempt },

@@ -31,7 +31,7 @@ pub(super) async fn show(desk: &Desk, id: &str) -> Result<Answer, Problem> {
     Ok(json(&detail(desk, identified(id)?).await?))
 }
 
-/// `POST operations/{id}/settle`, `release` and `forget`. It is done to its end also if the caller leaves.
+/// `POST operations/{id}/settle`, `release`, `forget` and `erase`. It is done to its end also if the caller leaves.
 pub(super) async fn change(
     desk: &Desk,
     id: &str,
@@ -42,6 +42,7 @@ pub(super) async fn change(
     let action = members.action(match endpoint {
         Endpoint::Settle => "settle",
         Endpoint::Release => "release",
+        Endpoint::Erase => "erase",
         _ => "forget",
     })?;
     let (by, seen) = (members.by()?, members.revision()?);

@@ -98,6 +98,7 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         "live_keys_max": policy.live_keys_max().map_or(0, NonZeroU32::get),
         "live_bytes_max": policy.live_bytes_max().map_or(0, NonZeroU64::get),
         "errors": match policy.errors() { Errors::Problem => "problem", Errors::Stripe => "stripe" },
+        "redact": texts(policy.redact()),
         "keep": match policy.keep() {
             Keep::All => "all",
             Keep::Status => "status",

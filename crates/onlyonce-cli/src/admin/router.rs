@@ -15,6 +15,7 @@ pub(super) enum Endpoint {
     Settle,
     Release,
     Forget,
+    Erase,
     Bulk,
     BulkCsv,
     Audit,
@@ -33,7 +34,13 @@ impl Endpoint {
     pub(super) fn changes(self) -> bool {
         matches!(
             self,
-            Self::Settle | Self::Release | Self::Forget | Self::Bulk | Self::BulkCsv | Self::Sweep
+            Self::Settle
+                | Self::Release
+                | Self::Forget
+                | Self::Erase
+                | Self::Bulk
+                | Self::BulkCsv
+                | Self::Sweep
         )
     }
 
@@ -101,6 +108,7 @@ pub(super) const TABLE: &[(&str, &str, Endpoint)] = &[
     ("POST", "/api/v1/operations/{id}/settle", Endpoint::Settle),
     ("POST", "/api/v1/operations/{id}/release", Endpoint::Release),
     ("POST", "/api/v1/operations/{id}/forget", Endpoint::Forget),
+    ("POST", "/api/v1/operations/{id}/erase", Endpoint::Erase),
     ("GET", "/api/v1/audit", Endpoint::Audit),
     ("GET", "/api/v1/audit/heads", Endpoint::AuditHeads),
     ("GET", "/api/v1/audit/verify", Endpoint::AuditVerify),

@@ -17,7 +17,7 @@ pub(super) fn operation(operation: &StoredOperation) -> Value {
     let response = record.response();
     json!({
         "id": id.to_string(),
-        "key": record.key.as_str(),
+        "key": record.key.shown(),
         "state": record.state.kind().name(),
         "route": &*record.route,
         "principal": principal(&record.principal),
@@ -41,7 +41,7 @@ pub(super) fn event(event: &OperationEvent) -> Value {
         "at": time(event.at),
         "kind": event.kind.name(),
         "id": event.id.to_string(),
-        "key": event.key.as_str(),
+        "key": event.key.shown(),
         "route": &*event.route,
         "principal": principal(&event.principal),
         "attempt": event.attempt,
@@ -65,6 +65,7 @@ pub(super) fn response(response: &Response) -> Value {
         .collect();
     let (text, base64, why) = match &response.body {
         Kept::No(why) => (None, None, Some(not_kept(*why))),
+        Kept::Sealed(_) => (None, None, Some(not_kept(NotKept::Unopened))),
         Kept::Bytes { body, .. } => match std::str::from_utf8(body) {
             Ok(text) => (Some(text), None, None),
             Err(_) => (None, Some(super::base64::encode(body)), None),
@@ -82,6 +83,8 @@ pub(super) fn not_kept(why: NotKept) -> &'static str {
         NotKept::Secret => "secret",
         NotKept::Refused => "refused",
         NotKept::Location => "location",
+        NotKept::Erased => "erased",
+        NotKept::Unopened => "sealed, and no key opens it",
     }
 }
 

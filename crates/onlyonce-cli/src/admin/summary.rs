@@ -137,7 +137,7 @@ fn route((name, counts): &(Arc<str>, Counts)) -> Value {
 fn hot_key(repeats: &super::hot_keys::Repeats) -> Value {
     let event = &repeats.last;
     json!({
-        "id": event.id.to_string(), "route": &*event.route, "key": event.key.as_str(), "count": repeats.count,
+        "id": event.id.to_string(), "route": &*event.route, "key": event.key.shown(), "count": repeats.count,
     })
 }
 

@@ -79,6 +79,7 @@ fn kept(response: &Response) -> String {
             " Status and Location were kept: a retry gets what is at the Location now, never a second execution."
                 .to_owned()
         }
+        Kept::Sealed(_) => kept(&response.without_body(NotKept::Unopened)),
         Kept::No(why) => format!(
             " The body was not kept ({}): a retry gets 410, never a second execution.",
             not_kept(*why)
@@ -96,7 +97,7 @@ pub(crate) fn checks(operation: &StoredOperation) -> Vec<String> {
         false => format!("between {first} and {last}"),
     };
     let quiet = operation.releasable_at().map(clock).unwrap_or_default();
-    let key = record.key.as_str().escape_debug();
+    let key = record.key.shown().escape_debug();
     vec![
         format!("What was sent: a request of the route {}, with the key \"{key}\", {time}.", record.route),
         "Look for it in the service behind the gateway: by this key if the service stores keys, otherwise by the content of the request and the time.".to_owned(),
@@ -127,6 +128,10 @@ pub(crate) fn actions(operation: &StoredOperation) -> Value {
         "forget": {
             "allowed": is_completed, "promise": FORGET,
             "why_not": (!is_completed).then(|| only_completed(kind)),
+        },
+        "erase": {
+            "allowed": is_completed, "promise": ERASE,
+            "why_not": (!is_completed).then_some("It has no answer to erase."),
         },
     })
 }
@@ -160,6 +165,8 @@ fn clock(at: StoreTime) -> String {
 const SETTLE: &str = "You state the final outcome: an answer, or that it failed. Every retry gets it, and nothing is executed.";
 const RELEASE: &str = "You state that it was not executed. The next request with its key executes it: if it was executed before, it happens twice.";
 const FORGET: &str = "Its record and its answer are deleted. The next request with its key is a new operation and is executed.";
+
+const ERASE: &str = "Its answer and the text of its key are removed. Its outcome is kept: a retry gets 410, and nothing is executed.";
 
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ pub(super) struct AccessFlags {
     /// A store instead: sqlite:FILE (of no running gateway), postgres://…, redis://… or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse, conflicts_with = "token")]
     store: Option<StoreFlag>,
-    /// The configuration that names the store, and the secret of its keys where there is one
+    /// The configuration that names the store, and the secret and the seal of its keys where there are any
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     config: Option<PathBuf>,
 }
@@ -130,6 +130,13 @@ impl Access {
             Self::Store { has_other_secret: true, .. } => Err(Failed::usage(&NO_SECRET)),
             _ => Ok(()),
         }
+    }
+}
+
+impl Access {
+    /// Whether something was read from the store that is sealed, and did not open.
+    pub(super) fn met_sealed(&self) -> bool {
+        matches!(self, Self::Store { desk, .. } if desk.once.unopened() > 0)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `onlyonce keys`: find operations, and settle, release or forget them.
+//! `onlyonce keys`: find operations, and settle, release, forget or erase them.
 
 mod change;
 mod filter;
@@ -16,7 +16,7 @@ use self::list::List;
 use self::show::Show;
 use super::access;
 
-/// Find operations by their keys, and settle, release or forget them.
+/// Find operations by their keys, and settle, release, forget or erase them.
 ///
 /// On a running gateway (--admin), or on a store (--store, --config). A SQLite file that a gateway has open is reached
 /// through the gateway.
@@ -48,6 +48,8 @@ enum KeysCommand {
     Release(Box<Release>),
     /// Delete a completed operation: the next request with its key runs it again
     Forget(Box<Change>),
+    /// Remove the answer of a completed operation, and the text of its key: a retry gets 410, and nothing is executed
+    Erase(Box<Change>),
 }
 
 /// How an answer is printed.
@@ -68,7 +70,8 @@ impl Keys {
                 KeysCommand::Show(show) => show.run().await,
                 KeysCommand::Settle(settle) => settle.run().await,
                 KeysCommand::Release(release) => release.run().await,
-                KeysCommand::Forget(forget) => forget.run().await,
+                KeysCommand::Forget(forget) => forget.run("forget").await,
+                KeysCommand::Erase(erase) => erase.run("erase").await,
             }
         })
     }

@@ -5,7 +5,8 @@ mod list;
 
 pub(super) use self::kind::{Choice, Kind};
 pub use self::list::{
-    ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, TLS, TOP, UPSTREAM_TLS, VELOCITY, WEBHOOK,
+    ADMIN, AUDIT, JWT, OTLP, POLICY, RECONCILE, ROUTE, SEAL, TLS, TOP, UPSTREAM_TLS, VELOCITY,
+    WEBHOOK,
 };
 
 use self::list::ALL;
@@ -56,8 +57,9 @@ impl Name {
 }
 
 /// The tables, by the name that they have in the table around them.
-pub(super) const TABLES: [(&str, &Section); 11] = [
+pub(super) const TABLES: [(&str, &Section); 12] = [
     ("admin", &ADMIN),
+    ("seal", &SEAL),
     ("tls", &TLS),
     ("upstream_tls", &UPSTREAM_TLS),
     ("otlp", &OTLP),

@@ -4,6 +4,7 @@ mod keys;
 mod times;
 
 use http::Method;
+use onlyonce::policy::Keep;
 
 use super::error::{Remark, Remarks};
 use super::read::Draft;
@@ -12,7 +13,8 @@ use super::rules::{Remedy, Rules};
 use super::sources::Sources;
 
 /// Remarks on routes that are never reached or for methods that nobody knows, on values without effect, on questions
-/// that leave out a part of the path, on keys that are none, and on keys that are forgotten too early.
+/// that leave out a part of the path, on answers that are probably secret and kept, on keys that are none, and on keys
+/// that are forgotten too early.
 pub(super) fn look(drafts: &[Draft], policy: &Rules, sources: &Sources, odd: &mut Remarks) {
     for (count, draft) in drafts.iter().enumerate() {
         let (earlier, _) = drafts.split_at(count);
@@ -21,6 +23,7 @@ pub(super) fn look(drafts: &[Draft], policy: &Rules, sources: &Sources, odd: &mu
         odd.0.extend(idle(&draft.rules));
         odd.0.extend(left_out(draft));
         odd.0.extend(of_rules(&format!("{:?}", draft.matching.to_string()), &draft.rules));
+        odd.0.extend(kept_secret(draft));
     }
     odd.0.extend(of_rules("[policy]", policy));
 }
@@ -74,6 +77,20 @@ fn left_out(draft: &Draft) -> Option<Remark> {
     is_verbatim.then(|| Remark::new(draft.at, message))
 }
 
+/// A path that says that its answers are secrets, which are shown once and would be kept for retries.
+fn kept_secret(draft: &Draft) -> Option<Remark> {
+    let path = draft.matching.to_string().to_ascii_lowercase();
+    let is_word = |part: &str| SECRET_WORDS.contains(&part);
+    let word = path.split(['/', ' ']).find(|part| is_word(part))?;
+    let policy = &draft.rules.policy;
+    let says_what_is_kept = draft.rules.said.anywhere(&["keep", "redact"]).is_some();
+    let message = format!(
+        "the path ends in or has \"{word}\": if its answers hold secrets, they are stored for retries; set `keep` to \"status\", or name the values in `redact` (docs/secrets.md; keep = \"all\" is the end of this remark)"
+    );
+    let is_kept = policy.keep() == Keep::All && policy.redact().is_empty() && !says_what_is_kept;
+    is_kept.then(|| Remark::new(draft.at, message))
+}
+
 /// Values that the route itself gives, and that nothing reads.
 fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
     let names = [
@@ -91,6 +108,24 @@ fn idle(rules: &Rules) -> impl Iterator<Item = Remark> {
     };
     names.into_iter().filter_map(remark)
 }
+
+/// Parts of paths at which services make credentials.
+const SECRET_WORDS: [&str; 14] = [
+    "access-tokens",
+    "access_tokens",
+    "api-keys",
+    "api_keys",
+    "apikeys",
+    "client-secrets",
+    "client_secrets",
+    "credentials",
+    "otp",
+    "passwords",
+    "secrets",
+    "sessions",
+    "token",
+    "tokens",
+];
 
 /// The methods that services use for what must not run twice.
 const USUAL: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];

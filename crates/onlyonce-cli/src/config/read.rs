@@ -18,6 +18,7 @@ use super::peers;
 use super::preset::Preset;
 use super::route::Route;
 use super::rules::Rules;
+use super::seal;
 use super::sources::{Source, Sources};
 use super::tls::{TlsRule, UpstreamTlsRule};
 use super::webhook;
@@ -124,6 +125,7 @@ impl<'a> Top<'a> {
                 self.odd.0.extend(rule.odd(field));
                 config.jwt = Some(rule);
             }
+            "seal" => config.seal = seal::read(field)?,
             "otlp" => config.otlp = Some(collector(field)?),
             "audit" => {
                 config.audit = Some(audit::read(field)?);

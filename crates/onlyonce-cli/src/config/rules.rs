@@ -192,6 +192,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
         "audit_ids" => before.with_audit_ids(audit_ids(field)?),
         "messages" => before.with_json_rpc(field.one_of(&[("http", false), ("jsonrpc", true)])?),
         "keep" => before.with_keep(field.one_of(&KEEP)?),
+        "redact" => before.with_redact(field.all(Field::parsed)?),
         "tokens" => before.with_tokens(field.one_of(&TOKENS)?),
         "velocity" => before.with_velocity(velocity::read(field)?),
         "live_keys_max" => before.with_live_keys_max(live_keys_max(field)?),

@@ -16,6 +16,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
     let env = |name: &str| match name {
         "SECRET" => Some("0123456789abcdef0123456789abcdef".to_owned()),
         "HOOK" => Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
+        "SEAL" => Some("ab".repeat(32)),
         "EMPTY" => Some(String::new()),
         _ => None,
     };

@@ -103,6 +103,7 @@ fn encode_state(encoder: &mut DescriptorEncoder<'_>, once: &Once, about: &About)
     seconds(encoder, "store_clock_ahead", CLOCK_AHEAD, once.clock_ahead_by())?;
     let best_effort = i64::from(about.is_best_effort);
     gauge(encoder, "store_best_effort", "1 if the store may lose what it said", best_effort)?;
+    counter(encoder, "unopened", UNOPENED, once.unopened())?;
     let alone = i64::from(once.counts_velocity_alone());
     gauge(encoder, "velocity_alone", VELOCITY_ALONE, alone)?;
     seconds(encoder, "sweep_lag", SWEEP_LAG, once.sweep_lag())?;
@@ -199,6 +200,8 @@ fn count(counts: &Counts, name: &str) -> u64 {
 
 const VELOCITY_ALONE: &str =
     "1 while Redis does not answer, and this node counts for velocity limits by itself";
+const UNOPENED: &str =
+    "Sealed values read from the store that no key of [seal] opened; their answers are not kept";
 const STORE_CALL: &str = "How long calls of the store took, failed ones included";
 const UPSTREAM: &str = "How long the upstream took for a guarded request, to its whole answer";
 const REQUEST: &str =

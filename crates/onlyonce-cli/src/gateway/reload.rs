@@ -63,6 +63,8 @@ impl Gateway {
         let services = before.threads.iter().map(|routes| services(&routes.services));
         let services = services.collect::<Result<Vec<_>, _>>().map_err(refused)?;
         let jwt = super::verifier(&config).await.map_err(refused)?;
+        // From here on nothing fails.
+        self.once.reseal(config.seal.clone());
         self.once.replace_layers();
         let layers = app::layers(&config, &self.once, jwt.as_ref(), &asked);
         let routes = |services| {
@@ -116,7 +118,10 @@ fn differences(before: &Config, now: &Config) -> String {
         ("removed", removed.cloned().collect()),
         ("changed", changed.cloned().collect()),
     ];
-    let told = groups.into_iter().filter(|(_, names)| !names.is_empty());
+    let is_resealed = before.seal != now.seal;
+    let groups =
+        groups.into_iter().chain(is_resealed.then(|| ("changed", vec!["[seal]".to_owned()])));
+    let told = groups.filter(|(_, names)| !names.is_empty());
     let told: Vec<_> = told.map(|(what, names)| format!("{what} {}", names.join(", "))).collect();
     match told.is_empty() {
         true => "no route differs".to_owned(),

@@ -37,6 +37,7 @@ fn is_readable(answer: &Answer, origin: &str) {
     assert!(answer.all("vary").iter().any(|vary| vary.to_lowercase().contains("origin")));
 }
 
+// R187
 async fn an_allowed_origin_reads_refusals_and_replays(on: Kind) {
     let t = on.start(ALLOWED).await;
     let created = Reply::created().header("Access-Control-Expose-Headers", "X-Id");

@@ -54,6 +54,7 @@ pub(crate) enum Set {
     Principal(&'static str),
     StoreDown(&'static str),
     Keep(&'static str),
+    Redact(&'static [&'static str]),
     NoDeadline,
     RefuseOldKeys,
     /// Per these parts, and this limit.
@@ -120,6 +121,7 @@ impl Set {
             Self::Principal(source) => format!("principal = {source:?}"),
             Self::StoreDown(what) => format!("store_down = {what:?}"),
             Self::Keep(what) => format!("keep = {what:?}"),
+            Self::Redact(pointers) => format!("redact = {pointers:?}"),
             Self::NoDeadline => "deadline_from = []".to_owned(),
             Self::Mcp => MCP.to_owned(),
             Self::Velocity(per, limit) => {
@@ -143,6 +145,7 @@ impl Set {
         match *self {
             Self::Keep("status") => policy.with_keep(Keep::Status),
             Self::Keep("location") => policy.with_keep(Keep::Location),
+            Self::Redact(pointers) => policy.with_redact(parsed(pointers)),
             Self::NoDeadline => policy.with_deadline_from([]),
             Self::Mcp => Policy::mcp().with_route("default"),
             Self::Velocity(per, limit) => policy.with_velocity([Velocity::new(

@@ -205,6 +205,16 @@ impl Subject {
         }
     }
 
+    /// Where the gateway has its store, its configuration and its outputs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where operators ask.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.process().admin
+    }
+
     /// Everything that the gateway tells its operator: its metrics, then, after its end, its outputs.
     pub(crate) async fn end_and_read_logs(self) -> String {
         let Running::Gateway(mut process) = self.running else {

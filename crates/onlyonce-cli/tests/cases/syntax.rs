@@ -286,6 +286,7 @@ async fn constants_are_refused_where_the_route_denies_them(on: Kind) {
 
 const ZERO: &str = "00000000-0000-0000-0000-000000000000";
 
+// R181
 async fn syn_35(on: Kind) {
     let t = on.start(D).await;
     let kept = t.post(K1, B1).await.fresh(201);

@@ -210,6 +210,62 @@ async fn no_request_is_lost_or_unguarded_while_routes_are_replaced() {
     }
 }
 
+// R184, threat H2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_keys_of_the_seal_rotate_under_load_and_no_answer_is_lost() {
+    let mut t = Reloading::start("").await;
+    let key = |byte: char| {
+        let path = t.folder.path().join(format!("{byte}.key"));
+        fs::write(&path, byte.to_string().repeat(64)).unwrap();
+        format!("file:{}", path.display())
+    };
+    let [a, b, c] = ['a', 'b', 'c'].map(key);
+    let rotations = [vec![&a], vec![&b, &a], vec![&c, &b, &a]];
+    let (address, stop) = (t.gateway.address, Arc::new(AtomicBool::new(false)));
+    let mut sending = tokio::task::JoinSet::new();
+    for caller in 0..3 {
+        let stop = stop.clone();
+        sending.spawn(async move {
+            let mut sent = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!("operation-{caller}-{:016x}", sent.len());
+                let first = client::post(address, QUICK, &key, BODY).await.unwrap();
+                assert_eq!((first.status.as_u16(), first.is_replay()), (201, false), "{key}");
+                let again = client::post(address, QUICK, &key, BODY).await.unwrap();
+                assert!(again.is_replay() && again.body == first.body, "{key}: {again:?}");
+                sent.push((key, first.body));
+            }
+            sent
+        });
+    }
+    for keys in &rotations {
+        t.configure("", &format!("[seal]\nkeys = {keys:?}"));
+        let told = t.reload().await;
+        assert!(told.ends_with("is in force: changed [seal]"), "{told}");
+        let executed = || t.upstream.all_executions().len();
+        let before = executed();
+        until("operations under these keys", || executed() > before + 10).await;
+    }
+    t.configure("", "[seal]\nkeys = [\"file:nowhere\"]");
+    let told = t.reload().await;
+    assert!(told.contains("stays in force") && told.contains("cannot be read"), "{told}");
+    stop.store(true, Ordering::Relaxed);
+    let mut sent = Vec::new();
+    while let Some(by_caller) = within("the callers", sending.join_next()).await {
+        sent.extend(by_caller.unwrap());
+    }
+    // A new process has nothing in memory: every answer is opened with the key that sealed it.
+    t.gateway.kill().await;
+    t.configure("", &format!("[seal]\nkeys = {:?}", rotations[2]));
+    t.gateway = Gateway::listening(t.folder.path(), "127.0.0.1:0").await;
+    for (key, body) in &sent {
+        let again = client::post(t.gateway.address, QUICK, key, BODY).await.unwrap();
+        assert!(again.is_replay() && again.body == *body, "{key}: {again:?}");
+        assert_eq!(t.upstream.executions(key).len(), 1, "{key}");
+    }
+    assert_eq!(t.gateway.metric("onlyonce_unopened_total").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_manager_hears_of_the_start_a_reload_the_watchdog_and_the_stop() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start().await);

@@ -33,6 +33,8 @@ pub const fn step(phase: Phase, event: RecordEvent) -> Option<To> {
         (Phase::Unknown, RecordEvent::ReleaseFor) => Some(To::Released),
         // An operator lets a key run again.
         (Phase::Completed, RecordEvent::Forget) => Some(To::Absent),
+        // An operator has an answer removed; the outcome stays.
+        (Phase::Completed, RecordEvent::Erase) => Some(To::Completed),
         // The sweep deletes what has expired, and nothing else.
         (Phase::Expired, RecordEvent::Sweep) => Some(To::Absent),
         _ => None,
@@ -115,13 +117,15 @@ pub enum RecordEvent {
     ReleaseFor,
     /// An operator deletes the record: the next request with its key runs again.
     Forget,
+    /// An operator has its answer removed, and the text of its key: the outcome stays.
+    Erase,
     /// Its time to live is over, and the space is wanted back.
     Sweep,
 }
 
 impl RecordEvent {
     /// All of them: the owner's first, then everyone else's.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Claim,
         Self::Settle,
         Self::Release,
@@ -132,6 +136,7 @@ impl RecordEvent {
         Self::SettleFor,
         Self::ReleaseFor,
         Self::Forget,
+        Self::Erase,
         Self::Sweep,
     ];
 

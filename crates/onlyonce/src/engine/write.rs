@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::clock::StoreTime;
 use crate::engine::table::RecordEvent;
-use crate::record::{Record, Response, Revision, SettledBy, State, TakenFrom, Token};
+use crate::record::{
+    KeyText, NotKept, Record, Response, Revision, SettledBy, State, TakenFrom, Token,
+};
 use crate::store::audit::About;
 use crate::store::{Draft, Guard, Next, Takeover};
 
@@ -113,6 +115,25 @@ impl Write {
             return None;
         };
         Some(Self::unchanged(record.revision(), Next::Absent))
+    }
+
+    /// An operator has the answer of a completed record removed, and with it what tells of the request: the text of the
+    /// key, host and path. State, status and expiry stay, so that a retry is still refused.
+    pub fn erase(record: &Record) -> Option<Self> {
+        let State::Completed { expires_at, settled_by, response } = &record.state else {
+            return None;
+        };
+        let response = Arc::new(response.without_body(NotKept::Erased));
+        let (expires_at, settled_by) = (*expires_at, *settled_by);
+        let erased = Record {
+            token: Token::random(),
+            count: 1,
+            key: KeyText::erased(),
+            target: record.sent_as().into(),
+            state: State::Completed { expires_at, settled_by, response },
+            ..record.clone()
+        };
+        Some(Self::unchanged(record.revision(), Next::Replaced(Box::new(erased))))
     }
 
     fn by_owner(token: Token, event: RecordEvent, next: Next) -> Self {

@@ -60,7 +60,8 @@ pub(crate) fn refused(
 
 /// The stored answer, or 410 if its body was not kept; status and `Location`, if these were kept instead.
 fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
-    if matches!(stored.body, Kept::No(why) if why != NotKept::Location) {
+    let is_kept = matches!(stored.body, Kept::Bytes { .. } | Kept::No(NotKept::Location));
+    if !is_kept {
         return Problem::response_unavailable(stored.status).response(policy);
     }
     let mut response = own(stored);
@@ -123,7 +124,7 @@ pub fn method_not_allowed(policy: &Policy) -> Response<Body> {
 pub(crate) fn own(stored: &record::Response) -> Response<Body> {
     let (body, trailers) = match &stored.body {
         Kept::Bytes { body, trailers } => (body.clone(), trailers.clone()),
-        Kept::No(_) => (Bytes::new(), None),
+        Kept::No(_) | Kept::Sealed(_) => (Bytes::new(), None),
     };
     let mut response = Response::new(Body::kept(body, trailers));
     *response.status_mut() = stored.status;

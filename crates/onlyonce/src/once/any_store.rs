@@ -22,6 +22,8 @@ use crate::scope::{IdPrefix, OperationId};
 use crate::store::audit::{
     About, Appended, Audit, Calling, ChainRow, EntryPage, EntryQuery, Head, Note, Trail, WriterId,
 };
+#[cfg(feature = "seal")]
+use crate::store::sealed::{Seal, Sealed};
 use crate::store::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
     Store, StoreError, StoreLimits, Swap, Swept, Watch,
@@ -34,12 +36,25 @@ pub(crate) struct AnyStore {
     clock: Arc<dyn Clock>,
     time: TrustedTime,
     health: StoreHealth,
+    #[cfg(feature = "seal")]
+    pub(super) seal: Seal,
 }
 
 impl AnyStore {
     pub(crate) fn new(store: impl Watch + Inspect, clock: Arc<dyn Clock>) -> Self {
+        #[cfg(feature = "seal")]
+        let seal = Seal::default();
+        #[cfg(feature = "seal")]
+        let store = Sealed::new(store, seal.clone());
         let (store, time) = (Box::new(store), TrustedTime::new(clock.clone()));
-        Self { store, time, health: StoreHealth::default(), clock }
+        Self {
+            store,
+            time,
+            health: StoreHealth::default(),
+            clock,
+            #[cfg(feature = "seal")]
+            seal,
+        }
     }
 
     pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {

@@ -14,7 +14,7 @@ use crate::engine::Write;
 use crate::event::By;
 use crate::fingerprint::Pointer;
 use crate::policy::Policy;
-use crate::record::{Kept, Record, Response};
+use crate::record::{Kept, KeyText, Record, Response};
 use crate::scope::KeyDigest;
 use crate::store::audit::{About, Appended, BusinessId, ID_BYTES_MAX, Note};
 use crate::store::{Fault, Next};
@@ -24,7 +24,7 @@ impl Inner {
     pub(crate) fn about_request(&self, ask: &Ask, attempt: u32) -> Option<Arc<About>> {
         self.store.trail()?;
         Some(Arc::new(About {
-            key: Some(KeyDigest::of_key(self.secret.as_ref(), ask.key.as_str())),
+            key: self.key_digest(&ask.key),
             route: ask.policy.route().clone(),
             principal: Some(ask.principal),
             attempt: Some(attempt),
@@ -55,7 +55,7 @@ impl Inner {
         }
         let ids = ids_of(&write, &self.audit_ids(&record.route));
         write.with_about(Some(Arc::new(About {
-            key: Some(KeyDigest::of_key(self.secret.as_ref(), record.key.as_str())),
+            key: self.key_digest(&record.key),
             route: record.route.clone(),
             principal: Some(record.principal),
             attempt: Some(record.attempt),
@@ -64,10 +64,15 @@ impl Inner {
         })))
     }
 
+    /// What the trail has instead of a key; `None` of one that was erased or does not open.
+    fn key_digest(&self, key: &KeyText) -> Option<KeyDigest> {
+        key.as_sent().map(|key| KeyDigest::of_key(self.secret.as_ref(), key))
+    }
+
     /// Queues what was only read.
     pub(crate) fn note_reading(&self, event: &OperationEvent) {
         let about = About {
-            key: Some(KeyDigest::of_key(self.secret.as_ref(), event.key.as_str())),
+            key: self.key_digest(&event.key),
             route: event.route.clone(),
             principal: Some(event.principal),
             attempt: event.attempt,

@@ -269,6 +269,10 @@ pub(crate) fn event_of(write: &Write) -> (EventKind, Option<u16>) {
             };
             (kind, Some(response.status.as_u16()))
         }
+        (Next::Replaced(record), _) => {
+            let status = record.response().map(|response| response.status.as_u16());
+            (EventKind::Erased, status)
+        }
         (Next::Absent, Guard::Unchanged(_)) => (EventKind::Forgotten, None),
         (Next::Absent, Guard::Owner { .. }) | (Next::Released { .. }, _) => {
             (EventKind::Released, None)

@@ -364,7 +364,11 @@ impl Rounds {
         let Some((policy, reconciler)) = self.once.background_reconciler(&record.route) else {
             return Ok(());
         };
-        let question = Question::about(id, record, None);
+        // To ask about another key would be answered "absent", and the operation would run again.
+        let Some(key) = record.key.as_sent() else {
+            return Ok(());
+        };
+        let question = Question::about(id, record, key, None);
         let finding = find(&*reconciler, question, &policy).await;
         let Some(now) = self.once.store.time().now() else {
             return Ok(());

@@ -4,7 +4,8 @@
 //! 2. A change is guarded by the exact revision that was read. If the owner, a reconciler or another operator was
 //!    faster, nothing is changed, and the operator looks again: what was found out about one attempt says nothing
 //!    about the next.
-//! 3. *Settle* and *release* are for unknown outcomes, *forget* is for completed ones. Every other state forbids them.
+//! 3. *Settle* and *release* are for unknown outcomes, *forget* and *erase* are for completed ones. Every other state
+//!    forbids them.
 //! 4. Whoever releases or forgets an operation lets its key run again, and vouches for that.
 //!
 //! ```
@@ -122,6 +123,10 @@ pub enum Action {
         /// Also while its owner may still be sending.
         force: bool,
     },
+    /// The answer of a completed operation and the text of its key are removed: its outcome is kept, and a retry gets 410
+    /// instead of the answer. Other nodes may replay it from their memory for a minute. What backups and the logs of the
+    /// database still have is not reached.
+    Erase,
     /// The record of a completed operation is deleted: the next request with its key runs it again. Other nodes may replay
     /// the old answer from their memory for a minute; and from a Redis filter until it expires, if this store was opened
     /// without that filter.
@@ -339,6 +344,7 @@ fn write(action: &Action, operation: &StoredOperation) -> Result<Write, OperateE
             Write::settle_for(record, SettledBy::Operator, response)
         }
         Action::Release { force } => Write::release_for(record, *now, *force),
+        Action::Erase => Write::erase(record),
         Action::Forget => Write::forget(record),
     };
     write.ok_or_else(|| match (action, operation.releasable_at()) {

@@ -49,15 +49,17 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
+    /// A question about this record; `key` is that of the operation, which the record may not tell.
     pub(super) fn about(
         id: OperationId,
         record: &'a Record,
+        key: &'a str,
         headers: Option<&'a HeaderMap>,
     ) -> Self {
         let (sent_as, target) = record.target.split_once(' ').unwrap_or_default();
         // No path has a space.
         let (host, path) = target.rsplit_once(' ').unwrap_or_default();
-        Self { id, key: record.key.as_str(), sent_as, host, path, headers }
+        Self { id, key, sent_as, host, path, headers }
     }
 }
 
@@ -96,7 +98,8 @@ impl Inner {
         let (Some(asking), Some(record)) = (&ask.asking, &seen.record) else {
             return Err(unknown);
         };
-        let question = Question::about(ask.id, record, Some(&asking.headers));
+        let key = record.key.as_sent().unwrap_or_else(|| ask.key.as_str());
+        let question = Question::about(ask.id, record, key, Some(&asking.headers));
         let finding = find(&*asking.reconciler, question, &ask.policy).await;
         match self.conclusion(ask.id, record, &ask.policy, seen.now, finding) {
             Some(write) => self.clear(ask, seen, write).await,

@@ -339,7 +339,7 @@ fn outcome<T: DeserializeOwned>(
 fn replayed<T: DeserializeOwned>(response: &Response) -> Result<Outcome<T>, OnceError> {
     match &response.body {
         _ if response.status != StatusCode::OK => Err(OnceError::GivenUp),
-        Kept::No(_) => Err(OnceError::NotKept),
+        Kept::No(_) | Kept::Sealed(_) => Err(OnceError::NotKept),
         Kept::Bytes { body, .. } => {
             let value = serde_json::from_slice(body);
             value.map(Outcome::Replayed).map_err(|error| OnceError::Value(error.into()))

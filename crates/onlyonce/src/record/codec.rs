@@ -169,7 +169,7 @@ fn write_state(writer: &mut Writer, state: &State) {
             write_moment(writer, 4, *expires_at);
             writer.u8(settled_by_tag(*settled_by));
             write_head(writer, response);
-            if let Kept::Bytes { body, .. } = &response.body {
+            if let Some(body) = response.body.stored() {
                 writer.bytes(body);
             }
         }
@@ -195,7 +195,7 @@ fn read_state(reader: &mut Reader<'_>) -> Result<State, CodecError> {
 fn read_completed(reader: &mut Reader<'_>, expires_at: StoreTime) -> Result<State, CodecError> {
     let settled_by = settled_by(reader.u8()?)?;
     let mut response = read_head(reader, Bytes::new())?;
-    if let Kept::Bytes { body, .. } = &mut response.body {
+    if let Kept::Bytes { body, .. } | Kept::Sealed(body) = &mut response.body {
         *body = Bytes::copy_from_slice(reader.bytes()?);
     }
     Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
@@ -236,6 +236,9 @@ fn write_head(writer: &mut Writer, response: &Response) {
         Kept::No(NotKept::Secret) => writer.u8(4),
         Kept::No(NotKept::Refused) => writer.u8(5),
         Kept::No(NotKept::Location) => writer.u8(6),
+        Kept::Sealed(_) => writer.u8(7),
+        Kept::No(NotKept::Erased) => writer.u8(8),
+        Kept::No(NotKept::Unopened) => writer.u8(9),
     }
 }
 
@@ -251,6 +254,9 @@ fn read_head(reader: &mut Reader<'_>, body: Bytes) -> Result<Response, CodecErro
         4 => Kept::No(NotKept::Secret),
         5 => Kept::No(NotKept::Refused),
         6 => Kept::No(NotKept::Location),
+        7 => Kept::Sealed(body),
+        8 => Kept::No(NotKept::Erased),
+        9 => Kept::No(NotKept::Unopened),
         _ => return Err(CodecError::Damaged { what: "body kind" }),
     };
     Ok(Response { status, headers, body })

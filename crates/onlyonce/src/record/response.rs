@@ -23,7 +23,7 @@ impl Response {
     /// Bytes of the body that is kept.
     pub fn body_bytes(&self) -> usize {
         match &self.body {
-            Kept::Bytes { body, .. } => body.len(),
+            Kept::Bytes { body, .. } | Kept::Sealed(body) => body.len(),
             Kept::No(_) => 0,
         }
     }
@@ -48,6 +48,19 @@ pub enum Kept {
     },
     /// Nothing: a retry gets 410, or what is at the `Location` now; never a second execution.
     No(NotKept),
+    /// Headers, body and trailers together, as `store::sealed` seals them. Whoever has no key for them has nothing: a
+    /// retry gets 410.
+    Sealed(Bytes),
+}
+
+impl Kept {
+    /// The bytes that a store keeps beside the head of the response.
+    pub fn stored(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes { body, .. } | Self::Sealed(body) => Some(body),
+            Self::No(_) => None,
+        }
+    }
 }
 
 /// A body may hold anything, so only its length is shown.
@@ -56,6 +69,7 @@ impl std::fmt::Debug for Kept {
         match self {
             Self::Bytes { body, .. } => write!(f, "Bytes({})", body.len()),
             Self::No(why) => write!(f, "No({why:?})"),
+            Self::Sealed(sealed) => write!(f, "Sealed({})", sealed.len()),
         }
     }
 }
@@ -73,4 +87,8 @@ pub enum NotKept {
     Refused,
     /// The policy keeps the `Location` instead, which is among the headers: what is there is fetched for each retry.
     Location,
+    /// It was kept, and somebody had it erased.
+    Erased,
+    /// It is kept, and no key that this process has opens it: the key is lost, or the bytes were changed.
+    Unopened,
 }

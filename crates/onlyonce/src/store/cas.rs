@@ -81,7 +81,7 @@ fn in_time(to: &Next, now: StoreTime) -> bool {
 }
 
 /// The revision that an earlier copy of this very write left, if one did.
-fn already(current: Option<&Record>, guard: &Guard, to: &Next) -> Option<Revision> {
+pub(crate) fn already(current: Option<&Record>, guard: &Guard, to: &Next) -> Option<Revision> {
     let Some(record) = current else {
         return matches!(to, Next::Absent).then(|| deletion(guard));
     };
@@ -92,10 +92,11 @@ fn already(current: Option<&Record>, guard: &Guard, to: &Next) -> Option<Revisio
 }
 
 /// The token that the record has after this write.
-fn token_after(guard: &Guard, to: &Next) -> Token {
+pub(crate) fn token_after(guard: &Guard, to: &Next) -> Token {
     match (to, guard) {
         (Next::Running(attempt), _) => attempt.draft.token,
         (Next::Completed { token: Some(token), .. }, _) => *token,
+        (Next::Replaced(record), _) => record.token,
         (_, Guard::Owner { token, .. } | Guard::Unchanged(Revision { token, .. })) => *token,
     }
 }
@@ -121,6 +122,7 @@ fn is_outcome(record: &Record, to: &Next) -> bool {
             State::Completed { settled_by, response, .. },
             Next::Completed { settled_by: by, response: to, .. },
         ) => settled_by == by && response == to,
+        (_, Next::Replaced(to)) => record == &**to,
         _ => false,
     }
 }
@@ -139,6 +141,7 @@ fn written(record: &Record, to: &Next, now: StoreTime) -> Effect {
             return Effect::Delete(Revision { count: u64::MAX, ..record.revision() });
         }
         Next::Running(attempt) => return Effect::Write(Box::new(later_attempt(attempt, now))),
+        Next::Replaced(record) => return Effect::Write(record.clone()),
         Next::Unknown { since } => State::Unknown { since: since.unwrap_or(now) },
         Next::Released { expires_at } => {
             State::Released { expires_at: expires_at.unwrap_or(now.plus_ms(record.ttl_ms)) }

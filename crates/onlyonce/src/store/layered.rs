@@ -403,7 +403,7 @@ impl<S: Watch + Inspect> Inspect for Layered<S> {
 enum SwapKind {
     /// The record is completed.
     Settle,
-    /// A completed record is deleted before it expires.
+    /// A completed record is deleted or erased before it expires.
     Forget,
     Other,
 }
@@ -412,7 +412,7 @@ impl SwapKind {
     fn of(guard: &Guard, to: &Next) -> Self {
         match (to, guard) {
             (Next::Completed { .. }, _) => Self::Settle,
-            (Next::Absent, Guard::Unchanged(_)) => Self::Forget,
+            (Next::Absent, Guard::Unchanged(_)) | (Next::Replaced(_), _) => Self::Forget,
             _ => Self::Other,
         }
     }

@@ -171,9 +171,12 @@ impl Store for RedisStore {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        if let Next::Completed { response, .. } = &to
-            && response.body_bytes() > record_value::BODY_BYTES_MAX
-        {
+        let response = match &to {
+            Next::Completed { response, .. } => Some(response),
+            Next::Replaced(record) => record.response(),
+            _ => None,
+        };
+        if response.is_some_and(|response| response.body_bytes() > record_value::BODY_BYTES_MAX) {
             return Err(refused("its body is too large"));
         }
         let swap = self.call(self.shared.keys.swap(id, guard, &to)).await?.swap(id, guard)?;

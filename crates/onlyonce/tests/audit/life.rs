@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use onlyonce::EventKind::{
-    Claimed, Executed, Expired, Forgotten, Mismatched, RefusedInFlight, Released, Replayed,
+    Claimed, Erased, Executed, Expired, Forgotten, Mismatched, RefusedInFlight, Released, Replayed,
     Settled, Unknown,
 };
 use onlyonce::{Action, Failure, Outcome};
 
 use super::lab::{Lab, answer, by, operation};
 
+// R177
 pub(crate) async fn tells_every_change_once(lab: &Lab) {
     charged_and_replayed(lab).await;
     settled_by_a_person(lab).await;
     released_and_run_again(lab).await;
     refused_while_it_runs(lab).await;
+    erased_by_a_person(lab).await;
     lab.whole().await;
 }
 
@@ -51,6 +53,16 @@ async fn settled_by_a_person(lab: &Lab) {
     let who: Vec<_> = entries.iter().map(|entry| entry.note.about.by.is_some()).collect();
     assert_eq!(who, [false, false, true, true]);
     assert_eq!(entries[2].note.about.ids.len(), 1, "an operator's answer names the charge too");
+}
+
+// R184, threat H4: the trail still finds what was erased
+async fn erased_by_a_person(lab: &Lab) {
+    assert_eq!(lab.run("order-5", "ch_5").await, Outcome::Fresh("ch_5".to_owned()));
+    let id = lab.entries("order-5", 2).await[0].note.id.unwrap();
+    lab.once.operations().change(id, &Action::Erase, &by()).await.unwrap();
+    assert_eq!(lab.kinds("order-5", 3).await, [Claimed, Executed, Erased]);
+    let erased = &lab.entries("order-5", 3).await[2].note;
+    assert_eq!((erased.status, erased.about.by.is_some()), (Some(200), true));
 }
 
 async fn released_and_run_again(lab: &Lab) {
@@ -91,6 +103,7 @@ async fn refused_while_it_runs(lab: &Lab) {
 }
 
 /// Executed, replayed three times, expired and swept: the record is gone, and the trail tells all of it.
+// R178
 pub(crate) async fn proves_a_dedup_after_the_key_is_gone(lab: &Lab) {
     assert_eq!(lab.run("order-8", "ch_8").await, Outcome::Fresh("ch_8".to_owned()));
     for _ in 0..3 {

@@ -183,7 +183,7 @@ impl<S: Store> Store for Scripted<S> {
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         let call = match to {
-            Next::Completed { .. } => Call::Settle,
+            Next::Completed { .. } | Next::Replaced(_) => Call::Settle,
             Next::Absent | Next::Released { .. } => Call::Release,
             Next::Unknown { .. } => Call::MarkUnknown,
             Next::Running(_) => Call::Take,

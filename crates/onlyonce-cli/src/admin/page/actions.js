@@ -1,12 +1,12 @@
-// Settle, release or forget one operation.
+// Settle, release, forget or erase one operation.
 import { kept, post } from "./api.js";
 import { answerFields, reasonFields } from "./answer.js";
 import { dialog } from "./dialog.js";
 import { h } from "./dom.js";
 import { announce } from "./notice.js";
 
-export const DONE = { settle: "Settled", release: "Released", forget: "Forgotten" };
-export const TITLES = { settle: "Settle", release: "Release", forget: "Forget" };
+export const DONE = { settle: "Settled", release: "Released", forget: "Forgotten", erase: "Erased" };
+export const TITLES = { settle: "Settle", release: "Release", forget: "Forget", erase: "Erase" };
 
 export function actionDialog({ action, op, force, isAudited, done }) {
   const answer = action === "settle" ? answerFields() : null;

@@ -65,7 +65,7 @@ function facts(op) {
 
 const SETTLED_BY = { owner: "the answer of the service", policy: "the route's policy", reconcile: "asking the service", operator: "an operator" };
 
-const ACTIONS = [["settle", "Settle…", "primary"], ["release", "Release…", "danger"], ["forget", "Forget…", "danger"]];
+const ACTIONS = [["settle", "Settle…", "primary"], ["release", "Release…", "danger"], ["forget", "Forget…", "danger"], ["erase", "Erase…", "danger"]];
 
 function actions(op, summary, refresh) {
   return h("ul", { class: "actions" }, ACTIONS.map(([name, word, kind]) => {

@@ -15,6 +15,7 @@ const KINDS = {
   settled: ["completed", "Settled", ({ who, status }) => `by ${who ? "an operator" : "the route's policy"}${status ? `, with the answer ${status}` : ""}`],
   released: ["released", "Released", ({ who }) => (who ? "by an operator: the next request with this key executes it" : "it was not executed: the key can be used again")],
   forgotten: ["released", "Forgotten", () => "by an operator: the next request with this key is a new operation"],
+  erased: ["completed", "Erased", () => "by an operator: answer and key text are gone, the outcome is kept"],
   expired: ["dot", "Expired", () => "its time to live ended, and the record was deleted"],
   dropped: ["dot", "Dropped", ({ count }) => `${plural(count ?? 0, "entry", "entries")} of the audit trail, because its queue was full`],
 };

@@ -1,4 +1,4 @@
-//! `onlyonce keys settle`, `release` and `forget`: one operation, or all that match.
+//! `onlyonce keys settle`, `release`, `forget` and `erase`: one operation, or all that match.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -109,8 +109,9 @@ impl Release {
 }
 
 impl Change {
-    pub(super) async fn run(self) -> Result<ExitCode, Failed> {
-        self.make("forget", Map::new()).await
+    /// An action that needs no more than that.
+    pub(super) async fn run(self, action: &str) -> Result<ExitCode, Failed> {
+        self.make(action, Map::new()).await
     }
 
     async fn make(self, action: &str, mut details: Map<String, Value>) -> Result<ExitCode, Failed> {
@@ -211,6 +212,7 @@ fn done(action: &str) -> &'static str {
     match action {
         "settle" => "settled",
         "release" => "released",
+        "erase" => "erased",
         _ => "forgotten",
     }
 }

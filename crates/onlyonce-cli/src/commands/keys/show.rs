@@ -50,6 +50,7 @@ pub(super) async fn identified(access: &Access, name: &str) -> Result<String, Fa
     let page = access.get(&format!("operations?{}", query.finish())).await?;
     let found = page["operations"].as_array().map_or(&[][..], Vec::as_slice);
     match found {
+        [] if access.met_sealed() => Err(Failed::usage(&SEALED)),
         [] => Err(Failed::bad_news(&NOTHING)),
         [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),
         several => {
@@ -106,4 +107,5 @@ const FACTS: [(&str, &str); 11] = [
     ("Kept until", "expires_at"),
     ("Answer", "status"),
 ];
+const SEALED: &str = "the texts of keys are sealed in this store, so that none is found by its text: pass --config with [seal], or use the id, or --admin";
 const NOTHING: &str = "no operation has this key or id; it may have expired or been forgotten";

@@ -34,7 +34,7 @@ pub const TOP: Section = Section {
             "secret",
             "a text, or \"env:NAME\" for what that variable holds",
             "",
-            "keys the ids of operations: without it nobody can compute an id, or link two deployments by their ids. Keys and answers are stored in clear. With another secret every live key would be a new one, so that `serve` refuses to start (docs/stores.md)",
+            "keys the ids of operations and the digests of callers and requests: without it nobody can compute them, or link two deployments by them. Keys and answers are stored in clear, unless they are sealed ([seal]). With another secret every live key would be a new one, so that `serve` refuses to start (docs/stores.md)",
         ),
         Name::new(
             "sweep",
@@ -85,6 +85,12 @@ pub const TOP: Section = Section {
             "how bearer tokens are verified, for `principal = \"jwt:CLAIM\"` (docs/identity.md)",
         ),
         Name::new(
+            "seal",
+            "a table, [seal]",
+            "",
+            "keys that answers and the texts of keys are sealed with in the store; without the table they are stored as they are (docs/secrets.md)",
+        ),
+        Name::new(
             "policy",
             "a table, [policy]",
             "",
@@ -114,7 +120,6 @@ pub const TOP: Section = Section {
             "",
             "whom the gateway trusts as an `https://` upstream, and the certificate that it shows there; without the table, whom this machine trusts, and none (docs/tls.md)",
         ),
-        Name::later("seal", "encryption of what is stored"),
         Name::later("webhook", "notices of unknown outcomes"),
     ]],
 };
@@ -317,6 +322,17 @@ pub const JWT: Section = Section {
     ]],
 };
 
+/// `[seal]`.
+pub const SEAL: Section = Section {
+    place: "under [seal]",
+    names: &[&[Name::new(
+        "keys",
+        "a list of \"env:NAME\" and \"file:PATH\"",
+        "",
+        "where the keys are: 32 bytes each, in hexadecimal digits or base64. The first one seals, all of them open. Needed",
+    )]],
+};
+
 /// One of `velocity = [{ … }]`.
 pub const VELOCITY: Section = Section {
     place: "in a rule of velocity = [{ … }]",
@@ -337,7 +353,7 @@ pub const VELOCITY: Section = Section {
 };
 
 /// Every section that a name may have been meant for.
-pub(super) const ALL: [&Section; 12] = [
+pub(super) const ALL: [&Section; 13] = [
     &TOP,
     &ADMIN,
     &TLS,
@@ -345,6 +361,7 @@ pub(super) const ALL: [&Section; 12] = [
     &AUDIT,
     &OTLP,
     &JWT,
+    &SEAL,
     &POLICY,
     &ROUTE_ONLY,
     &RECONCILE,
@@ -625,7 +642,12 @@ const RULES: &[Name] = &[
         "\"1GiB\"",
         "how many bytes of answers are kept for one caller on a route; counted as the live keys are",
     ),
-    Name::later("redact", "values of an answer that are never stored"),
+    Name::new(
+        "redact",
+        "a list of JSON pointers",
+        "[]",
+        "values of a JSON answer that are never stored: a retry gets `null` in their place. An answer that is no JSON is then not kept at all (docs/secrets.md)",
+    ),
     Name::new(
         "authorize",
         "\"GET /path\", such as \"GET /whoami\", or \"\" for no question",

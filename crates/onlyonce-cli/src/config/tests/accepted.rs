@@ -238,6 +238,10 @@ fn what_is_probably_not_meant_is_a_warning() {
             "[[route]]\nmatch = \"POST /t/{id}\"\nrecovery = \"reconcile\"\nreconcile = { ask = \"GET /t?k={key}\", found = \"/0\" }",
             "1:1: warning: `ask` does not name {id}",
         ),
+        (
+            "[[route]]\nmatch = \"POST /v1/API-Keys\"",
+            "1:1: warning: the path ends in or has \"api-keys\": if its answers hold secrets",
+        ),
     ];
     for (text, warning) in cases {
         let warnings = good(text).warnings;
@@ -336,6 +340,31 @@ fn denied_keys_are_taken_over() {
     assert!(config.fallback.policy.key_rules().denied.is_empty());
     let many = vec!["k"; 65];
     assert!(parse(&format!("[policy]\nkey_deny = {many:?}")).is_err());
+}
+
+// R185
+#[test]
+fn a_route_that_says_what_it_keeps_is_no_warning() {
+    for said in ["keep = \"status\"", "keep = \"all\"", "redact = [\"/key\"]"] {
+        let text = format!("[[route]]\nmatch = \"POST /tokens\"\n{said}");
+        assert!(good(&text).warnings.is_empty(), "{said}");
+    }
+    assert!(good("[[route]]\nmatch = \"POST /tokenizers\"").warnings.is_empty());
+}
+
+// R184
+#[test]
+fn the_keys_of_a_seal_are_read_in_their_order_and_never_shown() {
+    use onlyonce::store::sealed::SealKey;
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "cd".repeat(32) + "\n").unwrap();
+    let text = format!("[seal]\nkeys = [\"env:SEAL\", \"file:{}\"]", file.path().display());
+    let config = good(&text);
+    assert_eq!(config.seal, [SealKey::new([0xab; 32]), SealKey::new([0xcd; 32])]);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("abab") && !shown.contains("cdcd"), "{shown}");
+    assert!(good("").seal.is_empty());
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub(super) fn examples() -> impl Iterator<Item = (String, String)> {
 fn environment(name: &str) -> Option<String> {
     match name {
         "DATABASE_URL" => Some("postgres://localhost/onlyonce".to_owned()),
+        _ if name.contains("SEAL") => Some("ab".repeat(32)),
         _ if name.contains("HOOK") => Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
         _ => Some(format!("{name:0>32}")),
     }

@@ -42,14 +42,39 @@ fn a_name_in_the_wrong_table_is_told_where_it_belongs() {
 }
 
 /// The table, and a name in it.
-pub(super) const NOT_BUILT: &[(&str, &str)] =
-    &[("[policy]", "redact"), ("", "seal"), ("", "webhook")];
+pub(super) const NOT_BUILT: &[(&str, &str)] = &[("", "webhook")];
 
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
     for (table, name) in NOT_BUILT {
         let expected = format!("2:1: `{name}` is not built yet; remove it");
         assert_eq!(complaint(&format!("{table}\n{name} = []")), expected);
+    }
+}
+
+#[test]
+fn a_seal_needs_keys_that_are_elsewhere_and_long_enough() {
+    let cases = [
+        ("[seal]", "1:1: `seal`: it needs `keys`, such as keys = [\"env:ONLYONCE_SEAL\"]"),
+        (
+            "[seal]\nkeys = [\"abababab\"]",
+            "2:9: `keys` is a list of \"env:NAME\" and \"file:PATH\"",
+        ),
+        (
+            "[seal]\nkeys = [\"env:SECRET\"]",
+            "2:9: `keys`: a key of the seal is 32 bytes, in hexadecimal digits or base64",
+        ),
+        (
+            "[seal]\nkeys = [\"env:NOWHERE\"]",
+            "2:9: `keys`: the environment has no variable \"NOWHERE\"",
+        ),
+        (
+            "[seal]\nkeys = [\"file:/nowhere/at/all\"]",
+            "2:9: `keys`: the file \"/nowhere/at/all\" cannot be read: No such file or directory (os error 2)",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(complaint(text), expected);
     }
 }
 

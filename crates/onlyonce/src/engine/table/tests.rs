@@ -3,7 +3,7 @@
 use super::*;
 
 /// The table, once more and by hand: a changed cell must be changed twice.
-const CELLS: [(RecordEvent, [&str; 6]); 11] = [
+const CELLS: [(RecordEvent, [&str; 6]); 12] = [
     //                  absent     running      unknown      released     completed  expired
     (RecordEvent::Claim, ["running", "", "", "running", "", "running"]),
     (RecordEvent::Settle, ["", "completed", "completed", "completed", "", ""]),
@@ -15,6 +15,7 @@ const CELLS: [(RecordEvent, [&str; 6]); 11] = [
     (RecordEvent::SettleFor, ["", "", "completed", "", "", ""]),
     (RecordEvent::ReleaseFor, ["", "", "released", "", "", ""]),
     (RecordEvent::Forget, ["", "", "", "", "absent", ""]),
+    (RecordEvent::Erase, ["", "", "", "", "completed", ""]),
     (RecordEvent::Sweep, ["", "", "", "", "", "absent"]),
 ];
 
@@ -40,11 +41,16 @@ fn an_owners_guard_names_the_states_of_the_table() {
     assert_eq!(RecordEvent::Renew.states(), StateSet::of(&[Running]));
 }
 
-// Rule 1: a completed, unexpired record is never replaced. Only a person may have it forgotten. R108
+// Rule 1: the outcome of a completed, unexpired record is never replaced. Only a person may have it forgotten, or its
+// answer erased. R108
 #[test]
-fn nothing_but_forgetting_may_happen_to_a_completed_record() {
+fn nothing_but_forgetting_and_erasing_may_happen_to_a_completed_record() {
     for event in RecordEvent::ALL {
-        let expected = (event == RecordEvent::Forget).then_some(To::Absent);
+        let expected = match event {
+            RecordEvent::Forget => Some(To::Absent),
+            RecordEvent::Erase => Some(To::Completed),
+            _ => None,
+        };
         assert_eq!(step(Phase::Completed, event), expected, "{event:?}");
     }
 }

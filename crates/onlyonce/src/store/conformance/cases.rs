@@ -92,6 +92,7 @@ suite! {
         trailers_are_kept: "What followed it; gRPC has its status there",
         a_body_that_is_not_kept_keeps_its_reason: "A body that is kept, or the reason why it is not",
         who_settled_it_is_kept: "Who wrote the outcome",
+        a_record_that_replaces_another_is_kept_as_it_is: "Exactly this record, times and all",
     }
     repeat {
         a_repeated_settle_is_done: "or the record already was what this write makes it",
@@ -104,6 +105,7 @@ suite! {
         a_repeated_release_of_an_unknown_is_done: "or the record already was what this write makes it",
         a_repeated_take_is_done: "or the record already was what this write makes it",
         a_repeated_decree_is_done: "or the record already was what this write makes it",
+        a_repeated_replacement_is_done: "or the record already was what this write makes it",
     }
     time {
         the_time_to_live_counts_from_completion: "Final; forgotten after its ttl",

@@ -8,7 +8,8 @@ use http::{HeaderMap, StatusCode};
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
-    Kept, KeyText, Record, Response, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
+    Kept, KeyText, NotKept, Record, Response, SettledBy, State, StateKind, StateSet, TakenFrom,
+    Token,
 };
 use crate::scope::{OperationId, Principal};
 use crate::store::{Draft, Guard, Lease, Next, Takeover};
@@ -88,6 +89,15 @@ impl Write {
             token: Some(by),
         };
         Self::by_other(id, record, to)
+    }
+
+    /// The same completed record without its answer and its key, as `by` writes it.
+    pub(super) fn erase(id: OperationId, record: &Record, by: Token) -> Self {
+        let mut erased = Record { token: by, count: 1, key: KeyText::erased(), ..record.clone() };
+        if let State::Completed { response, .. } = &mut erased.state {
+            *response = Arc::new(response.without_body(NotKept::Erased));
+        }
+        Self::by_other(id, record, Next::Replaced(Box::new(erased)))
     }
 
     /// The next attempt, of what `record` is.

@@ -8,8 +8,8 @@ use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
-    Kept, KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom,
-    Token, codec,
+    KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
+    codec,
 };
 use crate::scope::{OperationId, Principal};
 use crate::store::{BoxError, StoreError};
@@ -156,10 +156,7 @@ impl<'a> Row<'a> {
 
     /// The columns of a response.
     pub(super) fn with_response(self, settled_by: SettledBy, response: &'a Response) -> Self {
-        let body = match &response.body {
-            Kept::Bytes { body, .. } => Some(&body[..]),
-            Kept::No(_) => None,
-        };
+        let body = response.body.stored().map(|body| &body[..]);
         let (settled_by, head) = (codec::settled_by_tag(settled_by), codec::encode_head(response));
         Self { settled_by: Some(settled_by.into()), head: Some(head), body, ..self }
     }

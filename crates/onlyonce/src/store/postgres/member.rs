@@ -249,6 +249,7 @@ pub(super) fn demand_fit(to: &Next) -> Result<(), Fault> {
 fn body_bytes(to: &Next) -> usize {
     match to {
         Next::Completed { response, .. } => response.body_bytes(),
+        Next::Replaced(record) => record.response().map_or(0, |response| response.body_bytes()),
         _ => 0,
     }
 }

@@ -12,7 +12,7 @@ use sha1::{Digest, Sha1};
 use super::keys::hex;
 use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
-use crate::record::{Kept, Record, Response, SettledBy, State, Token};
+use crate::record::{Record, Response, SettledBy, State, Token};
 use crate::scope::OperationId;
 
 /// Who settled the record, the head of the response, and its body.
@@ -21,7 +21,7 @@ pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
     let mut outcome = vec![codec::settled_by_tag(settled_by)];
     outcome.extend((head.len() as u32).to_le_bytes());
     outcome.extend(head);
-    if let Kept::Bytes { body, .. } = &response.body {
+    if let Some(body) = response.body.stored() {
         outcome.extend_from_slice(body);
     }
     outcome

@@ -7,7 +7,7 @@ use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN, hex};
 use super::record_value;
 use super::scan_position::{Listing, Position};
 use crate::clock::StoreTime;
-use crate::record::{StateKind, StateSet, Token, codec};
+use crate::record::{Record, State, StateKind, StateSet, Token, codec};
 use crate::scope::{IdPrefix, OperationId};
 use crate::store::{Draft, Guard, Lease, Next, cas};
 
@@ -160,11 +160,18 @@ fn next_parts(to: &Next) -> [Vec<u8>; 5] {
         Next::Unknown { since } => ("unknown", *since, None),
         Next::Released { expires_at } => ("released", *expires_at, None),
         Next::Completed { token, .. } => ("completed", None, *token),
+        Next::Replaced(record) => ("replaced", record.expires_at(), Some(record.token)),
     };
     let outcome = match to {
         Next::Completed { settled_by, response, .. } => {
             record_value::outcome(*settled_by, response)
         }
+        Next::Replaced(record) => match &record.state {
+            State::Completed { settled_by, response, .. } => {
+                record_value::outcome(*settled_by, response)
+            }
+            _ => Vec::new(),
+        },
         _ => Vec::new(),
     };
     let checksum = record_value::checksum(&outcome).to_le_bytes().to_vec();
@@ -172,15 +179,26 @@ fn next_parts(to: &Next) -> [Vec<u8>; 5] {
     [name.into(), moment(at), token, outcome, checksum]
 }
 
-/// What only a new attempt has.
+/// What only a new attempt has, and a record that replaces another.
 fn attempt_parts(to: &Next) -> Vec<Vec<u8>> {
-    let Next::Running(attempt) = to else {
-        return Vec::new();
+    let attempt = match to {
+        Next::Running(attempt) => attempt,
+        Next::Replaced(record) => return replaced_parts(record),
+        _ => return Vec::new(),
     };
     let [not_after, lease, ttl] = draft_parts(&attempt.draft);
     let (first, number) =
         (moment(attempt.first_claimed_at), attempt.attempt.to_le_bytes().to_vec());
     vec![not_after, lease, first, ttl, number, codec::encode(&cas::later_attempt(attempt, NO_TIME))]
+}
+
+/// The same places, of which a record that replaces another has no use for the first two. Its state is not among its
+/// details.
+fn replaced_parts(record: &Record) -> Vec<Vec<u8>> {
+    let (first, ttl) = (record.first_claimed_at, record.ttl_ms.to_le_bytes().to_vec());
+    let details = Record { state: State::Running { lease_until: NO_TIME }, ..record.clone() };
+    let number = record.attempt.to_le_bytes().to_vec();
+    vec![Vec::new(), Vec::new(), moment(Some(first)), ttl, number, codec::encode(&details)]
 }
 
 /// Its last moment, its lease and its time to live.

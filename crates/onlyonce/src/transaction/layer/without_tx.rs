@@ -63,7 +63,7 @@ impl Work {
         let record = problem.record(&self.rules.policy);
         let body = match &record.body {
             Kept::Bytes { body, .. } => body.clone(),
-            Kept::No(_) => bytes::Bytes::new(),
+            Kept::No(_) | Kept::Sealed(_) => bytes::Bytes::new(),
         };
         let fresh = problem::own(&record);
         (Reply { status: record.status, headers: record.headers, body }, fresh)

@@ -102,6 +102,13 @@ pub(super) async fn a_repeated_decree_is_done<F: Factory>(factory: &F) -> Outcom
     twice(&lab, &decree).await.map(drop)
 }
 
+pub(super) async fn a_repeated_replacement_is_done<F: Factory>(factory: &F) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    let completed = lab.put(&draft(1), StateKind::Completed).await?;
+    let erasure = Write::erase(draft(1).id, &completed, token(2));
+    twice(&lab, &erasure).await.map(drop)
+}
+
 /// Time passes between the two, so that a second write would show.
 async fn twice<S: Store>(lab: &Lab<S>, write: &Write) -> Result<Record, Stop> {
     let first = lab.done(write).await?;

@@ -10,7 +10,7 @@ use crate::record::{Kept, NotKept, Response, SettledBy, State, StateKind};
 use crate::store::conformance::Factory;
 use crate::store::conformance::check::{Outcome, ensure, equal};
 use crate::store::conformance::lab::Lab;
-use crate::store::conformance::writes::{Write, draft, response};
+use crate::store::conformance::writes::{Write, draft, response, token};
 use crate::store::{Maintain, Next};
 
 pub(super) async fn a_body_is_kept_byte_for_byte<F: Factory>(factory: &F) -> Outcome {
@@ -50,7 +50,14 @@ pub(super) async fn trailers_are_kept<F: Factory>(factory: &F) -> Outcome {
 }
 
 pub(super) async fn a_body_that_is_not_kept_keeps_its_reason<F: Factory>(factory: &F) -> Outcome {
-    for why in [NotKept::TooLarge, NotKept::Streamed, NotKept::Secret, NotKept::Refused] {
+    for why in [
+        NotKept::TooLarge,
+        NotKept::Streamed,
+        NotKept::Secret,
+        NotKept::Refused,
+        NotKept::Erased,
+        NotKept::Unopened,
+    ] {
         kept(factory, HeaderMap::new(), Kept::No(why)).await?;
     }
     let location = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/jobs/1"))]);
@@ -72,6 +79,26 @@ pub(super) async fn who_settled_it_is_kept<F: Factory>(factory: &F) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+pub(super) async fn a_record_that_replaces_another_is_kept_as_it_is<F: Factory>(
+    factory: &F,
+) -> Outcome {
+    let lab = Lab::fresh(factory).await;
+    let other = draft(2);
+    lab.won(&other).await?;
+    let beside = lab.done(&Write::settle(&other)).await?;
+    lab.won(&draft(1)).await?;
+    let read = lab.done(&Write::settle(&draft(1))).await?;
+    let write = Write::erase(draft(1).id, &read, token(9));
+    let Next::Replaced(erased) = write.to.clone() else {
+        return ensure(false, "an erasure replaces the record");
+    };
+    let record = lab.done(&write).await?;
+    equal("the record", &record, &*erased)?;
+    equal("when it expires", record.expires_at(), read.expires_at())?;
+    equal("the key", record.key.as_sent(), None)?;
+    lab.unchanged(other.id, &beside).await
 }
 
 /// What is settled is what is loaded, and what the next claim is shown.
@@ -101,7 +128,7 @@ pub(super) fn same(found: Option<&Arc<Response>>, expected: &Response) -> Outcom
 fn after(response: &Response) -> Option<&HeaderMap> {
     match &response.body {
         Kept::Bytes { trailers, .. } => trailers.as_ref(),
-        Kept::No(_) => None,
+        Kept::No(_) | Kept::Sealed(_) => None,
     }
 }
 

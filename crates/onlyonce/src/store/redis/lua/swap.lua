@@ -1,10 +1,12 @@
 -- ARGV 3: guard ('owner' or 'unchanged'), its token, its states as bits, its count (8 bytes);
--- 7: next ('absent', 'running', 'unknown', 'released', 'completed'), its moment (8 bytes or ''),
+-- 7: next ('absent', 'running', 'unknown', 'released', 'completed', 'replaced'), its moment (8 bytes or ''),
 -- its new token or ''; 10: outcome, crc; 12: not_after, lease_ms, first (8 bytes or ''), ttl, attempt, details.
 local guard, guard_token, states, guard_count = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local to, to_at, to_token = ARGV[7], ARGV[8], ARGV[9]
 local outcome, crc = ARGV[10], ARGV[11]
-local STATES = { running = RUNNING, unknown = UNKNOWN, released = RELEASED, completed = COMPLETED }
+local STATES = {
+  running = RUNNING, unknown = UNKNOWN, released = RELEASED, completed = COMPLETED, replaced = COMPLETED,
+}
 
 if not current then
   if to == 'absent' then return answer(DELETED) end
@@ -33,6 +35,9 @@ local function is_outcome()
   if record.state ~= STATES[to] then return false end
   if to == 'running' then return record.attempt == ARGV[16] end
   if to == 'completed' then return record.crc == crc and outcome_of(record) == outcome end
+  if to == 'replaced' then
+    return record.at == to_at and record.details == ARGV[17] and outcome_of(record) == outcome
+  end
   return to_at == '' or to_at == record.at
 end
 
@@ -64,6 +69,10 @@ if to == 'running' then
     ttl = ARGV[15], attempt = ARGV[16], details = ARGV[17],
   }
   if record.first == '' then record.first = moment(now) end
+elseif to == 'replaced' then
+  record = {
+    token = to_token, count = 1, at = to_at, first = ARGV[14], ttl = ARGV[15], attempt = ARGV[16], details = ARGV[17],
+  }
 else
   if to_token ~= '' then record.token, record.count = to_token, 1 else record.count = record.count + 1 end
   record.at = to_at

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, Row, params};
 
 use crate::clock::StoreTime;
-use crate::record::{Kept, Record, Response, State, codec};
+use crate::record::{Record, Response, State, codec};
 use crate::scope::OperationId;
 use crate::store::sqlite::layout::columns::{BadValue, COLUMN_COUNT, Columns, id_crc};
 use crate::store::sqlite::layout::place::Place;
@@ -100,6 +100,24 @@ pub(crate) fn settle(
     one_row(changed)
 }
 
+/// Writes another completed record to the row of one, with its response. The bytes of the old ones are overwritten.
+pub(crate) fn replace(
+    db: &Connection,
+    place: Place,
+    id: OperationId,
+    record: &Record,
+    (route, response): (i64, i64),
+) -> rusqlite::Result<()> {
+    db.pragma_update(None, "secure_delete", true)?;
+    delete_response(db, place)?;
+    one_row(db.prepare_cached(&Statements::of(place.class).delete)?.execute([place.row])?)?;
+    db.pragma_update(None, "secure_delete", false)?;
+    if let Some(answer) = record.response() {
+        insert_response(db, place.class, response, (id, record), answer)?;
+    }
+    append(db, place, id, record, (route, response))
+}
+
 fn insert_response(
     db: &Connection,
     class: u8,
@@ -108,10 +126,7 @@ fn insert_response(
     answer: &Response,
 ) -> rusqlite::Result<()> {
     let head = codec::encode_head(answer);
-    let body = match &answer.body {
-        Kept::Bytes { body, .. } => Some(&body[..]),
-        Kept::No(_) => None,
-    };
+    let body = answer.body.stored().map(|body| &body[..]);
     let crc = response_crc(id.as_bytes(), record.token.as_bytes(), &head, body.unwrap_or_default());
     let mut statement = db.prepare_cached(&Statements::of(class).insert_response)?;
     statement.execute(params![row, crc, head, body])?;

@@ -13,6 +13,7 @@ pub(crate) struct Statements {
     pub(crate) settle: String,
     pub(crate) insert_response: String,
     pub(crate) mark_gone: String,
+    pub(crate) delete: String,
     pub(crate) delete_response: String,
     pub(crate) delete_before: String,
     pub(crate) copy: String,
@@ -53,6 +54,7 @@ impl Statements {
                 "UPDATE {record} SET state = {GONE}, crc = ?2, unknown_since = NULL, expires_at = NULL, \
                  lease_until = NULL, settled_by = NULL WHERE row = ?1"
             ),
+            delete: format!("DELETE FROM {record} WHERE row = ?1"),
             delete_response: format!(
                 "DELETE FROM {response} WHERE row = (SELECT response FROM {record} WHERE row = ?1)"
             ),

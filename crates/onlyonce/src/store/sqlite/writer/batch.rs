@@ -139,6 +139,7 @@ impl<'a> Batch<'a> {
                 self.note(now, note.as_deref())?;
                 match to {
                     Next::Running(_) => self.take(*id, &current, &record)?,
+                    Next::Replaced(_) => self.replace(*id, &current, *record)?,
                     _ => self.update(*id, &current, *record)?,
                 }
                 Ok(Swap::Done(revision))

@@ -60,6 +60,23 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// Writes another record to the row of one that is completed.
+    pub(crate) fn replace(
+        &mut self,
+        id: OperationId,
+        old: &Lookup,
+        record: Record,
+    ) -> Result<(), JobError> {
+        let place = old.place.expect("a record that is replaced has a place");
+        self.begin()?;
+        let route = self.route(&record.route)?;
+        let response = self.meta.class(place.class).map_or(1, |class| class.next_response);
+        rows::replace(self.db, place, id, &record, (route, response)).map_err(classify)?;
+        self.edit_class(place.class, |class| class.next_response += 1);
+        self.put(id, place, record, true);
+        Ok(())
+    }
+
     pub(crate) fn delete(&mut self, id: OperationId, old: &Lookup) -> Result<(), JobError> {
         self.mark_gone(id, old)?;
         self.pending.insert(id, Pending { lookup: Lookup::default(), wakes_waiters: true });
