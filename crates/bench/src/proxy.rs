@@ -23,12 +23,26 @@ impl Proxy {
     /// # Errors
     /// If it does not start.
     pub fn gateway(upstream: SocketAddr, store: &str) -> io::Result<Self> {
+        Self::gateway_by(PLAIN, upstream, store)
+    }
+
+    /// The same, with bearer tokens that are verified and a seal over the store.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn sealed_gateway(upstream: SocketAddr, store: &str) -> io::Result<Self> {
+        Self::gateway_by(SEALED, upstream, store)
+    }
+
+    fn gateway_by(config: &str, upstream: SocketAddr, store: &str) -> io::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("onlyonce");
         let mut process = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream"])
             .arg(format!("http://{upstream}"))
             .arg(format!("--store={store}"))
-            .args(["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.toml")])
+            .args(["--config", config])
+            .env("ONLYONCE_BENCH_JWT", "a secret of the benchmark, 32 bytes and more")
+            .env("ONLYONCE_BENCH_SEAL", "ab".repeat(32))
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), NOT_BUILT))?;
@@ -122,6 +136,8 @@ fn nginx_settings(address: SocketAddr, upstream: SocketAddr) -> String {
     )
 }
 
+const PLAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.toml");
+const SEALED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/gateway-sealed.toml");
 const NOT_BUILT: &str =
     "no `onlyonce` beside this program; build it with `cargo build --release -p onlyonce-cli`";
 const NO_NGINX: &str = "nginx is not installed; `apt-get install nginx-light` installs it";

@@ -39,6 +39,7 @@ impl Keys {
 pub struct Requests {
     address: SocketAddr,
     keys: Keys,
+    bearer: &'static str,
     made: Cell<u64>,
     idle: RefCell<Vec<Connection>>,
 }
@@ -46,7 +47,13 @@ pub struct Requests {
 impl Requests {
     /// Connections are made when they are first needed.
     pub fn new(address: SocketAddr, keys: Keys) -> Self {
-        Self { address, keys, made: Cell::new(0), idle: RefCell::default() }
+        Self { address, keys, bearer: BEARER, made: Cell::new(0), idle: RefCell::default() }
+    }
+
+    /// With a bearer token that [`Proxy::sealed_gateway`](crate::proxy::Proxy::sealed_gateway) verifies.
+    #[must_use]
+    pub fn with_signed_token(self) -> Self {
+        Self { bearer: SIGNED, ..self }
     }
 
     /// Sends so many requests, one after the other.
@@ -86,7 +93,10 @@ impl Cycle for Requests {
     async fn claim(&self) {
         let key = self.next_key();
         let mut connection = self.connection().await;
-        connection.exchange(key.as_deref()).await.expect("the answer is whole and as expected");
+        connection
+            .exchange(self.bearer, key.as_deref())
+            .await
+            .expect("the answer is whole and as expected");
         self.idle.borrow_mut().push(connection);
     }
 
@@ -107,9 +117,9 @@ impl Connection {
         Ok(Self { stream, buffer })
     }
 
-    async fn exchange(&mut self, key: Option<&str>) -> io::Result<()> {
+    async fn exchange(&mut self, bearer: &str, key: Option<&str>) -> io::Result<()> {
         self.buffer.clear();
-        write_request(&mut self.buffer, key)?;
+        write_request(&mut self.buffer, bearer, key)?;
         self.stream.write_all(&self.buffer).await?;
         self.buffer.clear();
         loop {
@@ -123,8 +133,9 @@ impl Connection {
     }
 }
 
-fn write_request(to: &mut Vec<u8>, key: Option<&str>) -> io::Result<()> {
+fn write_request(to: &mut Vec<u8>, bearer: &str, key: Option<&str>) -> io::Result<()> {
     to.extend_from_slice(HEAD);
+    write!(to, "Authorization: Bearer {bearer}\r\n")?;
     if let Some(key) = key {
         write!(to, "Idempotency-Key: {key}\r\n")?;
     }
@@ -156,7 +167,10 @@ fn is_whole(answer: &[u8]) -> io::Result<bool> {
 }
 
 const HEAD: &[u8] = b"POST /v1/charges HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\n\
-    Authorization: Bearer 0123456789abcdef\r\nContent-Type: application/json\r\n";
+    Content-Type: application/json\r\n";
+const BEARER: &str = "0123456789abcdef";
+/// HS256 with the secret that the gateway is given, for the subject `bench`, until the year 2100.
+const SIGNED: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJiZW5jaCIsImV4cCI6NDEwMjQ0NDgwMH0.lTMxIb5YF0Psf3st-iWM32xttv-tomXHvmDB2ffP70U";
 const BODY: &[u8] = br#"{"amount":7998,"currency":"eur","customer":"c-4711","card":{"number":"4242424242424242","month":7,"year":2031},"note":""#;
 const BODY_END: &[u8] = br#""}"#;
 const BODY_BYTES: usize = 300;
