@@ -57,7 +57,7 @@ impl Factory for Files {
     }
 
     fn rounds(&self) -> usize {
-        4
+        1
     }
 }
 

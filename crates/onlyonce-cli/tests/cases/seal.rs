@@ -175,13 +175,12 @@ async fn r184_answers_that_were_exchanged_in_the_database_do_not_open(on: Kind) 
     let keys = Keys::new();
     let postgres = block_in_place(Postgres::start);
     let url = postgres.database();
-    let database = url.rsplit('/').next().unwrap().split('?').next().unwrap().to_owned();
     let profile = [Set::Store(url.clone()), keys.seal(&["one"])];
     let mut t = on.start(&profile).await;
     let first = t.post(K1, B1).await.fresh(201);
     t.post(K2, B1).await.fresh(201);
     t.post("order-3", B1).await.fresh(201);
-    block_in_place(|| postgres.sql(&database, EXCHANGE));
+    block_in_place(|| postgres.sql(&url, EXCHANGE));
     t.kill_and_restart().await;
     t.post(K2, B1).await.problem(410, "idempotency_response_unavailable");
     t.post("order-3", B1).await.problem(410, "idempotency_response_unavailable");

@@ -79,7 +79,7 @@ fn told(operation: &Value) -> String {
             writeln!(told, "{head}  {}. {}", number + 1, plain(check.as_str().unwrap_or_default()));
     }
     told += "\nActions\n";
-    for name in ["settle", "release", "forget"] {
+    for name in ["settle", "release", "forget", "erase"] {
         let action = &operation["actions"][name];
         let said = action["why_not"].as_str().map_or_else(
             || plain(action["promise"].as_str().unwrap_or_default()),
