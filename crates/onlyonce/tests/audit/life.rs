@@ -57,11 +57,11 @@ async fn settled_by_a_person(lab: &Lab) {
 
 // R184, threat H4: the trail still finds what was erased
 async fn erased_by_a_person(lab: &Lab) {
-    assert_eq!(lab.run("order-5", "ch_5").await, Outcome::Fresh("ch_5".to_owned()));
-    let id = lab.entries("order-5", 2).await[0].note.id.unwrap();
+    assert_eq!(lab.run("order-9", "ch_5").await, Outcome::Fresh("ch_5".to_owned()));
+    let id = lab.entries("order-9", 2).await[0].note.id.unwrap();
     lab.once.operations().change(id, &Action::Erase, &by()).await.unwrap();
-    assert_eq!(lab.kinds("order-5", 3).await, [Claimed, Executed, Erased]);
-    let erased = &lab.entries("order-5", 3).await[2].note;
+    assert_eq!(lab.kinds("order-9", 3).await, [Claimed, Executed, Erased]);
+    let erased = &lab.entries("order-9", 3).await[2].note;
     assert_eq!((erased.status, erased.about.by.is_some()), (Some(200), true));
 }
 
