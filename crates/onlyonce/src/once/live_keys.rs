@@ -106,7 +106,7 @@ impl LiveKey {
     }
 
     /// The key is free again: it counts no longer.
-    pub(crate) fn is_free(self) {
+    pub(crate) fn uncount(self) {
         let uncount = |slot: &mut Slot| slot.keys = slot.keys.saturating_sub(1);
         self.live_keys.change(&self.caller, self.slot, uncount);
     }
@@ -255,13 +255,13 @@ mod tests {
     fn a_key_that_is_free_again_does_not_count() {
         let live_keys = Arc::new(LiveKeys::default());
         for _ in 0..10 {
-            live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().is_free();
+            live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap().uncount();
         }
         let running: Vec<_> =
             (0..3).map(|_| live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap()).collect();
         assert!(live_keys.add(&policy(), ann(), at(0)).is_err(), "what runs counts");
         assert!(live_keys.full_for(&policy(), ann(), at(0)).is_some());
-        running.into_iter().for_each(LiveKey::is_free);
+        running.into_iter().for_each(LiveKey::uncount);
         assert_eq!(live_keys.full_for(&policy(), ann(), at(0)), None);
         assert!(live_keys.add(&policy(), ann(), at(0)).is_ok());
     }
@@ -288,7 +288,7 @@ mod tests {
         let live_keys = Arc::new(LiveKeys::default());
         let old = live_keys.add(&policy(), ann(), at(0)).unwrap().unwrap();
         live_keys.add(&policy(), ann(), at(60)).unwrap().unwrap().keeps(0);
-        old.is_free();
+        old.uncount();
         let window = live_keys.lock().get_mut(&caller()).map(|window| window.sums());
         assert_eq!(window, Some((1, 0)));
     }

@@ -381,7 +381,7 @@ impl<T: Send + 'static> Task<T> {
         match (settled, self.live_key.take()) {
             (Settled::Done(Some(response)), Some(live_key)) => live_key.keeps(response.bytes()),
             (Settled::Done(None), Some(live_key)) if kind == EventKind::Released => {
-                live_key.is_free();
+                live_key.uncount();
             }
             _ => {}
         }
