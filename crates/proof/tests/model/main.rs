@@ -1,0 +1,78 @@
+//! The engine, explored exhaustively: every order of requests, crashes, pauses, lost and late store calls, reaps, sweeps,
+//! operators and clock jumps, within a budget.
+//!
+//! The decisions are the engine's own: `decide`, `Write`, `Lapses`, `cas`, `Reading::trusted` and the table are called, not
+//! copied. What is restated here is what the running engine does around them: `once/claim.rs`, `once/perform.rs`,
+//! `once/settle.rs` and `once/disown.rs`.
+
+mod flips;
+mod hashed;
+mod protocol;
+mod request;
+mod store;
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use onlyonce::policy::{Absent, Recovery};
+use proof::tier::is_full;
+use protocol::{Protocol, reached};
+use stateright::{Checker, Model};
+use world::Budget;
+
+#[test]
+fn held_outcomes_never_run_twice_and_have_one_answer() {
+    let states = explore(Recovery::Hold);
+    let floor = if is_full() { 10_000_000 } else { 100_000 };
+    assert!(states >= floor, "{states} states are too few to prove anything");
+}
+
+#[test]
+fn failed_outcomes_never_run_twice_and_have_one_answer() {
+    explore(Recovery::Fail);
+}
+
+#[test]
+fn redriven_outcomes_have_one_effect_and_one_answer() {
+    explore(Recovery::Redrive { within: Duration::from_secs(23 * 3_600) });
+}
+
+#[test]
+fn reconciled_outcomes_never_run_twice_and_have_one_answer() {
+    explore(Recovery::Reconcile { absent: Absent::Hold, quiet: Duration::from_secs(90) });
+}
+
+/// Explores all budgets to their end; how many distinct states there are.
+fn explore(recovery: Recovery) -> usize {
+    let budgets: &[Budget] = if is_full() { &FULL } else { &FAST };
+    let mut met = BTreeSet::new();
+    let mut states = 0;
+    for budget in budgets {
+        let checker = Protocol::new(recovery, *budget).checker().threads(THREADS).spawn_bfs().join();
+        println!("{recovery:?}, {budget:?}: {} distinct states", checker.unique_state_count());
+        states += checker.unique_state_count();
+        for (name, path) in checker.discoveries() {
+            let is_met = reached(recovery).iter().any(|property| property.name == name);
+            assert!(is_met, "not so: {name}, {:?}: {:?}", path.last_state(), path.clone().into_actions());
+            met.insert(name);
+        }
+    }
+    let missed: Vec<_> = reached(recovery).iter().map(|p| p.name).filter(|name| !met.contains(name)).collect();
+    assert!(missed.is_empty(), "never met: {missed:?}");
+    states
+}
+
+const NOTHING: Budget = Budget { sent: 2, crashes: 0, faults: 0, short: 0, long: 0, jumps: 0, operators: 0 };
+/// One fault of each kind, in every order; and time that passes, with a clock that is set.
+const FAST: [Budget; 2] = [
+    Budget { crashes: 1, faults: 1, short: 2, operators: 1, ..NOTHING },
+    Budget { long: 1, jumps: 1, ..NOTHING },
+];
+/// Three requests, and two faults that meet.
+const FULL: [Budget; 3] = [
+    Budget { sent: 3, crashes: 1, faults: 1, short: 2, operators: 1, ..NOTHING },
+    Budget { crashes: 1, faults: 2, short: 2, operators: 1, ..NOTHING },
+    Budget { crashes: 1, faults: 1, short: 2, long: 1, jumps: 1, operators: 1, ..NOTHING },
+];
+const THREADS: usize = 2;

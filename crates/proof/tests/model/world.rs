@@ -1,0 +1,199 @@
+//! Everything that can differ between two moments of the model.
+
+use onlyonce::clock::{Reading, StoreTime};
+use onlyonce::engine::table::RecordEvent;
+use onlyonce::record::Revision;
+use std::time::Duration;
+
+use crate::hashed::{Asked, Held};
+use crate::request::Request;
+
+/// The store, the requests that are under way, what was done and told, and what may still happen.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(crate) struct World {
+    pub(crate) clocks: Clocks,
+    pub(crate) record: Option<Held>,
+    /// When the record was completed, on a clock that nobody sets.
+    pub(crate) completed_at: Option<i64>,
+    pub(crate) requests: [Request; REQUESTS],
+    /// Calls whose caller has no answer and that the store has not seen yet.
+    pub(crate) late: Vec<Late>,
+    /// What the reaper saw, and when.
+    pub(crate) sight: Option<(Revision, i64)>,
+    pub(crate) life: usize,
+    /// What happened in each life of the key: a life ends when the key is forgotten.
+    pub(crate) lives: [Life; LIVES],
+    pub(crate) budget: Budget,
+    pub(crate) wrong: Option<Wrong>,
+}
+
+/// The first two send the same request, the last another one with their key.
+pub(crate) const REQUESTS: usize = 3;
+/// Forgotten by time, and by an operator.
+const LIVES: usize = 3;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
+pub(crate) struct Life {
+    /// How often the work was done.
+    pub(crate) effects: u8,
+    /// The answer of the first execution.
+    pub(crate) first: Option<u8>,
+    /// The answer that clients were told.
+    pub(crate) told: Option<u8>,
+    pub(crate) end: Option<End>,
+}
+
+/// Why a key was forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    Swept,
+    Taken,
+    Forgotten,
+}
+
+/// A promise that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Wrong {
+    DoneTwice,
+    TwoAnswers,
+    AnswerToAnotherRequest,
+    CompletedReplaced,
+    ForgottenEarly,
+    NotInTheTable,
+}
+
+/// A call that may still reach the store.
+#[derive(Clone, Debug, Hash, PartialEq)]
+pub(crate) enum Late {
+    Claim { request: usize, token: u8, not_after: StoreTime },
+    Swap(Event, Asked),
+}
+
+/// An event of the table, with an order that can be hashed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Event(pub(crate) RecordEvent);
+
+impl std::hash::Hash for Event {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        std::mem::discriminant(&self.0).hash(hasher);
+    }
+}
+
+/// How much of each may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+pub(crate) struct Budget {
+    /// Requests that clients send, retries among them.
+    pub(crate) sent: u8,
+    /// Processes that die.
+    pub(crate) crashes: u8,
+    /// Store calls without an answer.
+    pub(crate) faults: u8,
+    /// Steps of time after which a claim may not arrive any more; two of them are more than a lease.
+    pub(crate) short: u8,
+    /// Steps of time longer than the time to live.
+    pub(crate) long: u8,
+    /// Times that someone sets the store's clock.
+    pub(crate) jumps: u8,
+    /// Things that operators do.
+    pub(crate) operators: u8,
+}
+
+/// The store's clock, the node's, and what the node trusts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
+pub(crate) struct Clocks {
+    pub(crate) boot_ms: i64,
+    pub(crate) offset_ms: i64,
+    /// The reading by which the store's clock was furthest behind: store, then node.
+    lowest: (i64, i64),
+}
+
+impl Clocks {
+    pub(crate) fn store(&self) -> StoreTime {
+        StoreTime::from_ms(self.boot_ms + self.offset_ms)
+    }
+
+    pub(crate) fn boot(&self) -> Duration {
+        Duration::from_millis(self.boot_ms.unsigned_abs())
+    }
+
+    /// The time that a node trusts, which has read the store's clock again and again.
+    pub(crate) fn trusted(&self) -> StoreTime {
+        self.lowest().trusted(self.store(), self.boot())
+    }
+
+    /// Time passes, or someone sets the store's clock; then a node reads it.
+    pub(crate) fn move_by(&mut self, boot_ms: i64, offset_ms: i64) {
+        self.boot_ms += boot_ms;
+        self.offset_ms += offset_ms;
+        let now = Reading::new(self.store(), self.boot());
+        let lowest = self.lowest().lower(now);
+        if lowest.estimate(self.boot()) == self.store() {
+            self.lowest = (self.store().as_ms(), self.boot_ms);
+        }
+    }
+
+    fn lowest(&self) -> Reading {
+        let (store, boot) = self.lowest;
+        Reading::new(StoreTime::from_ms(store), Duration::from_millis(boot.unsigned_abs()))
+    }
+}
+
+impl World {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self {
+            clocks: Clocks::default(),
+            record: None,
+            completed_at: None,
+            requests: Default::default(),
+            late: Vec::new(),
+            sight: None,
+            life: 0,
+            lives: [Life::default(); LIVES],
+            budget,
+            wrong: None,
+        }
+    }
+
+    pub(crate) fn go_wrong(&mut self, wrong: Wrong) {
+        self.wrong.get_or_insert(wrong);
+    }
+
+    /// The work was done by a request that claimed in `life`; the answer that the service gives.
+    pub(crate) fn execute(&mut self, life: usize, answer: u8, dedups: bool) -> u8 {
+        let here = &mut self.lives[life];
+        if !dedups || here.effects == 0 {
+            here.effects += 1;
+        }
+        let answer = if dedups { *here.first.get_or_insert(answer) } else { answer };
+        here.first.get_or_insert(answer);
+        if here.effects > 1 {
+            self.go_wrong(Wrong::DoneTwice);
+        }
+        answer
+    }
+
+    /// A client was told an answer that belongs to `life`.
+    pub(crate) fn tell(&mut self, life: usize, answer: u8) {
+        if *self.lives[life].told.get_or_insert(answer) != answer {
+            self.go_wrong(Wrong::TwoAnswers);
+        }
+    }
+
+    /// The key is forgotten: it may run again.
+    pub(crate) fn end_life(&mut self, end: End) {
+        let lived = self.completed_at.take().map(|since| self.clocks.boot_ms - since);
+        if end != End::Forgotten && lived.is_some_and(|lived| lived < TTL_MS) {
+            self.go_wrong(Wrong::ForgottenEarly);
+        }
+        self.lives[self.life].end = Some(end);
+        self.life = (self.life + 1).min(LIVES - 1);
+    }
+}
+
+pub(crate) const LEASE_MS: i64 = 30_000;
+pub(crate) const TTL_MS: i64 = 24 * 3_600_000;
+/// A claim may not arrive after it, and the lease still has its margin; twice of it is more than the lease.
+pub(crate) const SHORT_MS: i64 = 20_000;
+pub(crate) const LONG_MS: i64 = 25 * 3_600_000;
+/// How far someone sets the store's clock: further than a time to live.
+pub(crate) const JUMP_MS: i64 = 48 * 3_600_000;
