@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctutils::CtEq;
 use futures_util::future::join;
@@ -154,8 +155,8 @@ struct Task<T> {
     tell: Option<oneshot::Sender<Ended<T>>>,
     /// Which attempt of the operation this is, once it is claimed.
     attempt: Option<u32>,
-    /// The store's time right before the outcome was written.
-    settling_at: Option<StoreTime>,
+    /// The store's time right before the outcome was first sent, and this node's.
+    settling_at: Option<(StoreTime, Duration)>,
     /// The key, as it counts for its caller, if this is the first attempt.
     live_key: Option<LiveKey>,
     /// `None` once the outcome is in the store. A dying task drops its claim guard before this, so that a shutdown
@@ -299,8 +300,9 @@ impl<T: Send + 'static> Task<T> {
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
         // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
-        // Read before the write, so that a cached copy never outlives the record.
-        self.settling_at = once.store.time().now();
+        // Read before the write, so that a cached copy never outlives the record, however late the store's answer comes.
+        let boot = once.clock.boot();
+        self.settling_at = once.store.time().at(boot).map(|now| (now, boot));
         {
             let span = debug_span!("settle", operation = %guard.claim().id);
             let settling = once.write_until_known(guard.claim(), write).instrument(span);
@@ -405,15 +407,9 @@ impl<T: Send + 'static> Task<T> {
     /// Puts the response that the store has taken into the cache.
     fn remember(&self, response: Arc<Response>) {
         let (once, ask) = (&self.once, &self.ask);
-        if let Some(settling_at) = self.settling_at {
+        if let Some((settling_at, boot)) = self.settling_at {
             let expires_at = settling_at.plus(ask.policy.ttl());
-            once.cache.keep_response(
-                ask.id,
-                ask.fingerprint,
-                response,
-                expires_at,
-                once.clock.boot(),
-            );
+            once.cache.keep_response(ask.id, ask.fingerprint, response, expires_at, boot);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use onlyonce::Policy;
 use onlyonce::policy::Recovery;
 use onlyonce::record::StateKind;
+use onlyonce::{Limits, Policy};
 
 use crate::faults::app::{Gate, Handler};
 use crate::faults::lab::{Lab, action, gated, limits};
@@ -115,6 +115,24 @@ async fn a_node_that_stood_still_before_it_read_an_answer_does_not_blame_the_sto
     let scans = lab.store.made(Call::Scan);
     until("the reaper to look again", || async { lab.store.made(Call::Scan) > scans + 3 }).await;
     assert_eq!(lab.once.clock_ahead_by(), Duration::ZERO);
+}
+
+/// The age of a copy in memory counts from before the answer was stored: a store whose clock is set back meanwhile may have
+/// forgotten the record long before its copy would expire.
+// threat B3, B7
+#[tokio::test]
+async fn an_answer_that_was_stored_minutes_ago_is_read_from_the_store_and_not_from_memory() {
+    let lab = Lab::bounded(Handler::counting(), hourly(), Limits::default());
+    let clock = lab.clock.clone();
+    let pause = action(move || clock.pass(Duration::from_secs(120)));
+    lab.store.next(Call::Settle, 1, Act::LoseReplyThen(pause));
+    let first = lab.send(KEY).await;
+    assert!(first.is_fresh(), "{first:?}");
+    let claims = lab.store.made(Call::Claim);
+    lab.send(KEY).await.assert_replay_of(&first);
+    assert_eq!(lab.store.made(Call::Claim), claims + 1);
+    lab.send(KEY).await.assert_replay_of(&first);
+    assert_eq!(lab.store.made(Call::Claim), claims + 1, "what was just read is in memory");
 }
 
 /// Keeps answers for an hour, and has a lease that is short enough to wait for.
