@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use onlyonce::engine::Write;
 use onlyonce::record::{Kept, Record, Response, State, TakenFrom};
@@ -9,7 +10,13 @@ use onlyonce::store::{Guard, Next};
 
 /// A record in the model's store.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held(pub(crate) Record);
+pub(crate) struct Held(Arc<Record>);
+
+impl Held {
+    pub(crate) fn new(record: Record) -> Self {
+        Self(Arc::new(record))
+    }
+}
 
 impl Deref for Held {
     type Target = Record;
@@ -21,7 +28,7 @@ impl Deref for Held {
 
 impl Hash for Held {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let record = &self.0;
+        let record: &Record = self;
         record.revision().hash(hasher);
         record.attempt.hash(hasher);
         record.state.kind().hash(hasher);
@@ -41,7 +48,13 @@ impl Hash for Held {
 
 /// A write on its way.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked(pub(crate) Write);
+pub(crate) struct Asked(pub(crate) Arc<Write>);
+
+impl Asked {
+    pub(crate) fn new(write: Write) -> Self {
+        Self(Arc::new(write))
+    }
+}
 
 impl Hash for Asked {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
@@ -68,6 +81,14 @@ pub(crate) fn answer_of(response: &Response) -> u8 {
     match &response.body {
         Kept::Bytes { body, .. } => body[0],
         Kept::No(_) => unreachable!("every answer of the model is kept"),
+    }
+}
+
+/// The number of the answer that a write makes final.
+pub(crate) fn answer_of_write(write: &Write) -> Option<u8> {
+    match &write.next {
+        Next::Completed { response, .. } => Some(answer_of(response)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One request on its way, and the node that has it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce::clock::StoreTime;
@@ -9,7 +10,7 @@ use onlyonce::engine::table::RecordEvent;
 use onlyonce::fingerprint::Fingerprint;
 use onlyonce::record::{Kept, KeyText, Response, TakenFrom, Token};
 use onlyonce::scope::{OperationId, Principal};
-use onlyonce::store::{Draft, Lease};
+use onlyonce::store::{Draft, Lease, Next};
 
 use crate::hashed::Asked;
 use crate::world::{Event, LEASE_MS, TTL_MS};
@@ -20,15 +21,15 @@ pub(crate) enum Request {
     #[default]
     NotSent,
     /// The claim is on its way; `is_unsure`: a copy of it may be in the store.
-    Claiming { token: u8, not_after: StoreTime, is_unsure: bool },
+    Claiming { token: u8, sent_at: i64, not_after: StoreTime, is_unsure: bool },
     /// It takes over a record that nobody has.
-    Taking { token: u8, write: Asked, event: Event, is_unsure: bool },
+    Taking { token: u8, sent_at: i64, write: Asked, event: Event, is_unsure: bool },
     /// The claim is its own; it has not judged yet whether the lease has its margin.
     Claimed(Owner),
     /// It will send, however long that takes.
     Sending(Owner),
     /// The outcome is on its way to the store, again and again.
-    Settling { owner: Owner, write: Asked, event: Event, answer: Option<u8>, is_unsure: bool },
+    Settling { owner: Owner, write: Asked, event: Event, answer: Option<Answer>, is_unsure: bool },
     /// Its caller was told that the store is down; the claim is released until no copy of it can arrive.
     Disowned { token: u8, from: From, not_after: StoreTime },
     /// Its caller was told.
@@ -43,10 +44,18 @@ pub(crate) struct Owner {
     pub(crate) token: u8,
     pub(crate) attempt: u32,
     pub(crate) from: From,
-    /// On the node's own clock.
+    /// When the first copy of the claim was sent, or the last renewal, on the node's own clock.
     pub(crate) claimed_at: i64,
     /// The life of the key that it was claimed in.
     pub(crate) life: usize,
+}
+
+/// An answer to be told, and the time right before its first copy was sent: trusted, and on the node's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+pub(crate) struct Answer {
+    pub(crate) told: u8,
+    pub(crate) at: StoreTime,
+    pub(crate) boot_ms: i64,
 }
 
 /// What a claim was taken from, as it can be hashed.
@@ -80,6 +89,8 @@ impl From {
 pub(crate) enum Told {
     Fresh(u8),
     Replay(u8),
+    /// A replay from the memory of a node.
+    Copy(u8),
     Reused,
     InProgress,
     Unknown,
@@ -89,13 +100,57 @@ pub(crate) enum Told {
     Fenced,
 }
 
+impl Request {
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Claimed(owner) | Self::Sending(owner) | Self::Settling { owner, .. } => {
+                Some(owner)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for nothing.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        matches!(self, Self::NotSent | Self::Told(_) | Self::Dead)
+    }
+
+    /// A copy of its call may be in the store.
+    pub(crate) fn be_unsure(&mut self) {
+        if let Self::Claiming { is_unsure, .. }
+        | Self::Taking { is_unsure, .. }
+        | Self::Settling { is_unsure, .. } = self
+        {
+            *is_unsure = true;
+        }
+    }
+}
+
 impl Owner {
-    pub(crate) fn settle(self, write: Write, event: RecordEvent, answer: Option<u8>) -> Request {
-        Request::Settling { owner: self, write: Asked(write), event: Event(event), answer, is_unsure: false }
+    /// It has an answer.
+    pub(crate) fn answer(self, write: Write, answer: Answer) -> Request {
+        self.settle(write, RecordEvent::Settle, Some(answer))
+    }
+
+    /// It never sent.
+    pub(crate) fn release(self) -> Request {
+        let write = Write::release(self.token(), self.from.taken_from());
+        self.settle(write, RecordEvent::Release, None)
+    }
+
+    /// It sent, and has no answer.
+    pub(crate) fn give_up(self) -> Request {
+        let write = Write::mark_unknown(self.token());
+        self.settle(write, RecordEvent::MarkUnknown, None)
     }
 
     pub(crate) fn token(self) -> Token {
         token(self.token)
+    }
+
+    fn settle(self, write: Write, event: RecordEvent, answer: Option<Answer>) -> Request {
+        let (write, event) = (Asked::new(write), Event(event, None));
+        Request::Settling { owner: self, write, event, answer, is_unsure: false }
     }
 }
 
@@ -109,11 +164,15 @@ pub(crate) fn draft(request: usize, number: u8, not_after: StoreTime) -> Draft {
         principal: Principal::anonymous(),
         route: "POST /".into(),
         target: "key".into(),
-        lease: Lease::new(std::time::Duration::from_millis(LEASE_MS.unsigned_abs())),
+        lease: lease(),
         quiet_ms: 2 * LEASE_MS,
         ttl_ms: TTL_MS,
         not_after,
     }
+}
+
+pub(crate) fn lease() -> Lease {
+    Lease::new(Duration::from_millis(LEASE_MS.unsigned_abs()))
 }
 
 /// The last request is another one than the others.
@@ -131,9 +190,21 @@ pub(crate) fn response(answer: u8) -> Arc<Response> {
     Arc::new(Response { status: http::StatusCode::OK, headers: http::HeaderMap::new(), body })
 }
 
+/// The same write with a token that is not random, so that equal states are equal.
+pub(crate) fn as_stranger(write: Write) -> Write {
+    match write.next {
+        Next::Completed { settled_by, response, .. } => {
+            let next = Next::Completed { settled_by, response, token: Some(token(STRANGER)) };
+            Write { next, ..write }
+        }
+        _ => write,
+    }
+}
+
 /// Answers that are not an execution's.
 pub(crate) const BY_OPERATOR: u8 = 201;
 pub(crate) const BY_POLICY: u8 = 202;
 pub(crate) const BY_RECONCILE: u8 = 203;
+pub(crate) const WITHOUT_BODY: u8 = 204;
 /// The token of whoever settles without being the owner.
 pub(crate) const STRANGER: u8 = 250;

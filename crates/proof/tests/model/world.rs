@@ -1,7 +1,7 @@
 //! Everything that can differ between two moments of the model.
 
 use onlyonce::clock::{Reading, StoreTime};
-use onlyonce::engine::table::RecordEvent;
+use onlyonce::engine::table::{Phase, RecordEvent};
 use onlyonce::record::Revision;
 use std::time::Duration;
 
@@ -13,8 +13,12 @@ use crate::request::Request;
 pub(crate) struct World {
     pub(crate) clocks: Clocks,
     pub(crate) record: Option<Held>,
-    /// When the record was completed, on a clock that nobody sets.
-    pub(crate) completed_at: Option<i64>,
+    /// When the record was completed, or released by an operator, on a clock that nobody sets.
+    pub(crate) ended_at: Option<i64>,
+    /// When its owner last claimed or renewed it, on the same clock.
+    pub(crate) beat_at: i64,
+    /// The copy of a completed record that one node answers from.
+    pub(crate) copy: Option<Copied>,
     pub(crate) requests: [Request; REQUESTS],
     /// Calls whose caller has no answer and that the store has not seen yet.
     pub(crate) late: Vec<Late>,
@@ -40,7 +44,21 @@ pub(crate) struct Life {
     pub(crate) first: Option<u8>,
     /// The answer that clients were told.
     pub(crate) told: Option<u8>,
+    /// An operator released it although the work could still be done: that is outside of the promise.
+    pub(crate) is_excused: bool,
     pub(crate) end: Option<End>,
+}
+
+/// An entry of `once/cache.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+pub(crate) struct Copied {
+    pub(crate) answer: u8,
+    /// Whether it answers the last request, and not the first two.
+    pub(crate) is_other: bool,
+    pub(crate) expires_at: StoreTime,
+    pub(crate) read_at: i64,
+    /// The life of the key that it belongs to.
+    pub(crate) life: usize,
 }
 
 /// Why a key was forgotten.
@@ -57,8 +75,36 @@ pub(crate) enum Wrong {
     DoneTwice,
     TwoAnswers,
     AnswerToAnotherRequest,
+    /// A node answers from its memory although the key has been forgotten.
+    CopyOutlivesRecord,
+    /// A completed record is neither kept as it is nor forgotten.
     CompletedReplaced,
     ForgottenEarly,
+    /// The work was done, and no record says so.
+    DoneAndForgotten,
+    /// A released key is neither free nor completed by its owner.
+    ReleasedHeld,
+    /// An unknown outcome is called running again, and no new attempt has begun.
+    UnknownRevived,
+    /// Since when an outcome is unknown has changed.
+    UnknownSinceMoved,
+    /// A new attempt does not remember what it returns to if it is not sent.
+    TakenFromForgotten,
+    /// Others have changed a running record, although its owner was not silent for a lease.
+    TakenFromTheLiving,
+    /// The owner's answer was refused, although the record is its own and has none.
+    AnswerLost,
+    /// An attempt that was never sent has ended, and its key is held.
+    NotGivenBack,
+    /// The owner has ended, and its record is running.
+    LeftRunning,
+    /// The owner has renewed its lease, and does not have a whole one.
+    LeaseNotKept,
+    /// A request came in time to a key that is free, and was refused.
+    FreeKeyRefused,
+    /// A route sends unknown outcomes again, and a retry was refused.
+    NotRedriven,
+    /// The engine has done what its table does not have.
     NotInTheTable,
 }
 
@@ -69,13 +115,14 @@ pub(crate) enum Late {
     Swap(Event, Asked),
 }
 
-/// An event of the table, with an order that can be hashed.
+/// An event of the table, and the phase that the record was in when whoever writes has judged it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Event(pub(crate) RecordEvent);
+pub(crate) struct Event(pub(crate) RecordEvent, pub(crate) Option<Phase>);
 
 impl std::hash::Hash for Event {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
         std::mem::discriminant(&self.0).hash(hasher);
+        self.1.map(|phase| std::mem::discriminant(&phase)).hash(hasher);
     }
 }
 
@@ -86,7 +133,7 @@ pub(crate) struct Budget {
     pub(crate) sent: u8,
     /// Processes that die.
     pub(crate) crashes: u8,
-    /// Store calls without an answer.
+    /// Store calls that are late, without an answer, or refused.
     pub(crate) faults: u8,
     /// Steps of time after which a claim may not arrive any more; two of them are more than a lease.
     pub(crate) short: u8,
@@ -96,6 +143,8 @@ pub(crate) struct Budget {
     pub(crate) jumps: u8,
     /// Things that operators do.
     pub(crate) operators: u8,
+    /// Callers whose deadline passes while the work is done.
+    pub(crate) deadlines: u8,
 }
 
 /// The store's clock, the node's, and what the node trusts.
@@ -143,7 +192,9 @@ impl World {
         Self {
             clocks: Clocks::default(),
             record: None,
-            completed_at: None,
+            ended_at: None,
+            beat_at: 0,
+            copy: None,
             requests: Default::default(),
             late: Vec::new(),
             sight: None,
@@ -166,7 +217,7 @@ impl World {
         }
         let answer = if dedups { *here.first.get_or_insert(answer) } else { answer };
         here.first.get_or_insert(answer);
-        if here.effects > 1 {
+        if here.effects > 1 && !here.is_excused {
             self.go_wrong(Wrong::DoneTwice);
         }
         answer
@@ -181,8 +232,8 @@ impl World {
 
     /// The key is forgotten: it may run again.
     pub(crate) fn end_life(&mut self, end: End) {
-        let lived = self.completed_at.take().map(|since| self.clocks.boot_ms - since);
-        if end != End::Forgotten && lived.is_some_and(|lived| lived < TTL_MS) {
+        let lived = self.ended_at.take().map(|since| self.clocks.boot_ms - since);
+        if end != End::Forgotten && lived.is_none_or(|lived| lived < TTL_MS) {
             self.go_wrong(Wrong::ForgottenEarly);
         }
         self.lives[self.life].end = Some(end);
@@ -191,6 +242,8 @@ impl World {
 }
 
 pub(crate) const LEASE_MS: i64 = 30_000;
+/// How long a copy in memory may answer: `CACHE_AGE_MAX`.
+pub(crate) const COPY_MS: i64 = 60_000;
 pub(crate) const TTL_MS: i64 = 24 * 3_600_000;
 /// A claim may not arrive after it, and the lease still has its margin; twice of it is more than the lease.
 pub(crate) const SHORT_MS: i64 = 20_000;
