@@ -4,10 +4,11 @@ use onlyonce::engine::table::{Phase, RecordEvent};
 use onlyonce::policy::Recovery;
 use onlyonce::record::State;
 
+use crate::clocks::{COPY_MS, LEASE_MS};
 use crate::hashed::answer_of_write;
 use crate::protocol::{Action, Fate, Pace, Protocol, Served};
 use crate::request::{Owner, Request, Told, WITHOUT_BODY};
-use crate::world::{COPY_MS, LEASE_MS, World};
+use crate::world::World;
 
 impl Protocol {
     pub(crate) fn of_request(&self, world: &World, index: usize, actions: &mut Vec<Action>) {

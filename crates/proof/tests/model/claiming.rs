@@ -7,12 +7,12 @@ use onlyonce::store::{Draft, Next, Seen};
 
 use crate::hashed::{Asked, answer_of};
 use crate::promises;
-use crate::protocol::{Fate, Protocol};
+use crate::protocol::Protocol;
 use crate::request::{
-    BY_POLICY, BY_RECONCILE, From, Owner, Request, Told, as_stranger, draft, response, token,
+    BY_POLICY, BY_RECONCILE, From, Owner, Request, Told, as_stranger, response, token,
 };
-use crate::settling::{by_record, replay, settled};
-use crate::world::{Event, Late, World, Wrong};
+use crate::settling::{by_record, replay};
+use crate::world::{Event, World, Wrong};
 
 impl Protocol {
     pub(crate) fn send(&self, world: &mut World, index: usize) {
@@ -24,67 +24,14 @@ impl Protocol {
             Request::Claiming { token: number, sent_at, not_after, is_unsure: false };
     }
 
-    /// The store call that a request waits for.
-    pub(crate) fn call(&self, world: &mut World, index: usize, fate: Fate) {
-        let request = world.requests[index].clone();
-        if fate != Fate::Answered {
-            world.budget.faults -= 1;
-        }
-        if fate == Fate::Delayed {
-            world.late.extend(copy_of(&request, index));
-            return world.requests[index].be_unsure();
-        }
-        // A repeated call waits behind its copy that may still be on its way.
-        let copy = copy_of(&request, index);
-        while let Some(at) = world.late.iter().position(|late| Some(late) == copy.as_ref()) {
-            let late = world.late.remove(at);
-            self.arrive(world, &late);
-        }
-        match self.answered(world, index, request, fate == Fate::Answered) {
-            Some(next) => world.requests[index] = next,
-            None => world.requests[index].be_unsure(),
-        }
-    }
-
-    /// The call reaches the store; what the request makes of the answer, if it hears it.
-    fn answered(
+    /// What the engine makes of the record that a claim has shown.
+    pub(crate) fn claimed(
         &self,
         world: &mut World,
         index: usize,
-        request: Request,
-        is_heard: bool,
-    ) -> Option<Request> {
-        match request {
-            Request::Claiming { token, sent_at, not_after, .. } => {
-                let draft = draft(index, token, not_after);
-                let seen = self.claim(world, &draft);
-                is_heard.then(|| self.claimed(world, index, Sent { token, sent_at, draft }, &seen))
-            }
-            Request::Taking { token, sent_at, write, event, .. } => {
-                let is_done = self.swap(world, event, &write.0);
-                is_heard.then(|| taken(world, (token, sent_at), &write.0, is_done))
-            }
-            Request::Settling { owner, write, event, answer, .. } => {
-                let is_done = self.swap(world, event, &write.0);
-                is_heard.then(|| {
-                    promises::last_word(world, owner.token(), owner.from, event.0);
-                    settled(world, index, owner, answer, is_done)
-                })
-            }
-            Request::Disowned { token: number, from, not_after } => {
-                let write = Write::release(token(number), from.taken_from());
-                self.swap(world, Event(RecordEvent::Release, None), &write);
-                (world.clocks.store() > not_after).then(|| {
-                    promises::last_word(world, token(number), from, RecordEvent::Release);
-                    Request::Told(Told::StoreDown)
-                })
-            }
-            _ => None,
-        }
-    }
-
-    /// What the engine makes of the record that a claim has shown.
-    fn claimed(&self, world: &mut World, index: usize, sent: Sent, seen: &Seen) -> Request {
+        sent: Sent,
+        seen: &Seen,
+    ) -> Request {
         let decision = decide(seen, Question { draft: &sent.draft, recovery: self.recovery });
         let is_others = seen.record.as_ref().is_some_and(|record| record.token != sent.draft.token);
         if is_others && let Some(taking) = self.take(world, &sent, seen, &decision) {
@@ -148,6 +95,9 @@ impl Protocol {
             world.go_wrong(refused(phase, event));
             return None;
         }
+        if event == RecordEvent::Redrive {
+            promises::of_redrive(world);
+        }
         Some(Request::Taking {
             token: sent.token,
             sent_at: sent.sent_at,
@@ -181,10 +131,10 @@ impl Protocol {
 }
 
 /// A claim that was sent.
-struct Sent {
-    token: u8,
-    sent_at: i64,
-    draft: Draft,
+pub(crate) struct Sent {
+    pub(crate) token: u8,
+    pub(crate) sent_at: i64,
+    pub(crate) draft: Draft,
 }
 
 /// What a caller is refused if the table forbids what the engine has decided.
@@ -208,7 +158,12 @@ pub(crate) fn give_up(world: &mut World, index: usize) {
     world.requests[index] = disowned;
 }
 
-fn taken(world: &World, (number, sent_at): (u8, i64), write: &Write, is_done: bool) -> Request {
+pub(crate) fn taken(
+    world: &World,
+    (number, sent_at): (u8, i64),
+    write: &Write,
+    is_done: bool,
+) -> Request {
     match &write.next {
         Next::Running(takeover) if is_done => Request::Claimed(Owner {
             token: number,
@@ -233,18 +188,6 @@ fn disowned(token: u8, write: &Write) -> Request {
             not_after: takeover.draft.not_after,
         },
         _ => Request::Told(Told::InProgress),
-    }
-}
-
-fn copy_of(request: &Request, index: usize) -> Option<Late> {
-    match request {
-        Request::Claiming { token, not_after, .. } => {
-            Some(Late::Claim { request: index, token: *token, not_after: *not_after })
-        }
-        Request::Taking { write, event, .. } | Request::Settling { write, event, .. } => {
-            Some(Late::Swap(*event, write.clone()))
-        }
-        _ => None,
     }
 }
 

@@ -1,8 +1,6 @@
 //! Every cell of the table is flipped in turn: what may not happen is done, and what may happen is forbidden. A flip must break
 //! a promise; the table itself is not asked.
 
-use std::time::Duration;
-
 use onlyonce::engine::Write;
 use onlyonce::engine::table::{Phase, RecordEvent};
 use onlyonce::policy::Recovery;
@@ -15,7 +13,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use crate::protocol::Protocol;
 use crate::request::{BY_OPERATOR, draft, response, token};
 use crate::world::Budget;
-use crate::{NOTHING, THREADS};
+use crate::{NOTHING, THREADS, redrive};
 
 #[test]
 fn a_table_with_any_flipped_cell_breaks_a_promise() {
@@ -46,7 +44,7 @@ fn cells() -> impl Iterator<Item = (Phase, RecordEvent)> {
 /// The promise that the flip breaks, if it breaks one.
 fn broken_by(phase: Phase, event: RecordEvent) -> Option<String> {
     let recovery = match event {
-        RecordEvent::Redrive => Recovery::Redrive { within: Duration::from_secs(23 * 3_600) },
+        RecordEvent::Redrive => redrive(),
         _ => Recovery::Hold,
     };
     let protocol = Protocol::new(recovery, budget(phase, event)).with_flip(phase, event);
@@ -55,7 +53,7 @@ fn broken_by(phase: Phase, event: RecordEvent) -> Option<String> {
     let states = checker.unique_state_count();
     let (name, path) = checker.discoveries().into_iter().next()?;
     let wrong = path.last_state().wrong;
-    let broken = wrong.map_or(format!("not so: {name}"), |wrong| format!("{wrong:?}"));
+    let broken = wrong.map_or_else(|| format!("not so: {name}"), |wrong| format!("{wrong:?}"));
     Some(format!("{broken}, after {states} states"))
 }
 

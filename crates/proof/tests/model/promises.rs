@@ -3,9 +3,10 @@
 use onlyonce::engine::table::RecordEvent;
 use onlyonce::record::{Record, State, TakenFrom, Token};
 
+use crate::clocks::{LEASE_MS, LONG_MS, REDRIVE_MS, SHORT_MS};
 use crate::protocol::{Action, Fate, Pace, Protocol, Served};
 use crate::request::{From, Request};
-use crate::world::{End, LEASE_MS, LONG_MS, REQUESTS, SHORT_MS, World, Wrong};
+use crate::world::{End, REQUESTS, World, Wrong};
 
 /// Judges a change of the record that was made by `event`.
 pub(crate) fn of_change(world: &mut World, before: Option<&Record>, event: RecordEvent) {
@@ -65,9 +66,8 @@ fn of_unknown(before: &Record, after: &Record) -> Option<Wrong> {
     let State::Unknown { since } = before.state else { return None };
     match after.state {
         State::Running { .. } if after.token == before.token => Some(Wrong::UnknownRevived),
-        State::Running { .. } => {
-            let is_remembered = after.taken_from == Some(TakenFrom::Unknown { since });
-            (!is_remembered).then_some(Wrong::TakenFromForgotten)
+        State::Running { .. } if after.taken_from != Some(TakenFrom::Unknown { since }) => {
+            Some(Wrong::TakenFromForgotten)
         }
         // A new attempt that was not sent returns to the moment that it has found.
         State::Unknown { since: now } => {
@@ -75,7 +75,7 @@ fn of_unknown(before: &Record, after: &Record) -> Option<Wrong> {
                 now == since || before.taken_from == Some(TakenFrom::Unknown { since: now });
             (!is_known).then_some(Wrong::UnknownSinceMoved)
         }
-        State::Released { .. } | State::Completed { .. } => None,
+        State::Running { .. } | State::Released { .. } | State::Completed { .. } => None,
     }
 }
 
@@ -97,6 +97,14 @@ fn note_times(world: &mut World, event: RecordEvent) {
             world.ended_at = Some(now)
         }
         _ => {}
+    }
+}
+
+/// A request has decided to send an unknown outcome again.
+pub(crate) fn of_redrive(world: &mut World) {
+    let age = world.clocks.boot_ms - world.lives[world.life].begun_at;
+    if age >= REDRIVE_MS {
+        world.go_wrong(Wrong::RedrivenLate);
     }
 }
 

@@ -4,10 +4,11 @@ use onlyonce::engine::table::{self, Phase, RecordEvent, To};
 use onlyonce::policy::Recovery;
 use stateright::{Model, Property};
 
+use crate::clocks::{JUMP_MS, LONG_MS, SHORT_MS};
 use crate::promises::ends_well;
 use crate::reached::reached;
 use crate::request::Request;
-use crate::world::{Budget, JUMP_MS, LONG_MS, REQUESTS, SHORT_MS, World};
+use crate::world::{Budget, REQUESTS, World};
 
 /// A route with its recovery, and how much may happen.
 #[derive(Clone)]

@@ -12,8 +12,9 @@ use onlyonce::record::{Kept, KeyText, Response, TakenFrom, Token};
 use onlyonce::scope::{OperationId, Principal};
 use onlyonce::store::{Draft, Lease, Next};
 
+use crate::clocks::{LEASE_MS, TTL_MS};
 use crate::hashed::Asked;
-use crate::world::{Event, LEASE_MS, TTL_MS};
+use crate::world::Event;
 
 /// Where a request stands.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]

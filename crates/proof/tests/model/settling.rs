@@ -7,13 +7,14 @@ use onlyonce::policy::Recovery;
 use onlyonce::record::{Record, State};
 use onlyonce::store::Seen;
 
+use crate::clocks::{LEASE_MS, TTL_MS};
 use crate::hashed::answer_of;
 use crate::protocol::{Protocol, Served};
 use crate::request::{
     Answer, BY_POLICY, Owner, Request, Told, WITHOUT_BODY, fingerprint, response,
 };
 use crate::store::seen;
-use crate::world::{Copied, End, Event, LEASE_MS, REQUESTS, TTL_MS, World, Wrong};
+use crate::world::{Copied, End, Event, REQUESTS, World, Wrong};
 
 /// Enough of the lease must be left, else nothing is sent.
 pub(crate) fn judge(world: &mut World, index: usize) {

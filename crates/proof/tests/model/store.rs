@@ -6,11 +6,12 @@ use onlyonce::record::{Record, State, StateKind, StateSet};
 use onlyonce::store::cas::{self, Effect};
 use onlyonce::store::{Draft, Guard, Seen};
 
+use crate::clocks::LEASE_MS;
 use crate::hashed::Held;
 use crate::promises::of_change;
 use crate::protocol::Protocol;
 use crate::request::{Request, draft, lease};
-use crate::world::{Event, LEASE_MS, Late, World, Wrong};
+use crate::world::{Event, Late, World, Wrong};
 
 impl Protocol {
     /// A claim reaches the store.
@@ -20,6 +21,7 @@ impl Protocol {
             if self.step(Phase::Absent, RecordEvent::Claim) == Some(To::Running) {
                 world.record = Some(Held::new(record));
                 world.beat_at = world.clocks.boot_ms;
+                world.lives[world.life].begun_at = world.clocks.boot_ms;
             } else {
                 world.go_wrong(Wrong::FreeKeyRefused);
             }

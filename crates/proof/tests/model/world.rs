@@ -1,10 +1,10 @@
 //! Everything that can differ between two moments of the model.
 
-use onlyonce::clock::{Reading, StoreTime};
+use onlyonce::clock::StoreTime;
 use onlyonce::engine::table::{Phase, RecordEvent};
 use onlyonce::record::Revision;
-use std::time::Duration;
 
+use crate::clocks::{Clocks, TTL_MS};
 use crate::hashed::{Asked, Held};
 use crate::request::Request;
 
@@ -38,6 +38,8 @@ const LIVES: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Life {
+    /// When it was first claimed, on a clock that nobody sets.
+    pub(crate) begun_at: i64,
     /// How often the work was done.
     pub(crate) effects: u8,
     /// The answer of the first execution.
@@ -104,6 +106,8 @@ pub(crate) enum Wrong {
     FreeKeyRefused,
     /// A route sends unknown outcomes again, and a retry was refused.
     NotRedriven,
+    /// It was sent again when the service may have forgotten the key.
+    RedrivenLate,
     /// The engine has done what its table does not have.
     NotInTheTable,
 }
@@ -145,46 +149,6 @@ pub(crate) struct Budget {
     pub(crate) operators: u8,
     /// Callers whose deadline passes while the work is done.
     pub(crate) deadlines: u8,
-}
-
-/// The store's clock, the node's, and what the node trusts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
-pub(crate) struct Clocks {
-    pub(crate) boot_ms: i64,
-    pub(crate) offset_ms: i64,
-    /// The reading by which the store's clock was furthest behind: store, then node.
-    lowest: (i64, i64),
-}
-
-impl Clocks {
-    pub(crate) fn store(&self) -> StoreTime {
-        StoreTime::from_ms(self.boot_ms + self.offset_ms)
-    }
-
-    pub(crate) fn boot(&self) -> Duration {
-        Duration::from_millis(self.boot_ms.unsigned_abs())
-    }
-
-    /// The time that a node trusts, which has read the store's clock again and again.
-    pub(crate) fn trusted(&self) -> StoreTime {
-        self.lowest().trusted(self.store(), self.boot())
-    }
-
-    /// Time passes, or someone sets the store's clock; then a node reads it.
-    pub(crate) fn move_by(&mut self, boot_ms: i64, offset_ms: i64) {
-        self.boot_ms += boot_ms;
-        self.offset_ms += offset_ms;
-        let now = Reading::new(self.store(), self.boot());
-        let lowest = self.lowest().lower(now);
-        if lowest.estimate(self.boot()) == self.store() {
-            self.lowest = (self.store().as_ms(), self.boot_ms);
-        }
-    }
-
-    fn lowest(&self) -> Reading {
-        let (store, boot) = self.lowest;
-        Reading::new(StoreTime::from_ms(store), Duration::from_millis(boot.unsigned_abs()))
-    }
 }
 
 impl World {
@@ -238,15 +202,6 @@ impl World {
         }
         self.lives[self.life].end = Some(end);
         self.life = (self.life + 1).min(LIVES - 1);
+        self.lives[self.life].begun_at = self.clocks.boot_ms;
     }
 }
-
-pub(crate) const LEASE_MS: i64 = 30_000;
-/// How long a copy in memory may answer: `CACHE_AGE_MAX`.
-pub(crate) const COPY_MS: i64 = 60_000;
-pub(crate) const TTL_MS: i64 = 24 * 3_600_000;
-/// A claim may not arrive after it, and the lease still has its margin; twice of it is more than the lease.
-pub(crate) const SHORT_MS: i64 = 20_000;
-pub(crate) const LONG_MS: i64 = 25 * 3_600_000;
-/// How far someone sets the store's clock: further than a time to live.
-pub(crate) const JUMP_MS: i64 = 48 * 3_600_000;
