@@ -11,7 +11,7 @@ use onlyonce::store::{Guard, Next};
 
 use crate::hashed::Asked;
 use crate::protocol::{Pace, Protocol};
-use crate::request::{BY_OPERATOR, Request, STRANGER, as_stranger, response, token};
+use crate::request::{BY_OPERATOR, STRANGER, as_stranger, response, token};
 use crate::world::{Event, Late, World};
 
 impl Protocol {
@@ -47,7 +47,6 @@ impl Protocol {
                 Next::Completed { settled_by, response: answer, token: Some(token(STRANGER)) },
             ),
             RecordEvent::ReleaseFor => {
-                world.lives[world.life].is_excused |= may_be_sent(world);
                 let write = Write::release_for(&record, world.clocks.trusted(), true);
                 (write, Next::Released { expires_at: None })
             }
@@ -68,18 +67,6 @@ impl Protocol {
             self.swap(world, event, &write);
         }
     }
-}
-
-/// Whether somebody may still do the work, or has done it: then whoever releases the key vouches wrongly.
-fn may_be_sent(world: &World) -> bool {
-    let owner = world.record.as_ref().map(|record| record.token);
-    let is_its = |number: u8| Some(token(number)) == owner;
-    let may_send = |request: &Request| match request {
-        Request::Claimed(held) | Request::Sending(held) => is_its(held.token),
-        Request::Claiming { token, .. } | Request::Taking { token, .. } => is_its(*token),
-        _ => false,
-    };
-    world.lives[world.life].effects > 0 || world.requests.iter().any(may_send)
 }
 
 /// The engine's own judgement, of a reaper that first saw this revision `at`.

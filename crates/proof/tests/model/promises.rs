@@ -5,7 +5,7 @@ use onlyonce::record::{Record, State, TakenFrom, Token};
 
 use crate::clocks::{LEASE_MS, LONG_MS, REDRIVE_MS, SHORT_MS};
 use crate::protocol::{Action, Fate, Pace, Protocol, Served};
-use crate::request::{From, Request};
+use crate::request::{From, Request, token};
 use crate::world::{End, REQUESTS, World, Wrong};
 
 /// Judges a change of the record that was made by `event`.
@@ -25,6 +25,9 @@ pub(crate) fn of_change(world: &mut World, before: Option<&Record>, event: Recor
     };
     wrong.into_iter().for_each(|wrong| world.go_wrong(wrong));
     note_times(world, event);
+    if event == RecordEvent::ReleaseFor && may_be_sent(world) {
+        world.lives[world.life].is_excused = true;
+    }
     if world.record.is_none() && world.lives[world.life].effects > 0 {
         world.go_wrong(Wrong::DoneAndForgotten);
     }
@@ -87,6 +90,18 @@ fn of_running(world: &World, event: RecordEvent) -> Option<Wrong> {
     (!is_owner && !is_silent).then_some(Wrong::TakenFromTheLiving)
 }
 
+/// Whether somebody may still do the work, or has done it: then whoever releases the key vouches wrongly.
+fn may_be_sent(world: &World) -> bool {
+    let owner = world.record.as_ref().map(|record| record.token);
+    let is_its = |number: u8| Some(token(number)) == owner;
+    let may_send = |request: &Request| match request {
+        Request::Claimed(held) | Request::Sending(held) => is_its(held.token),
+        Request::Claiming { token, .. } | Request::Taking { token, .. } => is_its(*token),
+        _ => false,
+    };
+    world.lives[world.life].effects > 0 || world.requests.iter().any(may_send)
+}
+
 fn note_times(world: &mut World, event: RecordEvent) {
     let now = world.clocks.boot_ms;
     match world.record.as_ref().map(|record| &record.state) {
@@ -105,6 +120,16 @@ pub(crate) fn of_redrive(world: &mut World) {
     let age = world.clocks.boot_ms - world.lives[world.life].begun_at;
     if age >= REDRIVE_MS {
         world.go_wrong(Wrong::RedrivenLate);
+    }
+}
+
+/// A late copy has reached the store: what it has claimed is somebody's, unless a process has died or a clock was set.
+pub(crate) fn of_late_claim(protocol: &Protocol, world: &mut World) {
+    let has_died = world.budget.crashes < protocol.budget.crashes;
+    let Some(record) = &world.record else { return };
+    let is_held = world.requests.iter().any(|request| request.claim() == Some(record.token));
+    if is_running(world) && !is_held && !has_died && protocol.budget.jumps == 0 {
+        world.go_wrong(Wrong::ClaimOfNobody);
     }
 }
 

@@ -111,6 +111,16 @@ impl Request {
         }
     }
 
+    /// The token of the claim that it has, or may get.
+    pub(crate) fn claim(&self) -> Option<Token> {
+        match self {
+            Self::Claiming { token: number, .. }
+            | Self::Taking { token: number, .. }
+            | Self::Disowned { token: number, .. } => Some(token(*number)),
+            _ => self.owner().map(|owner| owner.token()),
+        }
+    }
+
     /// Whether it waits for nothing.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self, Self::NotSent | Self::Told(_) | Self::Dead)

@@ -8,7 +8,7 @@ use onlyonce::store::{Draft, Guard, Seen};
 
 use crate::clocks::LEASE_MS;
 use crate::hashed::Held;
-use crate::promises::of_change;
+use crate::promises::{of_change, of_late_claim};
 use crate::protocol::Protocol;
 use crate::request::{Request, draft, lease};
 use crate::world::{Event, Late, World, Wrong};
@@ -76,6 +76,7 @@ impl Protocol {
 
     /// A late copy reaches the store; nobody hears the answer.
     pub(crate) fn arrive(&self, world: &mut World, late: &Late) {
+        let before = world.record.clone();
         match late {
             Late::Claim { request, token, not_after } => {
                 self.claim(world, &draft(*request, *token, *not_after));
@@ -83,6 +84,9 @@ impl Protocol {
             Late::Swap(event, write) => {
                 self.swap(world, *event, &write.0);
             }
+        }
+        if world.record != before {
+            of_late_claim(self, world);
         }
     }
 

@@ -100,6 +100,8 @@ pub(crate) enum Wrong {
     NotGivenBack,
     /// The owner has ended, and its record is running.
     LeftRunning,
+    /// A late copy has claimed the key, and nobody will ever end that claim.
+    ClaimOfNobody,
     /// The owner has renewed its lease, and does not have a whole one.
     LeaseNotKept,
     /// A request came in time to a key that is free, and was refused.
