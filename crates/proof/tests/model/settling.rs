@@ -83,7 +83,8 @@ pub(crate) fn settled(
     let own = world.record.as_ref().filter(|record| record.token == owner.token());
     let kept = own.and_then(|record| record.response().map(|response| answer_of(response)));
     match (is_done, kept, answer) {
-        (true, _, Some(answer)) => {
+        // Also if it was refused because an earlier copy of its answer is there: then it tells its own.
+        (true, _, Some(answer)) | (false, Some(_), Some(answer)) => {
             let is_other = fingerprint(index) == fingerprint(REQUESTS - 1);
             let expires_at = answer.at.plus_ms(TTL_MS);
             if let Some(kept) = kept {
@@ -93,8 +94,8 @@ pub(crate) fn settled(
             Request::Told(Told::Fresh(answer.told))
         }
         (true, _, None) => Request::Told(Told::NotDone),
-        // An earlier copy of its own answer.
-        (false, Some(kept), _) => {
+        // It gave its answer up, and an earlier copy of it is there.
+        (false, Some(kept), None) => {
             tell(world, owner.life, kept);
             Request::Told(Told::Fresh(kept))
         }
