@@ -74,9 +74,11 @@ fn budget(phase: Phase, event: RecordEvent) -> Budget {
     }
 }
 
-/// Whether anything in the engine asks this cell.
+/// Whether anything in the model asks this cell.
 fn is_asked(phase: Phase, event: RecordEvent) -> bool {
     match phase {
+        // Operators erase answers, and nobody of the model does: the outcome stays as it is.
+        _ if event == RecordEvent::Erase => false,
         // A guard names a token or a revision, and where there is no record there is neither.
         Phase::Absent => event == RecordEvent::Claim,
         // An owner's guard names stored states, and expiry is not stored.
@@ -131,7 +133,7 @@ fn completed() -> Next {
     Next::Completed { settled_by: SettledBy::Owner, response: response(BY_OPERATOR), token: None }
 }
 
-const NOT_ASKED: usize = 14;
+const NOT_ASKED: usize = 20;
 
 /// Cells whose flip breaks no promise, each with the reason.
 const HARMLESS: [(Phase, RecordEvent, &str); 4] = [

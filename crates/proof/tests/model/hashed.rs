@@ -72,6 +72,7 @@ impl Hash for Asked {
             Next::Unknown { since } => since.hash(hasher),
             Next::Released { expires_at } => expires_at.hash(hasher),
             Next::Completed { response, token, .. } => (answer_of(response), token).hash(hasher),
+            Next::Replaced(_) => unreachable!("nobody erases an answer of the model"),
         }
     }
 }
@@ -80,7 +81,9 @@ impl Hash for Asked {
 pub(crate) fn answer_of(response: &Response) -> u8 {
     match &response.body {
         Kept::Bytes { body, .. } => body[0],
-        Kept::No(_) => unreachable!("every answer of the model is kept"),
+        Kept::No(_) | Kept::Sealed(_) => {
+            unreachable!("every answer of the model is kept, in clear")
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Protocol {
 fn usual(event: RecordEvent) -> To {
     match event {
         RecordEvent::Claim | RecordEvent::Renew | RecordEvent::Redrive => To::Running,
-        RecordEvent::Settle | RecordEvent::SettleFor => To::Completed,
+        RecordEvent::Settle | RecordEvent::SettleFor | RecordEvent::Erase => To::Completed,
         RecordEvent::Release => To::Back,
         RecordEvent::MarkUnknown | RecordEvent::Reap => To::Unknown,
         RecordEvent::ReleaseFor => To::Released,
