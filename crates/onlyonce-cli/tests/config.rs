@@ -62,7 +62,8 @@ fn included_files_are_counted_and_named_in_what_is_said() {
     write("routes/b.toml", "[[route]]\nmatch = \"POST /b\"\nkey_from = [\"json:/order_number\"]\n");
     let checked = config(&["check", "a.toml"], folder.path());
     let good = "a.toml is good: 2 routes, with those of 1 included file\n";
-    assert_eq!((checked.status.code(), told(&checked.stdout)), (Some(0), good));
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(told(&checked.stdout).starts_with(good), "{}", told(&checked.stdout));
     let warning = "routes/b.toml:3:1: warning: \"POST /b\" takes its key from json:/order_number";
     assert!(told(&checked.stderr).starts_with(warning), "{}", told(&checked.stderr));
     write("routes/b.toml", "[admin]\n");

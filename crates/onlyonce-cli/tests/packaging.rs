@@ -117,12 +117,13 @@ fn with_few_addresses(bill: &serde_json::Value) -> Vec<u8> {
 }
 
 const VALIDATE: &str = "import sys
+bill = sys.stdin.read()
 try:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 except ImportError:
     sys.exit(3)
-sys.exit(JsonStrictValidator(SchemaVersion.V1_5).validate_str(sys.stdin.read()))";
+sys.exit(JsonStrictValidator(SchemaVersion.V1_5).validate_str(bill))";
 
 // With a package that is built in a second instead of `onlyonce`, whose release takes minutes.
 #[test]
