@@ -25,6 +25,10 @@ pub(crate) fn of_change(world: &mut World, before: Option<&Record>, event: Recor
     };
     wrong.into_iter().for_each(|wrong| world.go_wrong(wrong));
     note_times(world, event);
+    // What was released counts as never sent: its age begins with the attempt that takes it.
+    if matches!(before.state, State::Released { .. }) && is_running(world) {
+        world.lives[world.life].begun_at = world.clocks.boot_ms;
+    }
     if event == RecordEvent::ReleaseFor && may_be_sent(world) {
         world.lives[world.life].is_excused = true;
     }
