@@ -122,7 +122,7 @@ fn note_times(world: &mut World, event: RecordEvent) {
 /// A request has decided to send an unknown outcome again.
 pub(crate) fn of_redrive(world: &mut World) {
     let age = world.clocks.boot_ms - world.lives[world.life].begun_at;
-    if age >= REDRIVE_MS {
+    if age >= REDRIVE_MS && !world.clocks.was_set_back() {
         world.go_wrong(Wrong::RedrivenLate);
     }
 }
