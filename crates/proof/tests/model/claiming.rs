@@ -96,7 +96,7 @@ impl Protocol {
             return None;
         }
         if event == RecordEvent::Redrive {
-            promises::of_redrive(world);
+            promises::of_redrive(self, world);
         }
         Some(Request::Taking {
             token: sent.token,

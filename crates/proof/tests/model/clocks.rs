@@ -38,11 +38,6 @@ impl Clocks {
         }
     }
 
-    /// Whether the store's clock was ever set back: then ages that it tells are too low, and the node cannot know.
-    pub(crate) fn was_set_back(&self) -> bool {
-        self.lowest.0 < self.lowest.1
-    }
-
     fn lowest(&self) -> Reading {
         let (store, boot) = self.lowest;
         Reading::new(StoreTime::from_ms(store), Duration::from_millis(boot.unsigned_abs()))

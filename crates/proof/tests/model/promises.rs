@@ -119,10 +119,12 @@ fn note_times(world: &mut World, event: RecordEvent) {
     }
 }
 
-/// A request has decided to send an unknown outcome again.
-pub(crate) fn of_redrive(world: &mut World) {
+/// A request has decided to send an unknown outcome again. Ages go by the store's times: once someone has set its clock, in
+/// either direction, they are wrong (docs/limits.md).
+pub(crate) fn of_redrive(protocol: &Protocol, world: &mut World) {
+    let was_set = world.budget.jumps < protocol.budget.jumps;
     let age = world.clocks.boot_ms - world.lives[world.life].begun_at;
-    if age >= REDRIVE_MS && !world.clocks.was_set_back() {
+    if age >= REDRIVE_MS && !was_set {
         world.go_wrong(Wrong::RedrivenLate);
     }
 }
