@@ -46,13 +46,13 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 8, oldest = 7";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 9, oldest = 8";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 9, oldest = 8");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 10, oldest = 9");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer { found: 9, supported: 7, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 10, supported: 8, .. }), "{error}");
 }
 
 /// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.
@@ -85,7 +85,7 @@ async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
         assert_eq!(postgres.sql(&url, WHOLE), before);
         let error = refused(&url).await;
         assert!(
-            matches!(error, PostgresOpenError::Older { found, supported: 7, .. } if found == version),
+            matches!(error, PostgresOpenError::Older { found, supported: 8, .. } if found == version),
             "{error:?}"
         );
     }

@@ -1,6 +1,7 @@
 //! Operations inside the caller's own Postgres transaction, by SQL alone and through both Rust drivers.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
+mod answer_rules;
 mod functions;
 mod inbox;
 mod killed;

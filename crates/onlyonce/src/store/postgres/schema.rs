@@ -19,8 +19,9 @@ use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
 /// transactions; 3: without an audit trail; 4: without the transactional mode; 5: without recovery
-/// points; 6: without the names of repeatable calls. None of them was released.
-pub(super) const VERSION: i32 = 7;
+/// points; 6: without the names of repeatable calls; 7: with CHECKs where the transactional mode has domains. None of them
+/// was released.
+pub(super) const VERSION: i32 = 8;
 
 /// What to do about a schema that has no tables of ours.
 pub(super) enum Missing {

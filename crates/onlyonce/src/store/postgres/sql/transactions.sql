@@ -1,22 +1,26 @@
 -- The transactional mode: functions that a program of any language calls in a transaction of its own, so that the key, the
 -- business writes, the answer and the messages commit together or not at all. docs/transactions.md tells how to use them.
 
--- Begun and completed in one transaction, so that nobody else ever sees a row without an answer. While that transaction
--- runs, an advisory lock stands for it.
+-- What an answer is. Domains, not CHECKs of the table: the server parses the CHECKs of a table again in every statement that
+-- writes to it. As four CHECKs these rules took a quarter of the server's time for begin, complete and COMMIT together.
+CREATE DOMAIN {schema}.answer_status AS integer CHECK (VALUE BETWEEN 100 AND 599);
+CREATE DOMAIN {schema}.answer_headers AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
+
+-- Begun and completed in one transaction, so that nobody else ever sees a row without an answer: complete writes all four
+-- columns of it. While that transaction runs, an advisory lock stands for it.
 CREATE TABLE {schema}.transactional (
   id          uuid PRIMARY KEY,
   scope       text NOT NULL,
   principal   text NOT NULL,
   key         text NOT NULL,
   fingerprint bytea NOT NULL,
-  ttl         interval NOT NULL CHECK (ttl > interval '0'),
+  ttl         interval NOT NULL,
   begun_at    timestamptz NOT NULL,
   begun_by    xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  status      integer CHECK (status BETWEEN 100 AND 599),
-  headers     jsonb CHECK (jsonb_typeof(headers) = 'object'),
+  status      {schema}.answer_status,
+  headers     {schema}.answer_headers,
   body        bytea,
-  expires_at  timestamptz,
-  CONSTRAINT completed_is_whole CHECK (num_nulls(status, headers, body, expires_at) IN (0, 4))
+  expires_at  timestamptz
 );
 ALTER TABLE {schema}.transactional ALTER body SET STORAGE EXTERNAL;
 CREATE INDEX transactional_expiry ON {schema}.transactional (expires_at) WHERE expires_at IS NOT NULL;
@@ -139,7 +143,8 @@ BEGIN
     RAISE EXCEPTION 'two operations have the id %', operation USING ERRCODE = 'OO007';
   ELSIF seen.status IS NULL AND seen.begun_by = pg_current_xact_id() THEN
     RAISE EXCEPTION 'this transaction has begun the operation before' USING ERRCODE = 'OO003';
-  ELSIF seen.status IS NULL THEN
+  ELSIF num_nulls(seen.status, seen.headers, seen.body, seen.expires_at) > 0 THEN
+    -- Of four columns an answer, or none of it: a person may have written to the row.
     RAISE EXCEPTION 'operation % was committed without an answer', operation
       USING ERRCODE = 'OO006', HINT = 'Find out what it did, then delete its row or give it an answer by hand.';
   ELSIF seen.fingerprint <> fingerprint THEN
@@ -158,6 +163,9 @@ CREATE FUNCTION {schema}.complete(token uuid, status integer, headers jsonb DEFA
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
+  IF status IS NULL THEN
+    RAISE EXCEPTION 'an answer has a status' USING ERRCODE = 'OO001';
+  END IF;
   UPDATE {schema}.transactional t
      SET status = status, headers = coalesce(headers, '{}'), body = coalesce(body, ''), expires_at = {now} + t.ttl
    WHERE t.id = token AND t.status IS NULL AND t.begun_by = pg_current_xact_id();
@@ -198,7 +206,7 @@ BEGIN
   END IF;
   PERFORM pg_advisory_xact_lock_shared({schema}.lock_of(token));
   -- With another fingerprint it is the answer to another request: this one was not done.
-  RETURN QUERY SELECT t.status, t.headers, t.body FROM {schema}.transactional t
+  RETURN QUERY SELECT t.status::integer, t.headers::jsonb, t.body FROM {schema}.transactional t
                 WHERE t.id = token AND t.fingerprint = resolve.fingerprint;
 END
 $$;
