@@ -107,17 +107,24 @@ impl PgTx<'_> {
             (&headers, Type::TEXT),
             (&body, Type::BYTEA),
         ];
-        let completed =
-            self.transaction.execute_typed(&self.statements.complete, &parameters).await;
-        completed.map_err(failed)?;
-        match self.transaction.commit().await {
-            Ok(()) => Ok(reply),
+        // COMMIT is sent behind the call without waiting for its answer. If the call fails, COMMIT rolls back.
+        let (completed, committed) = join(
+            self.transaction.execute_typed(&self.statements.complete, &parameters),
+            self.transaction.batch_execute("COMMIT"),
+        )
+        .await;
+        // It has ended. Dropped, it would send a ROLLBACK as well.
+        std::mem::forget(self.transaction);
+        let lost = match (completed, committed) {
+            (Ok(_), Ok(())) => return Ok(reply),
+            (Err(error), _) if error.code().is_some() => return Err(failed(error)),
             // The server refused the commit, so it was not made.
-            Err(error) if error.code().is_some_and(|state| is_definite(state.code())) => {
-                Err(failed(error))
+            (Ok(_), Err(error)) if error.code().is_some_and(|state| is_definite(state.code())) => {
+                return Err(failed(error));
             }
-            Err(error) => Err(TransactionError::Unsure { token: self.token, error: error.into() }),
-        }
+            (Err(error), _) | (Ok(_), Err(error)) => error,
+        };
+        Err(TransactionError::Unsure { token: self.token, error: lost.into() })
     }
 
     /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get.

@@ -9,6 +9,7 @@ mod lab;
 mod languages;
 mod layer;
 mod lost_commit;
+mod messages;
 mod over_sqlx;
 mod over_tokio_postgres;
 mod races;
