@@ -83,7 +83,7 @@ fn revoked() -> Permission {
     }))
 }
 
-// R180
+// R180; threat G11
 #[tokio::test]
 async fn a_revoked_caller_gets_what_the_authorizer_says() {
     let t = Authorized::new();

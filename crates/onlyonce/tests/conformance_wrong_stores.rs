@@ -12,6 +12,7 @@ use onlyonce::store::conformance::{Case, Report, Verdict, exercise};
 use store::WrongStores;
 use tokio::runtime::Runtime;
 
+// threat J17
 #[test]
 fn a_store_without_a_defect_passes_every_case() {
     let report = report(None);

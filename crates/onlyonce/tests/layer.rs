@@ -80,6 +80,7 @@ async fn a_retry_is_answered_by_the_store_where_there_is_no_cache() {
 }
 
 // R32, R33, R62, R94; FPR-01
+// threat G13
 #[tokio::test]
 async fn another_request_with_the_key_gets_422_and_changes_nothing() {
     let guarded = Guarded::counting(Policy::default());
@@ -296,7 +297,7 @@ async fn who_is_asking_must_be_clear() {
 }
 
 /// As the examples have it: who has no key is nobody, and nobody shares an operation with a stranger.
-// threat J3
+// threat K3
 #[tokio::test]
 async fn callers_without_credentials_are_refused_where_the_principal_is_an_option() {
     let once = onlyonce::Once::new(onlyonce::store::memory::MemoryStore::new());
@@ -391,7 +392,7 @@ async fn a_client_that_makes_a_new_boundary_for_each_try_is_understood() {
 }
 
 /// It would take minutes to compare each parameter with all before it.
-// threat J9
+// threat K9
 #[tokio::test]
 async fn a_part_with_very_many_parameters_is_compared_as_bytes_and_has_no_key() {
     let many =
@@ -414,7 +415,7 @@ async fn a_part_with_very_many_parameters_is_compared_as_bytes_and_has_no_key() 
     assert_eq!((guarded.executions(), in_the_form.executions()), (1, 0));
 }
 
-// threat J9
+// threat K9
 #[tokio::test]
 async fn a_content_type_with_very_many_parameters_is_compared_as_bytes() {
     let guarded = Guarded::counting(Policy::default());

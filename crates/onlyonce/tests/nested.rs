@@ -76,7 +76,7 @@ fn charge(path: &str) -> Request<Body> {
 
 const ACCOUNTS: [&str; 2] = ["/accounts/1/charges", "/accounts/2/charges"];
 
-// R29, R34; threat J2
+// R29, R34; threat K2
 #[tokio::test]
 async fn a_nested_router_keeps_two_accounts_apart() {
     let shop = Shop::new();
@@ -84,7 +84,7 @@ async fn a_nested_router_keeps_two_accounts_apart() {
     shop.assert_apart(&app, &ACCOUNTS).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn a_nested_service_keeps_two_accounts_apart() {
     let shop = Shop::new();
@@ -96,7 +96,7 @@ async fn a_nested_service_keeps_two_accounts_apart() {
     shop.assert_apart(&app, &ACCOUNTS).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn a_router_that_is_nested_twice_keeps_every_prefix_apart() {
     let shop = Shop::new();
@@ -111,7 +111,7 @@ async fn a_router_that_is_nested_twice_keeps_every_prefix_apart() {
     shop.assert_apart(&app, &paths).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn the_fallback_of_a_nested_router_keeps_two_accounts_apart() {
     let shop = Shop::new();
@@ -119,7 +119,7 @@ async fn the_fallback_of_a_nested_router_keeps_two_accounts_apart() {
     shop.assert_apart(&app, &["/accounts/1/elsewhere", "/accounts/2/elsewhere"]).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn one_inner_router_under_two_versions_is_two_operations() {
     let shop = Shop::new();
@@ -128,7 +128,7 @@ async fn one_inner_router_under_two_versions_is_two_operations() {
     shop.assert_apart(&app, &["/v1/charges", "/v2/charges"]).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn it_does_not_matter_whether_the_layer_is_inside_or_outside_of_the_nesting() {
     let shop = Shop::new();
@@ -145,7 +145,7 @@ async fn it_does_not_matter_whether_the_layer_is_inside_or_outside_of_the_nestin
 }
 
 /// Without the path in the scope the fingerprint alone tells the accounts apart.
-// R34; threat J2
+// R34; threat K2
 #[tokio::test]
 async fn the_fingerprint_of_a_nested_request_has_the_whole_path() {
     let shop = Shop::new();
@@ -160,7 +160,7 @@ async fn the_fingerprint_of_a_nested_request_has_the_whole_path() {
 }
 
 /// A path may say more than the client's own: a tenant that came in a header, say.
-// threat J2
+// threat K2
 #[tokio::test]
 async fn a_path_that_was_rewritten_on_the_way_counts_as_well() {
     async fn by_tenant(mut request: Request<Body>, next: Next) -> axum::response::Response {
@@ -181,7 +181,7 @@ async fn a_path_that_was_rewritten_on_the_way_counts_as_well() {
 }
 
 /// For routers that we do not know.
-// threat J2
+// threat K2
 #[tokio::test]
 async fn whoever_strips_a_path_by_hand_can_say_what_the_client_sent() {
     async fn strip(mut request: Request<Body>, next: Next) -> axum::response::Response {
@@ -196,7 +196,7 @@ async fn whoever_strips_a_path_by_hand_can_say_what_the_client_sent() {
     shop.assert_apart(&app, &ACCOUNTS).await;
 }
 
-// threat J2
+// threat K2
 #[tokio::test]
 async fn a_look_up_finds_the_operation_of_a_nested_route() {
     let shop = Shop::new();

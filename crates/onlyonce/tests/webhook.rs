@@ -92,6 +92,7 @@ async fn a_duplicate_six_days_later_has_no_effect() {
 }
 
 // WHK-02, WHK-03
+// threat J8
 #[tokio::test]
 async fn what_is_not_genuine_claims_nothing() {
     let receiver = Receiver::standard();

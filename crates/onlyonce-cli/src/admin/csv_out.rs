@@ -110,6 +110,7 @@ const COLUMNS: [&str; 14] = [
 mod tests {
     use super::*;
 
+    // threat G19
     #[test]
     fn no_cell_is_a_formula_or_breaks_its_line() {
         let texts = ["=1+1", "+1", "-1", "@A1", "\tx", "\rx"];

@@ -17,7 +17,7 @@ use crate::lab::Lab;
 use crate::upstream::{LARGE, SMALL};
 use crate::within;
 
-// threat G5: three connections with a zero window took 1.7 GB.
+// threats K8, G5: three connections with a zero window took 1.7 GB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_are_bounded() {
     let lab = Lab::start("").await;
@@ -79,6 +79,7 @@ async fn small_answers_that_nobody_reads_are_bounded() {
     assert_eq!(lab.upstream.count(SMALL), 1);
 }
 
+// threat K8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_makes_no_progress_is_closed() {
     let lab = Lab::start("").await;

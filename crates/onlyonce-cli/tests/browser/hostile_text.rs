@@ -8,6 +8,7 @@ use crate::driver::{Browser, ask, get, in_browser};
 use crate::served::{Served, send};
 use crate::shop_window::shows;
 
+// threat G18
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_that_looks_like_markup_stays_text_everywhere() {
     let routes = texts().fold(String::new(), |mut routes, text| {

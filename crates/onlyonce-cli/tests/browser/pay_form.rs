@@ -25,7 +25,7 @@ async fn a_double_click_with_the_network_cut_in_between_pays_once() {
     told.unwrap();
 }
 
-// R149, R162; threat J6
+// R149, R162; threat K6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_after_a_lost_answer_keeps_the_key() {
     let Some(driver) = Driver::start() else {
@@ -74,7 +74,7 @@ async fn refused_in_doubt(browser: Browser, gateway: SocketAddr, cable: Cable) {
     assert_eq!(charges_of(gateway, "you").await, 1);
 }
 
-// R161; threat J6
+// R161; threat K6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_tells_what_the_record_says() {
     let Some(driver) = Driver::start() else {

@@ -57,7 +57,7 @@ fn tells_nothing(answer: &Answer) {
     assert_eq!(answer.all("idempotent-replayed"), [""; 0]);
 }
 
-// R180
+// R180; threat G11
 async fn r180_a_revoked_caller_gets_the_refusal_of_the_service(on: Kind) {
     let mut t = asking(on, &[]).await;
     let first = t.send(&ask()).await.fresh(201);

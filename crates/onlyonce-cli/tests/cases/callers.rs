@@ -114,7 +114,7 @@ preset = "signup"
     assert_eq!(t.records().await, 4);
 }
 
-// R31
+// R31; threat G8
 async fn r31_a_caller_learns_nothing_of_the_key_of_another(on: Kind) {
     let t = on.start(D).await;
     let ask = |who: &str, body: &str| Ask::post(body).key(K1).tenant(who);

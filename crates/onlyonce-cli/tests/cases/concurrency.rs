@@ -126,6 +126,7 @@ async fn con_06(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// threat G13
 async fn con_09(on: Kind) {
     let (t, gate) = gated(on, D).await;
     let asks = (0..100).map(|n| Ask::post([B1, B2][n % 2]).key(K1));

@@ -33,7 +33,7 @@ async fn are_nobody(profile: &[Set], on: Kind, asks: Vec<Ask>) {
     assert_eq!(t.n(), 1);
 }
 
-// R26
+// R26; threat K3
 async fn an_empty_credential_is_none(on: Kind) {
     let empty = |name: &str, value: &str| ask().header(name, value);
     let automatic = vec![
@@ -69,6 +69,7 @@ async fn an_empty_credential_is_refused_where_one_is_needed(on: Kind) {
 }
 
 // Two readers of a doubled field may take different ones: ours would be one caller, the upstream's another.
+// threat K3
 async fn a_doubled_credential_is_unclear(on: Kind) {
     let twice = |name: &str, one: &str, two: &str| ask().header(name, one).header(name, two);
     let automatic = on.start(D).await;
@@ -90,6 +91,7 @@ async fn a_doubled_credential_is_unclear(on: Kind) {
 }
 
 // The key of an app is often one for all of its users, and who is meant is in the other credential.
+// threat K3
 async fn an_api_key_does_not_speak_for_a_cookie_or_a_signature(on: Kind) {
     let t = on.start(D).await;
     for (name, value) in [

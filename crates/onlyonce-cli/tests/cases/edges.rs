@@ -51,6 +51,7 @@ async fn a_method_that_a_header_overrides_is_refused(on: Kind) {
     assert_eq!(t.n(), 2, "those without a key");
 }
 
+// threat G16
 async fn a_host_that_is_said_twice_is_refused(on: Kind) {
     let t = on.start(D).await;
     let ask = Ask::post(B1).key(K1);
@@ -125,6 +126,7 @@ async fn an_override_is_judged_by_the_route_of_its_method(on: Kind) {
     t.send(&put).await.fresh(200);
 }
 
+// threat G16
 async fn connect_is_refused(on: Kind) {
     let t = on.start(D).await;
     for ask in [Ask::bare("CONNECT", "api.test:443"), Ask::bare("CONNECT", "/t").key(K1)] {

@@ -44,6 +44,7 @@ async fn exp_03(on: Kind) {
     assert_eq!(t.n(), 2);
 }
 
+// threat I8
 async fn exp_05(on: Kind) {
     let t = on.start(&[Set::TtlMs(1000), Set::SweepMs(200)]).await;
     let gate = Gate::new();
@@ -59,6 +60,7 @@ async fn exp_05(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// threat I8
 async fn exp_06(on: Kind) {
     let t = on.start(&[Set::TtlMs(5000)]).await;
     let gate = Gate::new();

@@ -40,6 +40,7 @@ fn bodies<const N: usize>(bodies: [&str; N]) -> [Ask; N] {
     bodies.map(Ask::post)
 }
 
+// threat G13
 async fn fpr_01(on: Kind) {
     let t = on.start(D).await;
     let first = t.post(K1, B1).await.fresh(201);
@@ -343,6 +344,7 @@ async fn fpr_35(on: Kind) {
     }
 }
 
+// threat G13
 async fn read_otherwise(on: Kind) {
     let json = |charset: &str| Ask::post(B1).media(&format!("application/json{charset}"));
     let parts = |boundary: &str| {

@@ -101,6 +101,7 @@ async fn gw_07(on: Kind) {
     assert_eq!(t.u.seen()[0].header("upgrade"), None);
 }
 
+// threat F3
 async fn gw_09(on: Kind) {
     let t = on.start(D).await;
     t.u.plan("/t", [Reply::reset()]);

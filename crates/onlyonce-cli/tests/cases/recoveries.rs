@@ -26,6 +26,7 @@ async fn redriven(on: Kind, profile: Profile<'_>, first: Ask, second: Ask) -> Ve
     seen.iter().map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect()
 }
 
+// threat K5
 async fn a_redrive_without_a_client_key_carries_a_key(on: Kind) {
     for sources in [&["fingerprint"][..], &["header:Idempotency-Key", "fingerprint"]] {
         let profile = [Set::Toml(REDRIVE), Set::KeyFrom(sources)];
@@ -36,6 +37,7 @@ async fn a_redrive_without_a_client_key_carries_a_key(on: Kind) {
     }
 }
 
+// threat K5
 async fn a_redrive_spells_the_key_in_one_way(on: Kind) {
     let ask = |key: &str| Ask::post(B1).key(key);
     let profile = [Set::Toml(REDRIVE)];
@@ -76,6 +78,7 @@ async fn a_redrive_carries_the_key_in_the_header_of_its_route(on: Kind) {
 }
 
 // A field that `Connection` names is not passed on, and the upstream could not dedup on it.
+// threat K5
 async fn a_redrive_with_a_key_that_ends_at_this_hop_is_refused(on: Kind) {
     let ask = Ask::post(r#"{"id":"k-1"}"#).key(K1).header("Connection", "Idempotency-Key");
     for sources in [&["header:Idempotency-Key"][..], &["json:/id"]] {
@@ -101,6 +104,7 @@ recovery = "reconcile"
 reconcile = { ask = "GET /accounts/{account}/charges?key={key}", found = "/0/id" }
 "#;
 
+// threat K4
 async fn what_was_sent_is_what_is_asked_about(on: Kind) {
     let t = on.start(&[Set::Toml(BY_PATH)]).await;
     let path = "/accounts/a%2Fb/charges";
@@ -195,6 +199,7 @@ forward_key = "derive"
 reconcile = { ask = "GET /charges?key={key}", found = "/0/id", absent = "release", quiet = "500ms" }"#;
 
 // Two 404s for a question about something else would free the key of what was executed.
+// threat K4
 async fn what_was_sent_by_other_rules_is_not_asked_about(on: Kind) {
     is_held_after(on, r#"upstream_timeout = "200ms""#, RELEASING).await;
     is_held_after(on, RELEASING, RELEASING_DERIVED).await;
@@ -223,6 +228,7 @@ async fn a_quoted_key_that_is_not_found_stays_held(on: Kind) {
     assert_eq!(t.u.count("/t"), 1);
 }
 
+// threat K4
 async fn a_derived_key_is_asked_for_as_it_was_forwarded(on: Kind) {
     let lines = r#"recovery = "reconcile"
 forward_key = "derive"

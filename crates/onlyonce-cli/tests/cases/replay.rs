@@ -63,12 +63,14 @@ async fn rep_03(on: Kind) {
     assert_eq!(again.all("x-case"), ["Kept As Sent"]);
 }
 
+// threat F13
 async fn rep_05(on: Kind) {
     let t = on.start(D).await;
     let (first, _) = twice(&t, Reply::status(304).header("ETag", "\"v1\"")).await;
     assert!(first.body.is_empty());
 }
 
+// threat F13
 async fn rep_06(on: Kind) {
     for status in [204, 205] {
         let t = on.start(D).await;
@@ -77,6 +79,7 @@ async fn rep_06(on: Kind) {
     }
 }
 
+// threat F11
 async fn rep_07(on: Kind) {
     for status in [301, 303, 307, 308] {
         let t = on.start(D).await;
@@ -96,6 +99,7 @@ async fn rep_09(on: Kind) {
     }
 }
 
+// threat F12
 async fn rep_10(on: Kind) {
     let t = on.start(D).await;
     let reply = Reply::created().header("Set-Cookie", "s=1").header("Set-Cookie", "t=2");
@@ -154,6 +158,7 @@ async fn rep_18(on: Kind) {
     assert_eq!(t.n(), 1);
 }
 
+// threat F5
 async fn rep_19(on: Kind) {
     let t = on.start(D).await;
     let (first, again) = twice(&t, Reply::created().with_hints()).await;
@@ -169,6 +174,7 @@ async fn expecting(t: &Subject, ask: &Ask) -> Answer {
     connection.answer(ask).await.unwrap()
 }
 
+// threat F5
 async fn rep_21(on: Kind) {
     let t = on.start(&[Set::Required]).await;
     let ask = Ask::post(B1).header("Expect", "100-continue");
@@ -221,6 +227,7 @@ async fn rep_31(on: Kind) {
     }
 }
 
+// threat F12
 async fn rep_33(on: Kind) {
     // `fresh` and `replays` look for the header.
     for value in ["true", "false"] {
@@ -235,6 +242,7 @@ async fn rep_33(on: Kind) {
     .await;
 }
 
+// threat F13
 async fn rep_34(on: Kind) {
     let t = on.start(D).await;
     let links = ["</1>; rel=\"next\"", "</2>; rel=\"prev\""];
@@ -247,6 +255,7 @@ async fn rep_34(on: Kind) {
     }
 }
 
+// threat F12
 async fn rep_35(on: Kind) {
     let t = on.start(D).await;
     let reply = Reply::created()

@@ -141,6 +141,7 @@ async fn r170_a_burst_of_duplicates_counts_once(on: Kind) {
     assert_eq!(t.n(), 2);
 }
 
+// threat I5
 async fn r171_a_caller_has_so_many_live_keys(on: Kind) {
     let t = on.start(&[Set::LiveKeysMax(3), Set::TtlMs(2_400)]).await;
     let first = t.post(K1, B1).await.fresh(201);

@@ -124,6 +124,7 @@ fn the_help_of_the_flag_says_to_stop_the_other_nodes_first() {
     assert!(help.contains("Stop all other nodes first"), "{help}");
 }
 
+// threat J12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_secret_is_refused_on_sqlite() {
     is_refused_another_secret(Deployment::on_sqlite().await).await;

@@ -128,6 +128,7 @@ async fn a_configuration_that_is_wrong_or_needs_a_restart_changes_nothing() {
 }
 
 /// The gateway runs by one list of routes, and is told to take another one.
+// threat J12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_routes_that_gives_live_keys_new_ids_is_not_taken() {
     let wide = "[[route]]\nmatch = \"POST /{*rest}\"\nprincipal = \"header:X-Account\"\n";

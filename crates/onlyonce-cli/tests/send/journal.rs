@@ -57,7 +57,7 @@ fn a_journal_that_is_not_there_is_not_called_empty() {
     }
 }
 
-// R151, R161; threat J6
+// R151, R161; threat K6
 #[test]
 fn a_resume_names_the_key_of_each_line_and_keeps_what_is_in_doubt() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn a_request_that_is_older_than_the_window_is_not_sent_again() {
     assert!(said.stderr.contains("Reconcile"), "{}", said.stderr);
 }
 
-// R161; threat J6
+// R161; threat K6
 #[test]
 fn another_request_with_a_key_in_doubt_is_not_called_harmless() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ fn after(acts: &[&str]) -> crate::lab::Said {
     send(&["POST", &scripted(acts), "--json", "1", "--deadline", "5s"])
 }
 
-// R161; threat J6
+// R161; threat K6
 #[test]
 fn a_refusal_after_a_lost_answer_is_unknown() {
     for status in [400, 401, 403, 404, 413, 422] {
@@ -18,7 +18,7 @@ fn a_refusal_after_a_lost_answer_is_unknown() {
     }
 }
 
-// R160; threat J6
+// R160; threat K6
 #[test]
 fn a_redirect_to_a_login_page_is_not_called_success() {
     for status in [301, 302] {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     /// Each name is compared with those before it: without the bound this takes minutes.
-    // threat J9
+    // threat K9
     #[test]
     fn more_parameters_than_anybody_sends_are_odd_at_once() {
         let many = |count: usize| (0..count).map(|n| format!(";p{n}=1")).collect::<String>();

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(redirect(200, "/v2"), None);
     }
 
-    // R160; threat J6
+    // R160; threat K6
     #[test]
     fn in_doubt_only_a_redirect_on_record_is_followed() {
         let start = Course::new(StoreTime::from_ms(0), std::time::Duration::ZERO);

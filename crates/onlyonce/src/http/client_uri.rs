@@ -79,7 +79,7 @@ fn joined<'a>(client: &'a str, seen: &str, is_contained: bool) -> Cow<'a, str> {
 mod tests {
     use super::*;
 
-    // threat J2
+    // threat K2
     #[test]
     fn what_the_client_sent_counts_and_what_was_made_of_it_only_if_it_says_more() {
         let cases = [

@@ -32,7 +32,7 @@ const REFUSALS: [u16; 22] = [
     451, 501, 505,
 ];
 
-// R161; threats J3, J6
+// R161; threats J3, K6
 #[tokio::test]
 async fn a_bare_refusal_says_nothing_of_an_earlier_attempt() {
     for refusal in REFUSALS {
@@ -49,7 +49,7 @@ async fn a_bare_refusal_says_nothing_of_an_earlier_attempt() {
     }
 }
 
-// R161; threats J3, J6
+// R161; threats J3, K6
 #[tokio::test]
 async fn codes_that_found_no_answer_in_the_record_say_nothing_of_an_earlier_attempt() {
     for (status, code, retry) in [
@@ -75,7 +75,7 @@ async fn codes_that_found_no_answer_in_the_record_say_nothing_of_an_earlier_atte
     assert_eq!(name, "unknown", "Stripe's mismatch");
 }
 
-// R161; threat J6
+// R161; threat K6
 #[tokio::test]
 async fn an_answer_from_the_record_speaks_for_every_attempt() {
     let not_kept = |status| {
@@ -116,7 +116,7 @@ async fn the_codes_of_the_gateway_count_in_stripes_shape_too() {
     assert!(matches!(ended, SendOutcome::Unknown { doubt: Doubt::HeldUnknown, .. }), "{ended:?}");
 }
 
-// R160; threat J6
+// R160; threat K6
 #[tokio::test]
 async fn a_redirect_is_not_followed_after_an_attempt_that_may_have_been_executed() {
     let time = TestTime::default();
@@ -141,7 +141,7 @@ async fn a_redirect_from_the_record_is_followed_with_the_key() {
     assert_eq!(received[2].line, "POST /v2/charges HTTP/1.1");
 }
 
-// R151, R161; threat J6
+// R151, R161; threat K6
 #[tokio::test]
 async fn a_refusal_after_a_doubt_stays_in_the_journal_until_the_record_is_heard() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
@@ -163,7 +163,7 @@ async fn a_refusal_after_a_doubt_stays_in_the_journal_until_the_record_is_heard(
     assert_eq!(server.left(), 0);
 }
 
-// R151; threats J1, J6
+// R151; threats J1, K6
 #[tokio::test]
 async fn an_operation_whose_process_died_is_in_doubt_for_the_next_one() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());

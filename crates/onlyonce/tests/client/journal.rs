@@ -185,7 +185,7 @@ async fn only_its_owner_reads_a_journal() {
     }
 }
 
-// threat J6: what one process knows of its own attempts is not known of the other's.
+// threat K6: what one process knows of its own attempts is not known of the other's.
 #[tokio::test]
 async fn a_refusal_does_not_strike_out_what_another_process_sent_meanwhile() {
     for refusal in [answer(401), with(503, "retry-after", "0")] {
@@ -300,7 +300,7 @@ async fn an_attempt_that_cannot_be_noted_is_not_sent() {
     assert_eq!((open.attempts, open.is_in_doubt), (1, false));
 }
 
-// R151; threats J1, J6
+// R151; threats J1, K6
 #[tokio::test]
 async fn a_doubt_stays_one_when_the_next_attempt_cannot_be_noted() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
@@ -343,7 +343,7 @@ async fn an_entry_that_went_meanwhile_is_written_anew_before_the_next_attempt() 
     assert_eq!((open.attempts, open.is_in_doubt), (2, true));
 }
 
-// R161; threat J6
+// R161; threat K6
 #[tokio::test]
 async fn outcomes_are_told_although_the_journal_cannot_be_written_any_more() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());

@@ -76,7 +76,7 @@ async fn a_server_that_tells_nothing_is_asked_once() {
     assert_eq!(server.left(), 0);
 }
 
-// R158, R161; threat J6
+// R158, R161; threat K6
 #[tokio::test]
 async fn a_refusal_after_a_lost_answer_is_looked_up() {
     for (status, expected) in [(201, "done"), (402, "rejected"), (500, "unknown")] {

@@ -6,7 +6,7 @@ use onlyonce::key::Key;
 use crate::environment::TestTime;
 use crate::server::{Server, with};
 
-// R161; threats J3, J6
+// R161; threats J3, K6
 #[tokio::test]
 async fn what_needs_reconciling_is_not_sent_again_by_the_same_command() {
     let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());

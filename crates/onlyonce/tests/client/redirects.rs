@@ -101,7 +101,7 @@ async fn a_redirect_that_does_not_say_whether_it_happened_is_unknown() {
     assert!(stranger.received().is_empty());
 }
 
-// R152, R160; threats J1, J6: elsewhere the same key is another operation.
+// R152, R160; threats J1, K6: elsewhere the same key is another operation.
 #[tokio::test]
 async fn an_operation_that_moved_goes_on_where_it_was_last_sent() {
     for seal in [None, Some([7; 32])] {

@@ -94,7 +94,7 @@ async fn claims_and_settles_of_one_batch_are_judged_each_for_itself() {
     assert!(both > 0, "no batch had both");
 }
 
-// threat L6
+// threat I1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_cost_few_statements() {
     let postgres = Postgres::start();

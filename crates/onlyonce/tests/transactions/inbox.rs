@@ -11,7 +11,7 @@ async fn charge(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     Ok(sqlx::query(CHARGE).execute(connection).await?.rows_affected())
 }
 
-// R140
+// R140; threat J7
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_delivered_many_times_at_once_has_one_effect() {
     let lab = Lab::start().await;

@@ -60,6 +60,7 @@ async fn a_declined_operation_keeps_its_answer_and_not_its_writes() {
     assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.outbox"), "0");
 }
 
+// threat C9
 #[tokio::test]
 async fn work_that_commits_by_itself_is_noticed_and_leaves_nothing() {
     let lab = Lab::start().await;

@@ -15,6 +15,7 @@ use crate::request::{BY_OPERATOR, draft, response, token};
 use crate::world::Budget;
 use crate::{NOTHING, THREADS, redrive};
 
+// threat J17
 #[test]
 fn a_table_with_any_flipped_cell_breaks_a_promise() {
     let mut surprises = Vec::new();

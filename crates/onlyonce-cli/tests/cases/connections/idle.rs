@@ -32,6 +32,7 @@ async fn post(client: &mut Connection) -> u16 {
     client.send(&ask).await.unwrap().status
 }
 
+// threat K7
 async fn a_guarded_request_takes_no_connection_that_was_idle_for_a_second(_: Kind) {
     let peer = Peer::start(Habit { idle_max: Duration::from_millis(1050), line: "" }).await;
     let t = before(&peer, D).await;

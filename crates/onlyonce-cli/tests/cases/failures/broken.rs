@@ -31,6 +31,7 @@ fn assert_unknown(answer: &Answer, status: u16) -> Value {
     answer.problem(status, "idempotency_outcome_unknown")
 }
 
+// threat F3
 async fn fail_13(on: Kind) {
     let t = breaking(on, D, Reply::reset()).await;
     let problem = assert_unknown(&t.post(K1, B1).await, 502);

@@ -34,6 +34,7 @@ fn decoded(answer: &Answer, accepts_gzip: bool) -> Vec<u8> {
     }
 }
 
+// threat F8
 async fn rep_14(on: Kind) {
     let t = coding(on).await;
     let first = t.send(&accepting("gzip, br")).await.fresh(201);

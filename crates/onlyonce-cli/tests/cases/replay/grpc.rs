@@ -132,6 +132,7 @@ async fn an_unavailable_service_leaves_the_outcome_unknown(on: Kind) {
     }
 }
 
+// threat F13
 async fn rep_23(on: Kind) {
     let message = b"\0\0\0\0\x02\x08\x01";
     for (status, text) in [("0", ""), ("9", "balance too low")] {

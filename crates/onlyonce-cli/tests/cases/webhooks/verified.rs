@@ -49,6 +49,7 @@ async fn has_one_effect(t: &Subject, deliveries: &[Ask]) {
 }
 
 // R141: the id is the key; the timestamp and the signature are new with every delivery.
+// threat J7
 async fn whk_01(on: Kind) {
     let t = on.start(&[route("standard")]).await;
     let deliveries = [-2, -1, 0].map(|at| standard("msg_1", B1, seconds(at), SECRET));
@@ -59,7 +60,7 @@ async fn whk_01(on: Kind) {
     assert!(seen.contains_key("webhook-signature"));
 }
 
-// R141
+// R141; threat J8
 async fn whk_02(on: Kind) {
     let t = on.start(&[route("standard")]).await;
     let now = seconds(0);

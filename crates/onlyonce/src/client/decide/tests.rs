@@ -155,7 +155,7 @@ fn a_short_window_leaves_room_for_a_whole_attempt() {
     assert!(!is_past(5000, 10) && is_past(5001, 10));
 }
 
-// threats J3, J6
+// threats J3, K6
 #[test]
 fn a_refusal_that_is_not_on_record_says_nothing_of_earlier_attempts() {
     let itself = Meaning::Refused(Refusal::OfAttempt(Stop::Refused));
