@@ -207,6 +207,7 @@ async fn a_change_is_made_only_of_what_was_seen() {
     operations.change_seen(&now, &release, &by()).await.unwrap();
 }
 
+// threat J13
 #[tokio::test]
 async fn many_are_changed_only_if_they_are_as_they_were_chosen() {
     let once = Once::new(MemoryStore::new());

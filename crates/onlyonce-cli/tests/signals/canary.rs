@@ -2,7 +2,7 @@
 
 use crate::lab::{Gateway, Server, until};
 
-// threat H5
+// threats G20, H5
 #[test]
 fn keys_credentials_and_bodies_are_in_no_log_metric_or_trace() {
     let mut redis = servers::Redis::start(&["--appendonly yes", "--appendfsync always"]);

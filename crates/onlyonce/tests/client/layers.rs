@@ -146,7 +146,7 @@ fn flaky(
     })
 }
 
-// R149, R152, R153
+// R149, R152, R153; threat J6
 #[tokio::test]
 async fn the_tower_layer_retries_with_one_key_and_keeps_trailers() {
     let (time, seen) = (TestTime::default(), Seen::default());

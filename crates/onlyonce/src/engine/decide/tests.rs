@@ -200,6 +200,7 @@ fn a_redrive_needs_to_be_sent_in_the_same_way() {
 }
 
 // Rule 1, the interleaving: the reaper's write against the owner's renewal, settle and a redrive. R51, R98
+// threat J13
 #[test]
 fn rule_1_a_write_of_another_needs_the_exact_revision_it_read() {
     let read = running();

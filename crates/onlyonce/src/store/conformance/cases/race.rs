@@ -49,7 +49,7 @@ pub(super) async fn copies_of_one_claim_that_race_are_all_mine<F: Factory>(facto
     Ok(())
 }
 
-// threat B12
+// threats B15, B12
 pub(super) async fn a_record_is_taken_by_one_of_many_racers<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
     for (round, state) in (0..factory.rounds()).zip(left_behind()) {

@@ -99,7 +99,7 @@ pub(super) async fn a_record_that_was_taken_does_not_expire_with_what_it_was<F: 
     Ok(())
 }
 
-// R111
+// R111; threat I7
 pub(super) async fn a_sweep_deletes_no_more_than_its_limit<F: Factory>(factory: &F) -> Outcome {
     let lab = expired_records(factory).await?;
     let swept = lab.sweep(2).await?;
