@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::lab::{Lab, OPERATOR, ask};
 
+// threat G17
 #[test]
 fn the_listener_of_the_clients_has_nothing_for_operators() {
     let lab = Lab::start();

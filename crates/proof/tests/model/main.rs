@@ -49,6 +49,7 @@ fn failed_outcomes_never_run_twice_and_have_one_answer() {
     explore(Recovery::Fail);
 }
 
+// threat A9
 #[test]
 fn redriven_outcomes_have_one_effect_and_one_answer() {
     explore(redrive());

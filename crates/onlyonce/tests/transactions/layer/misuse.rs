@@ -13,7 +13,7 @@ use super::{BODY, Shop, charge, insert, send};
 
 type Runs = State<Arc<AtomicUsize>>;
 
-// R125, threat C10
+// R125, threats C9, C10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_outlives_the_answer_is_not_committed() {
     let kept: Arc<Mutex<Vec<Tx>>> = Arc::default();
@@ -35,7 +35,7 @@ async fn a_transaction_that_outlives_the_answer_is_not_committed() {
     assert_eq!(shop.lab.charges(), "1");
 }
 
-// R125, threat C10
+// R125, threats C9, C10
 #[tokio::test]
 async fn a_handler_that_ends_its_transaction_by_itself_is_never_a_success() {
     for (sql, status) in [
