@@ -17,6 +17,8 @@ mod csv_out;
 mod desk;
 mod events;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hot_keys;
 mod life;
 mod listen;

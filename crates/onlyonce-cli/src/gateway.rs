@@ -10,6 +10,8 @@ mod credentials;
 mod current;
 mod forward;
 mod forwarded_key;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod headers;
 pub(crate) mod id_check;
 mod jwt;

@@ -4,6 +4,9 @@ mod admin;
 pub mod commands;
 pub mod config;
 pub mod demo;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 mod tls;
 mod words;

@@ -115,6 +115,9 @@ pub mod clock;
 pub mod engine;
 mod event;
 pub mod fingerprint;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "tower")]
 pub mod http;
 pub mod key;

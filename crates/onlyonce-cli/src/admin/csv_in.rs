@@ -76,6 +76,12 @@ impl Asked {
     }
 }
 
+/// How many rows there are, if all can be understood: for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(super) fn count(query: &str, body: &[u8]) -> Option<usize> {
+    Some(rows(body, &Asked::of_query(query).ok()?).ok()?.len())
+}
+
 type Row = (OperationId, Option<RevisionDigest>, Action, By);
 
 fn rows(body: &[u8], asked: &Asked) -> Result<Vec<Row>, Problem> {

@@ -265,6 +265,27 @@ impl Scanner {
     }
 }
 
+/// Where the heads of `stream` begin, and the place of the first doubt or the end: for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(super) fn heads(stream: &[u8]) -> (Vec<usize>, usize) {
+    let (mut scanner, mut starts, mut at) = (Scanner::default(), vec![0], 0);
+    while at < stream.len() {
+        let Some(taken) = scanner.step(&stream[at..]) else { break };
+        at += taken;
+        if matches!(&scanner.0, Place::Head(head) if head.lines == 0 && head.begun.is_empty()) {
+            starts.push(at);
+        }
+    }
+    (starts, at)
+}
+
+/// Whether a stream that comes in pieces of so many bytes has a doubt: for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(super) fn has_doubt(stream: &[u8], piece: usize) -> bool {
+    let mut scanner = Scanner::default();
+    stream.chunks(piece).any(|piece| scanner.has_doubt(piece))
+}
+
 /// How many of `bytes` belong to the line that `begun` holds the beginning of, and the whole line if it
 /// ends there. A line ends with CR LF; either alone is a doubt, and so is a line without end. Only a line
 /// that comes in pieces is copied.

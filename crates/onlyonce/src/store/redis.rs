@@ -30,6 +30,8 @@
 mod connection;
 mod durability;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod inspect;
 mod keys;
 mod link;

@@ -86,7 +86,7 @@ fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecEr
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.
-fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
+pub(super) fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
     let digest = Sha1::new().chain_update(hex(id)).chain_update(head).chain_update(details);
     let digest = digest.finalize();
     digest[..4].iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
@@ -97,7 +97,7 @@ const fn damaged(what: &'static str) -> CodecError {
 }
 
 /// The format that the scripts write.
-const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 74;
 const SUM_AT: usize = HEAD_BYTES - 8;
 /// Far below the 512 MiB that Redis takes for one value: a script copies it several times.
