@@ -53,6 +53,10 @@ fn parts<'a>(body: &'a [u8], boundary: Option<&[u8]>) -> Result<Vec<Part<'a>>, O
     let mut rest = body.strip_prefix(&delimiter[2..]).ok_or(Odd)?;
     while !matches!(rest, b"--" | b"--\r\n") {
         rest = rest.strip_prefix(b"\r\n").ok_or(Odd)?;
+        // Another delimiter at once: to some readers a part without anything in it, to others a field with that name.
+        if rest.starts_with(&delimiter[2..]) {
+            return Err(Odd);
+        }
         let end = finder.find(rest).ok_or(Odd)?;
         parts.push(part(&rest[..end])?);
         rest = &rest[end + delimiter.len()..];

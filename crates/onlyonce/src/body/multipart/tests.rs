@@ -56,6 +56,8 @@ fn anything_odd_is_left_to_the_bytes() {
         format!("--b\n{head}\n\n1\n--b--\n"),
         format!("--b\r\n{head}\r\n{head}\r\n\r\n1\r\n--b--\r\n"),
         format!("--b\r\n{head}\r\n folded\r\n\r\n1\r\n--b--\r\n"),
+        // To some readers this is a part without anything in it, and to others a field with the name `--b`.
+        format!("--b\r\n--b: x\r\n{head}\r\n\r\n1\r\n--b--\r\n"),
         format!("--b\r\n{head}; filename*=UTF-8''x\r\n\r\n1\r\n--b--\r\n"),
         "--b\r\n\r\n1\r\n--b--\r\n".into(),
         "--b\r\nContent-Type: a/b\r\n\r\n1\r\n--b--\r\n".into(),
