@@ -9,20 +9,24 @@ use onlyonce::scope::ScopePart;
 
 use super::headers::named_by_connection;
 use super::principal::CREDENTIALS;
+use super::wire::is_plain_length;
 use crate::config::{PrincipalRule, PrincipalSource, Route};
 
 /// Why the request is ambiguous, as a sentence for its client.
 pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&'static str> {
     let (mut host, mut has_two_hosts, mut has_connection) = (None, false, false);
+    let mut has_odd_length = false;
     // One pass over a dozen fields is cheaper than two look-ups.
     for (name, value) in headers {
         if name == header::HOST {
             has_two_hosts |= host.replace(value).is_some();
         }
         has_connection |= name == header::CONNECTION;
+        has_odd_length |= name == header::CONTENT_LENGTH && !is_plain_length(value.as_bytes());
     }
     match () {
         () if has_two_hosts => Some(TWO_HOSTS),
+        () if has_odd_length => Some(ODD_LENGTH),
         () if !is_one_host(uri, host) => Some(OTHER_HOST),
         () if uri.path().is_empty() => Some(NO_PATH),
         () if has_connection && judged.is_dropped(headers) => Some(DROPPED),
@@ -101,6 +105,8 @@ const ALWAYS: [HeaderName; 7] = [
     HeaderName::from_static("x-method-override"),
 ];
 const TWO_HOSTS: &str = "The request has more than one Host field. Send one.";
+const ODD_LENGTH: &str =
+    "The Content-Length is not a plain decimal number. Write it without zeros before it.";
 const OTHER_HOST: &str =
     "The Host field is malformed, or the target of the request names another host.";
 const NO_PATH: &str = "The target of the request has no path.";

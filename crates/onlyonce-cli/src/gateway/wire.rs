@@ -353,7 +353,7 @@ impl Head {
 
     fn content_length(&mut self, value: &[u8]) -> bool {
         self.content_lengths += 1;
-        let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let is_number = is_plain_length(value);
         let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
         self.length = length.unwrap_or(0);
         is_number && length.is_some() && self.content_lengths == 1
@@ -367,6 +367,12 @@ impl Head {
             (false, _) => Some(Place::Head(Self::default())),
         }
     }
+}
+
+/// Whether a length is written as everyone writes it. With zeros before it some readers take it for an octal number.
+pub(super) fn is_plain_length(value: &[u8]) -> bool {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    is_number && (value[0] != b'0' || value.len() == 1)
 }
 
 /// Looks at every byte, without an early end: the compiler then compares many bytes at once.
@@ -423,6 +429,7 @@ mod tests {
             "Content-Length: 3\r\nContent-Length: 3\r\n",
             "Content-Length: 3, 3\r\n",
             "Content-Length: +3\r\n",
+            "Content-Length: 03\r\n",
             "Content-Length: \r\n",
             "Content-Length: 99999999999999999999\r\n",
             "Transfer-Encoding: gzip, chunked\r\n",
