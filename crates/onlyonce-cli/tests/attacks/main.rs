@@ -3,18 +3,21 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod frames;
 #[path = "../endurance/gateway.rs"]
 #[expect(dead_code, reason = "other tests ask more of a gateway")]
 mod gateway;
 mod honest;
 mod lab;
 mod plain;
+mod smuggling;
 mod upstream;
 
 mod heavy_body;
 mod heavy_crowd;
 mod heavy_head;
 mod heavy_reader;
+mod heavy_resets;
 
 use std::time::Duration;
 
