@@ -42,6 +42,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::body::{self, Kind, MediaType, Odd};
+use crate::planted::{Planted, planted};
 #[cfg(feature = "run")]
 use crate::scope::Secret;
 use crate::scope::normal_path;
@@ -101,7 +102,8 @@ impl Fingerprint {
     /// The digest of the bytes as sent. What it is made of is fixed for ever, whatever the version.
     pub fn raw_digest(subject: &Subject<'_>) -> Digest {
         let mut hasher = subject.hasher(b"onlyonce raw\0", true);
-        hasher.update(subject.body);
+        let cut = if planted(Planted::FingerprintCutShort) { CUT_SHORT } else { usize::MAX };
+        hasher.update(&subject.body[..subject.body.len().min(cut)]);
         hasher.finalize().into()
     }
 
@@ -132,7 +134,7 @@ impl Fingerprint {
         let is_canonical =
             self.canonical.ct_eq(&asked.canonical) & self.version.ct_eq(&asked.version);
         let is_uncompared = self.version.ct_eq(&Self::NONE) | asked.version.ct_eq(&Self::NONE);
-        (is_raw | is_canonical | is_uncompared).to_bool()
+        (is_raw | is_canonical | is_uncompared).to_bool() || planted(Planted::MismatchIgnored)
     }
 }
 
@@ -253,6 +255,8 @@ pub const METHOD_OVERRIDES: [HeaderName; 3] = [
     HeaderName::from_static("x-method-override"),
 ];
 const HEAD_BYTES_USUAL: usize = 256;
+/// What a planted bug looks at of a body.
+const CUT_SHORT: usize = 16;
 
 #[cfg(test)]
 mod tests;

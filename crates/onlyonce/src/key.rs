@@ -33,6 +33,8 @@ pub(crate) use rules::KEY_BYTES_MAX;
 pub use rules::{KeyFormat, KeyRules, KeySyntax};
 pub use source::{KeySource, KeySourceError};
 
+use crate::planted::{Planted, planted};
+
 /// A caller's key: printable ASCII, not blank, within the rules it was read by.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Box<str>);
@@ -48,10 +50,10 @@ impl Key {
         let mut lines = lines.into_iter();
         match (lines.next(), lines.next()) {
             (None, _) => Ok(None),
-            (Some(line), None) => {
+            (Some(_), Some(_)) if !planted(Planted::DoubledKeyTaken) => Err(KeyError::Several),
+            (Some(line), _) => {
                 Self::from_text(&field::decode(line, rules.syntax)?, rules).map(Some)
             }
-            (Some(_), Some(_)) => Err(KeyError::Several),
         }
     }
 

@@ -129,6 +129,8 @@ pub mod key;
 mod once;
 #[cfg(feature = "outbox")]
 pub mod outbox;
+#[doc(hidden)]
+pub mod planted;
 pub mod policy;
 pub mod record;
 pub mod scope;

@@ -85,6 +85,7 @@ use self::settle::UnsettledAnswers;
 use self::velocity::Meters;
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
 use crate::engine::Write;
+use crate::planted::{Planted, planted};
 use crate::record::{Response, State, Token};
 use crate::runtime_thread::RuntimeThread;
 use crate::scope::{OperationId, Secret};
@@ -373,7 +374,11 @@ impl Inner {
         let (held, orphans) = self.live_claims.all_and_orphans();
         let ended = AtomicUsize::new(0);
         let marking = stream::iter(&held).for_each_concurrent(ABANDONED_AT_ONCE, |claimed| {
-            let write = Write::mark_unknown(claimed.token).with_about(claimed.about.clone());
+            let write = match planted(Planted::DrainingReleases) {
+                true => Write::release(claimed.token, claimed.taken_from),
+                false => Write::mark_unknown(claimed.token),
+            };
+            let write = write.with_about(claimed.about.clone());
             let marked = self.store.swap(claimed.id, write);
             let ended = &ended;
             async move {

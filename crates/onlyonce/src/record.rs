@@ -9,6 +9,7 @@ pub use response::{Kept, NotKept, Response};
 
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
+use crate::planted::{Planted, planted};
 use crate::scope::Principal;
 
 /// Everything that is known of one operation.
@@ -59,6 +60,9 @@ impl Record {
     /// When its time to live is over; `None` while it is running or unknown.
     pub fn expires_at(&self) -> Option<StoreTime> {
         match self.state {
+            State::Running { .. } if planted(Planted::RunningExpires) => {
+                Some(self.first_claimed_at.plus_ms(self.ttl_ms))
+            }
             State::Running { .. } | State::Unknown { .. } => None,
             State::Released { expires_at } | State::Completed { expires_at, .. } => {
                 Some(expires_at)

@@ -43,6 +43,7 @@ use sha2::{Digest, Sha256};
 use crate::fingerprint::Pointer;
 use crate::hex;
 use crate::key::Key;
+use crate::planted::{Planted, planted};
 
 pub use path::normal_path;
 pub use principal::Principal;
@@ -362,7 +363,8 @@ pub fn operation_id_of(
 fn identify(secret: Option<&Secret>, encoded: &[u8], key: &Key) -> OperationId {
     let OperationId(mut id) = IdPrefix::of_key(secret, key.as_str()).first_id();
     let rest = digest(secret, encoded);
-    let prefix_bytes = size_of::<IdPrefix>();
+    let is_joined = planted(Planted::ScopeJoinedWithColon);
+    let prefix_bytes = if is_joined { 0 } else { size_of::<IdPrefix>() };
     id[prefix_bytes..].copy_from_slice(&rest[..16 - prefix_bytes]);
     OperationId(id)
 }

@@ -11,6 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{Body, UntilClose, problem};
 use onlyonce::key::Key;
+use onlyonce::planted::{Planted, planted};
 use onlyonce::policy::{Policy, VIA};
 use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
@@ -92,6 +93,9 @@ impl Inner {
             }
             Ok(response) => Ok(for_client(response)),
             Err(SendError::NotSent(_)) => Ok(problem::upstream_unreachable(&self.policy)),
+            Err(SendError::Sent(_)) if planted(Planted::SentIsUnsent) => {
+                Ok(problem::upstream_unreachable(&self.policy))
+            }
             Err(error @ SendError::Sent(_)) => Err(error.into()),
         }
     }

@@ -4,6 +4,7 @@ use http::Uri;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce::Attempt;
 use onlyonce::key::{Key, KeySource, KeySyntax};
+use onlyonce::planted::{Planted, planted};
 use onlyonce::policy::{IDEMPOTENCY_KEY, Recovery};
 use onlyonce::scope::OperationId;
 
@@ -47,6 +48,9 @@ impl ForwardedKey {
     /// Puts the key of this attempt where the upstream looks for it.
     pub(super) fn rewrite(&self, headers: &mut HeaderMap, key: &Key, attempt: Attempt) {
         match self.how {
+            _ if planted(Planted::RedriveWithoutKey) && attempt.number > 1 => {
+                drop(headers.remove(IDEMPOTENCY_KEY));
+            }
             ForwardKey::Strip => self.fields.iter().for_each(|name| drop(headers.remove(name))),
             ForwardKey::Verbatim if !self.is_relied_on && !self.is_told => {}
             ForwardKey::Verbatim | ForwardKey::Derive => {

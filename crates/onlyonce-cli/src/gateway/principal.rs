@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use onlyonce::http::Who;
+use onlyonce::planted::{Planted, planted};
 use onlyonce::scope::Principal;
 
 use super::forward::Client;
@@ -181,7 +182,10 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]
     let Some(line) = lines.next() else { return Ok(None) };
     match lines.next() {
         Some(_) => Err(doubled(name.as_str())),
-        None => Ok(Some(line.as_bytes().trim_ascii()).filter(|value| !value.is_empty())),
+        None => {
+            let value = Some(line.as_bytes().trim_ascii());
+            Ok(value.filter(|value| !value.is_empty() || planted(Planted::EmptyPrincipalShared)))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use http::header;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use onlyonce::http::{Body, kept_headers};
+use onlyonce::planted::{Planted, planted};
 use onlyonce::record::{Kept, Response};
 use onlyonce::store::BoxError;
 use onlyonce::{Finding, Question, Reconciler};
@@ -57,7 +58,10 @@ impl Asker {
         if question.sent_as != self.sent_as || !self.matching.has_path(question.path) {
             return Err("the request was sent by other rules than those in force".into());
         }
-        let key = self.key.text(question.key, question.id);
+        let key = match planted(Planted::ReconcileByRawKey) {
+            true => question.key.to_owned(),
+            false => self.key.text(question.key, question.id),
+        };
         let target = self.rule.ask.target(&key, &self.matching.places(question.path));
         let target = target.ok_or("the key or a part of the path leads out of its place")?;
         let mut request =

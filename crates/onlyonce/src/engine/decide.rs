@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clock::{StoreTime, as_ms};
 use crate::engine::Write;
 use crate::engine::table::Phase;
+use crate::planted::{Planted, planted};
 use crate::policy::Recovery;
 use crate::record::{Record, Response, Revision, State, TakenFrom, sent_as};
 use crate::store::{Draft, Seen};
@@ -59,14 +60,17 @@ pub fn decide(seen: &Seen, asked: Asked<'_>) -> Decision {
     let Some(record) = &seen.record else {
         return Decision::GiveUp;
     };
-    if seen.mine {
+    if seen.mine || planted(Planted::NoClaim) {
         return Decision::Execute { attempt: record.attempt, taken_from: record.taken_from };
     }
     let phase = Phase::of(Some(record), seen.now);
     if record.token == asked.draft.token {
         return Decision::GiveUp;
     }
-    if matches!(phase, Phase::Expired | Phase::Released) {
+    if matches!(phase, Phase::Expired | Phase::Released)
+        || planted(Planted::UnknownIsAbsent) && phase == Phase::Unknown
+        || planted(Planted::RunningIsAbsent) && phase == Phase::Running
+    {
         let write = Write::take(record, phase == Phase::Expired, asked.draft.clone());
         return Decision::Take(Box::new(write));
     }

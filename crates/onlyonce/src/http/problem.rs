@@ -9,6 +9,7 @@ use http::header::{self, HeaderValue};
 use super::repeatability::Refused;
 use super::{Body, IDEMPOTENT_REPLAYED, NotSent, OwnAnswer, headers};
 use crate::once::Refusal;
+use crate::planted::{Planted, planted};
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::{self, Kept, NotKept};
@@ -65,6 +66,12 @@ fn replay(stored: &Arc<record::Response>, policy: &Policy) -> Response<Body> {
         return Problem::response_unavailable(stored.status).response(policy);
     }
     let mut response = own(stored);
+    if planted(Planted::ReplayOtherStatus) {
+        *response.status_mut() = http::StatusCode::OK;
+    }
+    if planted(Planted::ReplayWithoutBody) {
+        response = response.map(|_| Body::default());
+    }
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
 }

@@ -18,6 +18,7 @@ use super::reconcile::{Question, find};
 use crate::clock::as_ms;
 use crate::engine::Write;
 use crate::engine::lapse::Lapses;
+use crate::planted::{Planted, planted};
 use crate::record::{Record, SettledBy, State, StateKind, StateSet};
 use crate::runtime_thread::RuntimeThread;
 use crate::scope::OperationId;
@@ -94,7 +95,7 @@ impl Rounds {
     async fn renew_due(&self) {
         let sent_at = self.once.clock.boot();
         let mut due = self.once.live_claims.all();
-        due.retain(|claimed| claimed.renewal_due() <= sent_at);
+        due.retain(|claimed| claimed.renewal_due() <= sent_at && !planted(Planted::NoRenewal));
         due.sort_by_key(|claimed| claimed.lease);
         for same_lease in due.chunk_by(|a, b| a.lease == b.lease) {
             for batch in same_lease.chunks(RENEWALS_MAX) {

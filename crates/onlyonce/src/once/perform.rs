@@ -23,6 +23,7 @@ use crate::clock::StoreTime;
 use crate::engine::Write;
 use crate::event::EventKind;
 use crate::fingerprint::{Digest, Fingerprint};
+use crate::planted::{Planted, planted};
 use crate::policy::{InFlight, Keep, Policy, Recovery, StoreDown};
 use crate::record::{Response, SettledBy, TakenFrom};
 use crate::scope::OperationId;
@@ -121,7 +122,10 @@ impl Inner {
             live_key: None,
             under_way: Some(under_way),
         };
-        tokio::spawn(task.run(work).in_current_span());
+        match planted(Planted::CancelsWithClient) {
+            true => Box::pin(task.run(work)).await,
+            false => drop(tokio::spawn(task.run(work).in_current_span())),
+        }
         // A task that died without telling may have executed the operation.
         told.await.unwrap_or(Ended::Unsettled)
     }
@@ -300,6 +304,10 @@ impl<T: Send + 'static> Task<T> {
         let is_released = matches!(verdict, Verdict::NotExecuted | Verdict::NotSent);
         // From here on only the write holds the answer, so that giving the write up frees its memory.
         drop(verdict);
+        if planted(Planted::CompletesBeforeCommit) {
+            fresh.take().into_iter().for_each(|fresh| self.tell(fresh));
+            sleep(WRITE_BEHIND).await;
+        }
         // Read before the write, so that a cached copy never outlives the record, however late the store's answer comes.
         let boot = once.clock.boot();
         self.settling_at = once.store.time().at(boot).map(|now| (now, boot));
@@ -454,3 +462,6 @@ fn told<T>(guard: &ClaimGuard, verdict: &Verdict, fresh: T) -> Ended<T> {
         _ => Ended::Fresh(fresh),
     }
 }
+
+/// How long a planted bug keeps an answer from the store.
+const WRITE_BEHIND: Duration = Duration::from_millis(300);

@@ -11,9 +11,11 @@ use tracing::{Instrument, debug_span};
 use super::claim::NoAnswer;
 use super::flight::Joined;
 use super::{Ask, Ended, Inner, Limits, Refusal};
+use crate::engine::Write;
+use crate::planted::{Planted, planted};
 use crate::record::State;
 use crate::scope::{OperationId, Principal};
-use crate::store::Seen;
+use crate::store::{Guard, Next, Seen};
 
 impl Inner {
     /// Waits at most `wait` for the operation to end, without a connection or a lock of the store.
@@ -24,7 +26,18 @@ impl Inner {
         ask.counters.waited.one();
         let span = debug_span!("wait", operation = %ask.id, route = %ask.policy.route());
         let ended = timeout(wait, self.wait_for_end(ask)).instrument(span).await;
+        if planted(Planted::WaiterDeletes) && ended.is_err() {
+            self.delete(ask).await;
+        }
         ended.unwrap_or(Ended::Refused(Refusal::InProgress))
+    }
+
+    /// What a planted bug does to the record that it has waited for.
+    async fn delete(&self, ask: &Ask) {
+        if let Ok(Seen { record: Some(record), .. }) = self.store.load(ask.id).await {
+            let guard = Guard::Unchanged(record.revision());
+            let _ = self.store.swap(ask.id, Write { guard, next: Next::Absent, about: None }).await;
+        }
     }
 
     async fn wait_for_end<T>(&self, ask: &Ask) -> Ended<T> {

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
+use crate::planted::{Planted, planted};
 use crate::record::{NotKept, Response};
 use crate::scope::ScopePart;
 use crate::velocity::Velocity;
@@ -209,6 +210,9 @@ impl Policy {
         let retry_after = headers.contains_key(header::RETRY_AFTER);
         match status {
             _ if self.not_executed.iter().any(|statuses| statuses.has(status)) => Keeps::Release,
+            _ if planted(Planted::ServerErrorReleases) && status.is_server_error() => {
+                Keeps::Release
+            }
             StatusCode::CONFLICT if retry_after => Keeps::Release,
             StatusCode::SERVICE_UNAVAILABLE if retry_after && !is_relayed(headers) => {
                 Keeps::Release

@@ -6,6 +6,7 @@ use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
 use crate::body::json::{self, Found};
 use crate::fingerprint::Pointer;
 use crate::key::Key;
+use crate::planted::{Planted, planted};
 
 /// The listed parts of a request's scope, in fixed order, then the key.
 pub(crate) fn of_request(parts: &[ScopePart], scope: &Scope<'_>, key: &Key) -> Vec<u8> {
@@ -69,6 +70,10 @@ impl Encoding {
     }
 
     fn add(&mut self, tag: Tag, part: &[u8]) {
+        if planted(Planted::ScopeJoinedWithColon) {
+            self.0.push(b':');
+            return self.0.extend_from_slice(part);
+        }
         self.0.push(tag as u8);
         self.0.extend_from_slice(&(part.len() as u64).to_be_bytes());
         self.0.extend_from_slice(part);
@@ -77,6 +82,7 @@ impl Encoding {
     fn add_parts(&mut self, parts: &[ScopePart], scope: &Scope<'_>) {
         for part in ScopePart::DEFAULT.iter().filter(|part| parts.contains(part)) {
             match part {
+                ScopePart::Principal if planted(Planted::PrincipalIgnored) => {}
                 ScopePart::Principal => self.add(Tag::Principal, scope.principal.as_bytes()),
                 ScopePart::Host => self.add(Tag::Host, plain_host(scope.host).as_bytes()),
                 ScopePart::Method => self.add(Tag::Method, scope.method.as_bytes()),

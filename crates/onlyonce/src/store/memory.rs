@@ -15,6 +15,7 @@ use super::{
     StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::planted::{Planted, planted};
 use crate::record::{Record, Token};
 use crate::scope::{IdPrefix, OperationId};
 
@@ -176,7 +177,10 @@ impl Maintain for MemoryStore {
 
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
         let (mut inner, now) = self.lock();
-        let expired = inner.records.iter().filter(|(_, record)| record.is_expired(until));
+        let expired = inner.records.iter().filter(|(_, record)| {
+            record.is_expired(until)
+                || planted(Planted::SweepIgnoresState) && record.expires_at().is_none()
+        });
         let mut ids: Vec<_> = expired.map(|(id, _)| *id).take(limit.saturating_add(1)).collect();
         let more = ids.len() > limit;
         ids.truncate(limit);

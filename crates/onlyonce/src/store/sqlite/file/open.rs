@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use crate::planted::{Planted, planted};
 use crate::record::{Record, State, Token};
 use crate::store::audit::{Chain, Note, WriterId};
 use crate::store::sqlite::error::SqliteOpenError;
@@ -110,11 +111,12 @@ pub(crate) fn mark_leftovers_unknown(
         for (id, record) in left {
             let place = opened.index.ids.get(&id).map(|slot| slot.place);
             let place = place.expect("a live record is in the index");
-            let unknown = Record {
-                state: State::Unknown { since: now },
-                count: record.count.saturating_add(COUNT_STRIDE),
-                ..record
+            let state = match planted(Planted::RestartReleases) {
+                true => State::Released { expires_at: now.plus_ms(record.ttl_ms) },
+                false => State::Unknown { since: now },
             };
+            let unknown =
+                Record { state, count: record.count.saturating_add(COUNT_STRIDE), ..record };
             rows::update(&transaction, place, id, &unknown)?;
             if let Some(chain) = &mut opened.chain {
                 let entry = chain.add(now, Note::left_unknown(id, &unknown));

@@ -11,6 +11,7 @@
 use rusqlite::params;
 
 use crate::clock::StoreTime;
+use crate::planted::{Planted, planted};
 use crate::scope::{OperationId, Principal};
 use crate::store::audit::{About, Note};
 use crate::store::sqlite::jobs::Reply;
@@ -265,6 +266,7 @@ fn fate(row: &rusqlite::Row<'_>, routes: &Routes, now: StoreTime) -> Option<Fate
     let id = OperationId::from_bytes(*columns.id);
     Some(match columns.state {
         GONE => Fate::Gone,
+        RUNNING | UNKNOWN if planted(Planted::SweepIgnoresState) => Fate::Expired(id, false),
         RUNNING | UNKNOWN => Fate::Pinned(id),
         COMPLETED | RELEASED if columns.at <= now.as_ms() => {
             Fate::Expired(id, columns.state == COMPLETED)
