@@ -105,7 +105,9 @@ impl Answer {
     pub(crate) fn must_say(&self, status: u16, code: &str) -> Result<(), String> {
         match self.status == status && self.code().as_deref() == Some(code) {
             true => Ok(()),
-            false => Err(format!("answered {} {:.80}, not {code}", self.status, self.body)),
+            false => {
+                Err(format!("answered {} {:.80}, not {status} {code}", self.status, self.body))
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) async fn sent_at_once(lab: &Lab) -> Seen {
         match answer.code().as_deref() {
             Some(IN_PROGRESS) => {}
             _ if first.is_none() => first = Some(answer),
-            _ => return Err(format!("two were answered: {first:?}, {answer:?}")),
+            _ => return Err(format!("two were answered, the second {:.80}", answer.body)),
         }
     }
     let first = first.ok_or("nobody was answered")?;
