@@ -77,8 +77,8 @@ async fn commit(
     Ok(answers)
 }
 
-/// What a statement answered: the store's time, and a row for each record that it read or wrote. Members of a batch
-/// without a row lost their guard or their race.
+/// The answer of a statement: the store's time, and a row for each record that it read or wrote. A member without a row
+/// has failed its guard, or another session was faster.
 pub(super) struct Answer {
     pub(super) now: StoreTime,
     rows: HashMap<OperationId, (Row, Option<Revision>)>,

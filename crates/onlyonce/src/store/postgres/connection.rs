@@ -26,7 +26,7 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) server: Server,
     pub(super) prepared: Vec<tokio_postgres::Statement>,
-    /// One task, which ends with the connection, and at once if this is dropped: whatever the server still owes us.
+    /// One task, which ends with the connection. Dropping it closes the connection at once, also while answers are due.
     pub(super) driver: JoinSet<()>,
     /// The server has warned since this was last asked.
     warned: Arc<AtomicBool>,
@@ -113,8 +113,8 @@ async fn drive<S, T>(
     }
 }
 
-/// A connection that is made anew when it is needed and broken. Its last session may still do what it was asked, so
-/// that nothing is asked of a new one before the last one is gone.
+/// A connection that is replaced when it is broken and the next call needs it. The old session may still do what it was
+/// asked, so the new one is not used before the old one is gone.
 pub(super) struct Reconnecting {
     address: Arc<ServerAddress>,
     connection: Option<Connection>,
@@ -173,7 +173,7 @@ impl Reconnecting {
         Ok(self.connection.insert(made))
     }
 
-    /// Gives the connection up: nobody waits for what it still does.
+    /// Drops the connection, and remembers its session, which may still be at work.
     pub(super) fn hang_up(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.last = Some(connection.server.session);
@@ -191,7 +191,7 @@ impl Reconnecting {
         self.judge(answer)
     }
 
-    /// Gives the connection up if its work may not be over, or if its session is of no more use.
+    /// Drops the connection if the server may still be at work on it, or if its session is of no more use.
     pub(super) fn judge<T>(&mut self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         if let Err(SqlError::Unsure(_) | SqlError::BadSession(_)) = &answer {
             self.hang_up();
@@ -200,7 +200,7 @@ impl Reconnecting {
     }
 }
 
-/// No answer in time is no answer.
+/// An answer that does not come within [`ANSWER_WAIT_MAX`] is unsure: the server may still do what it was asked.
 pub(super) async fn bounded<T>(
     answer: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, SqlError> {

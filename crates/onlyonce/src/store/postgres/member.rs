@@ -38,7 +38,7 @@ enum Call {
     Swap(Guard, Next, Reply<Swap>),
 }
 
-/// A caller who no longer listens has dropped the call; by contract it may have happened.
+/// The caller may have dropped its call, and then gets no answer; by the contract of a store it may have happened.
 type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// What is to be done for a member next.
@@ -146,7 +146,7 @@ impl Member {
         }
     }
 
-    /// After this the server must not write it any more.
+    /// The server must not write the record after this moment.
     fn not_after(&self) -> StoreTime {
         match &self.call {
             Call::Claim(draft, _) => draft.not_after,
@@ -155,8 +155,8 @@ impl Member {
         }
     }
 
-    /// Answers the caller by what the statement of its step answered, and wakes whoever waits for the record; or goes on
-    /// to the next step.
+    /// Answers the caller by the answer of its step's statement, and wakes the waiters of the record; or returns the member
+    /// with its next step.
     pub(super) fn go_on(self, answer: &Answer, notifier: &Notifier) -> Option<Self> {
         let id = self.id;
         match self.call {
@@ -236,7 +236,7 @@ fn tell<T>(reply: Reply<T>, answer: Result<T, Fault>) -> Option<Member> {
     None
 }
 
-/// Refuses, before anything is sent, a body that would hold up everyone.
+/// Refuses a body that is over the limit, before anything is sent.
 pub(super) fn demand_fit(to: &Next) -> Result<(), Fault> {
     let bytes = body_bytes(to);
     if bytes > BODY_BYTES_MAX {

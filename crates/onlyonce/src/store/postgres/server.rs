@@ -12,7 +12,7 @@ use super::error::{PostgresOpenError, SERVER_MIN};
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) session: Session,
-    /// What its owner should know, and what no promise of ours covers.
+    /// Settings with which a failure may forget keys, for the server's owner.
     pub(super) warnings: Vec<String>,
 }
 

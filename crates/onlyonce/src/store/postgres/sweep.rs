@@ -49,8 +49,8 @@ impl Maintenance {
             let rows = connection.run(Statement::Sweep, &params).await?;
             Piece::read(&rows).map_err(unclear)?.ok_or(SqlError::Moved)
         };
-        // A sweep that is lost with the server is made again, so that it need not wait for the disk; entries of the
-        // audit trail must.
+        // A deletion that a crash of the server undoes is made again by the next sweep, so it does not wait for the disk.
+        // Entries of the audit trail do.
         let begin = if self.chain.is_some() { "BEGIN" } else { BEGIN_WITHOUT_FLUSH };
         let piece = self.transaction(begin, sweep, |piece, _| piece.expired.clone()).await?;
         self.swept_until = match piece.reached {

@@ -39,8 +39,8 @@ impl Worker {
         }
     }
 
-    /// Waits for a call, and takes the calls that have queued. Whether there is any: calls that were queued before the
-    /// store was closed still come.
+    /// Waits for a call, and takes the calls that have queued. Returns false once the store is closed and its queue is
+    /// empty.
     async fn fill(&mut self) -> bool {
         while self.waiting.is_empty() {
             tokio::select! {
@@ -149,8 +149,8 @@ impl Worker {
     }
 }
 
-/// Whether one member is to be searched for that all others fail with: one that is refused; or one whose row is locked or
-/// damaged, while there is still time.
+/// Whether the error is the fault of one member, so that the batch is to be halved until that member is alone: it is
+/// refused, or its row is locked or damaged. Locked and damaged rows are searched for until [`SEARCH_WAIT_MAX`] is over.
 fn has_one_cause(error: &SqlError, search_end: &mut Option<Instant>) -> bool {
     let now = Instant::now();
     match error {

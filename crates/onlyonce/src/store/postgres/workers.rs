@@ -24,7 +24,7 @@ use crate::runtime_thread::RuntimeThread;
 use crate::scope::OperationId;
 use crate::store::audit::WriterId;
 
-/// What callers have of an open store.
+/// How callers reach the connections of an open store.
 pub(super) struct Workers {
     pub(super) writers: Vec<mpsc::Sender<Member>>,
     pub(super) reader: mpsc::Sender<Member>,
@@ -32,7 +32,7 @@ pub(super) struct Workers {
     pub(super) maintenance: Arc<Mutex<Maintenance>>,
     /// A permit for each call that may wait for the maintenance connection.
     pub(super) room: Arc<Semaphore>,
-    /// The same for renewals, which must not wait for what operators ask.
+    /// A permit for each renewal that may wait: renewals have their own, so that calls of operators cannot crowd them out.
     pub(super) renewals: Arc<Semaphore>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) warnings: Vec<String>,

@@ -188,7 +188,7 @@ impl<O: OnConnect> LinkThread<O> {
         drop(timeout(self.options.answer_within, all_calls).await);
     }
 
-    /// Says once whether a filter is in use. What becomes of a store, its calls show.
+    /// Logs when a filter becomes usable or unusable. A store needs no such line: its calls fail.
     fn tell(&self, was_up: &mut Option<bool>, is_up: bool) {
         let is_news = was_up.replace(is_up) != Some(is_up);
         match is_up {

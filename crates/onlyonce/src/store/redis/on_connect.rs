@@ -60,7 +60,8 @@ async fn check_server(mut connection: MultiplexedConnection) -> Result<(), Redis
     if is_too_old(&found) { Err(RedisOpenError::TooOld { found }) } else { Ok(()) }
 }
 
-/// Its records have other names. To this build they would be absent, and their operations would run again.
+/// Refuses a database of an earlier build: its records have other names, so this build would not find them, and their
+/// operations would run again.
 async fn refuse_older_format(
     mut connection: MultiplexedConnection,
     keys: &Keys,

@@ -70,8 +70,8 @@ impl Reply {
     }
 }
 
-/// The answer of the scan, and where its listing goes on. A record that cannot be read is left out: whoever loads it is
-/// told.
+/// The answer of the scan, and where its listing goes on. A record that cannot be read is left out: a load of it is an
+/// error.
 pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Position>), Fault> {
     let (now, has_more, number, place, found): (_, bool, _, _, Vec<Vec<u8>>) = understood(value)?;
     let records = found.chunks_exact(2).filter_map(|pair| {
