@@ -19,6 +19,7 @@ use onlyonce_bench::stats::median;
 use servers::Postgres;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
+use tokio_postgres::NoTls;
 
 /// As in the gateway.
 #[global_allocator]
@@ -45,11 +46,17 @@ struct Args {
     /// Only the cycles.
     #[arg(long)]
     cycles_only: bool,
+    /// Only the rows a second of a sweep, for so many seconds each without and with a transaction that stays open.
+    #[arg(long)]
+    pinned: Option<u64>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let bench = Bench::start(&args)?;
+    if let Some(seconds) = args.pinned {
+        return bench.pinned_sweep(seconds);
+    }
     for in_flight in &args.in_flight {
         bench.compare(*in_flight, &args)?;
     }
@@ -238,6 +245,35 @@ impl Bench {
         println!("claim p99 during a sweep ÷ without: {:.2}; goal <= 1.5\n", median(ratios));
     }
 
+    /// A transaction that stays open keeps deleted rows in the index: a sweep that read them again would get slower.
+    fn pinned_sweep(&self, seconds: u64) -> Result<(), Box<dyn Error>> {
+        self.postgres.sql(&self.url, &expired_rows(2 * seconds * EXPIRED_PER_SECOND));
+        let free = self.sweep_rates(seconds);
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(&self.url, NoTls))?;
+        let connection = runtime.spawn(connection);
+        runtime.block_on(client.batch_execute(PIN))?;
+        let pinned = self.sweep_rates(seconds);
+        // It was open until now.
+        drop((client, connection));
+        println!("rows a second of a sweep: {free:.0?}\nwith an open transaction: {pinned:.0?}");
+        println!("pinned ÷ free: {:.2}; goal >= 0.5", pinned[pinned.len() - 1] / median(free));
+        Ok(())
+    }
+
+    /// Rows a second in each part of so many seconds.
+    fn sweep_rates(&self, seconds: u64) -> Vec<f64> {
+        let rate = |_| {
+            let (start, mut deleted) = (SystemClock.boot(), 0);
+            while SystemClock.boot() < start + Duration::from_secs(seconds) / SWEEP_PARTS {
+                let swept = block_on(self.store.sweep(SystemClock.wall(), 500));
+                deleted += swept.expect("the store answers").deleted;
+            }
+            deleted as f64 / (SystemClock.boot() - start).as_secs_f64()
+        };
+        (0..SWEEP_PARTS).map(rate).collect()
+    }
+
     fn swept(&self, length: Duration) -> (Run, usize) {
         let store = self.store.clone();
         let end = SystemClock.boot() + length;
@@ -253,6 +289,18 @@ impl Bench {
         let run = self.ours(16, length);
         (run, sweeper.join().expect("the sweeper does not panic"))
     }
+}
+
+/// Completed records that expired one after the other, long ago.
+fn expired_rows(count: u64) -> String {
+    format!(
+        "INSERT INTO onlyonce.record (id, state, attempt, token, count, key, route, principal, fingerprint_version,
+           fingerprint_canonical, fingerprint_raw, first_claimed_at, lease_ms, quiet_ms, ttl_ms, expires_at, settled_by,
+           head, body)
+         SELECT gen_random_uuid(), 4, 1, gen_random_uuid(), 2, 'key ' || n, 'POST /v1/charges', d, 1, d, d,
+           to_timestamp(n), 1, 0, 1, to_timestamp(n), 1, decode('01c900', 'hex'), decode(repeat('78', {BODY_BYTES}), 'hex')
+           FROM generate_series(1, {count}) AS n, (SELECT decode(repeat('ab', 32), 'hex') AS d) AS digest"
+    )
 }
 
 fn seed() -> u64 {
@@ -271,3 +319,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// More sessions than this only slow pgbench down.
 const PGBENCH_CLIENTS_MAX: usize = 64;
 const PROBES: usize = 50;
+/// More than a sweep deletes.
+const EXPIRED_PER_SECOND: u64 = 8_000;
+const SWEEP_PARTS: u32 = 6;
+const PIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM onlyonce.meta";
