@@ -102,6 +102,7 @@
 //! | `client-journal` | the client's journal: keys that outlive the process |
 //! | `client-reqwest` | the client over reqwest, and as a layer of `reqwest-middleware` |
 //! | `testing` | tests of your own service under duplicates: `testing::twice` |
+//! | `crashpoints` | places at which the process dies when `ONLYONCE_CRASH` says so, for tests alone |
 //! | `conformance` | the suite that every store passes |
 //!
 //! Without features this crate is the engine alone: values, decisions and the store contract, with no async runtime
@@ -112,6 +113,8 @@
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
+#[cfg(feature = "run")]
+mod crash;
 pub mod engine;
 mod event;
 pub mod fingerprint;
@@ -157,6 +160,8 @@ mod problem;
 #[cfg(feature = "run")]
 mod runtime_thread;
 
+#[cfg(feature = "crashpoints")]
+pub use crash::CrashPoint;
 pub use event::{By, ByError, EventKind};
 #[cfg(feature = "run")]
 pub use once::{

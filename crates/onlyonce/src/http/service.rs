@@ -14,6 +14,7 @@ use super::layer::Rules;
 use super::location::{self, Fetch};
 use super::request::{self, Whole};
 use super::{json_rpc, problem, velocity};
+use crate::crash::{CrashPoint, crash_point};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
@@ -107,6 +108,7 @@ where
         // In a box, so that the future of a replay is small.
         let ended = Box::pin(once.answer(ask, permitted, work)).await;
         rules.took(asked_at);
+        crash_point(CrashPoint::BeforeReply);
         Ok(match ended {
             Ended::Fresh(response) => response,
             Ended::Refused(refusal) => {

@@ -12,6 +12,7 @@ use super::flight::Joined;
 use super::wait::by_record;
 use super::{Ask, Inner, Refusal};
 use crate::clock::{StoreTime, as_ms};
+use crate::crash::{CrashPoint, crash_during, crash_point};
 use crate::engine::{Asked, Decision, Write, decide};
 use crate::policy::StoreDown;
 use crate::record::{SettledBy, TakenFrom, Token};
@@ -64,6 +65,7 @@ impl Inner {
         if let Some(why) = ask.barred(self.clock.boot()) {
             return Err(self.by_record(ask, why).await);
         }
+        crash_point(CrashPoint::BeforeClaim);
         for round in 0..ROUNDS_MAX {
             let claimed_at = self.clock.boot();
             let draft = self.draft(ask).await?;
@@ -187,6 +189,7 @@ impl Inner {
         let write = write.with_about(about.clone());
         match self.swap_until_known(ask, write).await {
             Ok(Swap::Done(_)) => {
+                crash_point(CrashPoint::AfterTakeover);
                 // A record that had expired is taken for a first attempt.
                 if attempt > 1 {
                     ask.counters.takeovers.one();
@@ -266,7 +269,8 @@ impl Inner {
         draft: &Draft,
         about: Option<&Arc<About>>,
     ) -> Result<Seen, NoAnswer> {
-        self.until_known(|| self.store.claim(draft.clone(), about.cloned())).await
+        let claim = || self.store.claim(draft.clone(), about.cloned());
+        self.until_known(|| crash_during(CrashPoint::ClaimSent, claim())).await
     }
 
     async fn swap_until_known(&self, ask: &Ask, write: Write) -> Result<Swap, NoAnswer> {

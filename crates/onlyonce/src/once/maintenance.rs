@@ -16,6 +16,7 @@ use super::disown::Entry;
 use super::events::event_of;
 use super::reconcile::{Question, find};
 use crate::clock::as_ms;
+use crate::crash::{CrashPoint, crash_during, crash_point};
 use crate::engine::Write;
 use crate::engine::lapse::Lapses;
 use crate::planted::{Planted, planted};
@@ -106,7 +107,8 @@ impl Rounds {
 
     async fn renew_batch(&self, batch: &[Arc<LiveClaim>], lease: Lease, sent_at: Duration) {
         let held: Vec<_> = batch.iter().map(|claimed| (claimed.id, claimed.token)).collect();
-        let beats = self.once.store.renew(&held, lease).await;
+        let renewal = self.once.store.renew(&held, lease);
+        let beats = crash_during(CrashPoint::InRenewal, renewal).await;
         let unsure = beats.iter().filter(|beat| **beat == Beat::Unsure).count();
         self.once.counters.renewals_unsure.add(unsure);
         for (claimed, beat) in batch.iter().zip(beats) {
@@ -196,6 +198,7 @@ impl Rounds {
         let mut after = None;
         loop {
             let page = self.page(StateKind::Running, after).await?;
+            crash_point(CrashPoint::InReap);
             self.reap_page(lapses, &page).await?;
             after = page.next;
             if after.is_none() {
@@ -217,6 +220,7 @@ impl Rounds {
             let write = self.once.with_record(write, record, None);
             match self.once.store.swap(*id, write).await {
                 Ok(Swap::Done(_)) => {
+                    crash_point(CrashPoint::AfterReap);
                     self.once.counters.reaped.one();
                     warn!(operation = %id, route = %record.route, "reaped: the owner is silent, and the outcome is unknown");
                     self.once.tell_written(*id, record, event, None);
@@ -402,7 +406,8 @@ impl Inner {
 
     async fn sweep_piece(&self) -> Result<Swept, Fault> {
         let until = self.store.load(NO_OPERATION).await?.now;
-        let swept = self.store.sweep(until, self.limits.sweep_rows).await?;
+        let sweep = self.store.sweep(until, self.limits.sweep_rows);
+        let swept = crash_during(CrashPoint::InSweep, sweep).await?;
         self.counters.swept.add(swept.deleted);
         if !swept.more {
             let now_ms = as_ms(self.clock.boot()).unsigned_abs();

@@ -20,6 +20,7 @@ use super::settle::Settled;
 use super::wait::by_record;
 use super::{Ask, Ended, Inner, Refusal};
 use crate::clock::StoreTime;
+use crate::crash::{CrashPoint, crash_during, crash_point};
 use crate::engine::Write;
 use crate::event::EventKind;
 use crate::fingerprint::{Digest, Fingerprint};
@@ -189,6 +190,7 @@ impl<T: Send + 'static> Task<T> {
             }
             Err(refusal) => return self.tell(Ended::Refused(refusal)),
         };
+        crash_point(CrashPoint::AfterClaim);
         if self.ask.is_late(self.once.clock.boot()) {
             return self.unsent(guard, Refusal::DeadlineExceeded).await;
         }
@@ -212,7 +214,9 @@ impl<T: Send + 'static> Task<T> {
         self.tell_event(EventKind::Claimed, None);
         let called_at = self.once.clock.boot();
         let span = debug_span!("execute", operation = %id, attempt);
-        let worked = self.until_worked(&guard, work(attempt).instrument(span)).await;
+        let working = crash_during(CrashPoint::AfterDispatch, work(attempt)).instrument(span);
+        let worked = self.until_worked(&guard, working).await;
+        crash_point(CrashPoint::AfterUpstream);
         self.ask.counters.handler.record(self.once.clock.boot().saturating_sub(called_at));
         self.conclude(guard, worked).await;
     }
@@ -368,6 +372,7 @@ impl<T: Send + 'static> Task<T> {
         self.count_key(&settled, kind);
         match settled {
             Settled::Done(kept) => {
+                crash_point(CrashPoint::AfterSettle);
                 self.tell_event(kind, status);
                 kept.into_iter().for_each(|response| self.remember(response));
                 fresh.into_iter().for_each(|fresh| self.tell(fresh));

@@ -10,6 +10,7 @@ use tracing::{error, warn};
 
 use super::Inner;
 use super::claim_guard::LiveClaim;
+use crate::crash::{CrashPoint, crash_during};
 use crate::engine::Write;
 use crate::record::{Kept, NotKept, Response};
 use crate::store::{Fault, Next, Seen, StoreError, Swap};
@@ -34,7 +35,8 @@ impl Inner {
         let mut gave_up = false;
         let mut is_told = false;
         loop {
-            let fault = match self.store.swap(claim.id, write.clone()).await {
+            let swap = self.store.swap(claim.id, write.clone());
+            let fault = match crash_during(CrashPoint::SettleSent, swap).await {
                 Ok(Swap::Done(_)) if gave_up => return Settled::GaveUp,
                 Ok(Swap::Done(_)) => return Settled::Done(answer(&write).cloned()),
                 Ok(Swap::Stale(seen)) => return stale(claim, seen),
