@@ -64,6 +64,7 @@ pub async fn post_without_key(
 #[derive(Debug)]
 pub struct Connection {
     address: SocketAddr,
+    caller: String,
     sender: SendRequest<Full<Bytes>>,
     _driver: JoinSet<Result<(), hyper::Error>>,
 }
@@ -82,7 +83,12 @@ impl Connection {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        Ok(Self { address, sender, _driver: driver })
+        Ok(Self { address, caller: "proof".to_owned(), sender, _driver: driver })
+    }
+
+    /// Sends as `caller` from now on.
+    pub fn set_caller(&mut self, caller: &str) {
+        caller.clone_into(&mut self.caller);
     }
 
     /// Sends `POST path` with `key`, and waits for the whole answer.
@@ -94,7 +100,7 @@ impl Connection {
     pub async fn send(&mut self, request: Builder, body: &str) -> Result<Answer, SendError> {
         let request = request
             .header("host", self.address.to_string())
-            .header("x-api-key", "proof")
+            .header("x-api-key", &self.caller)
             .header("content-type", "application/json")
             .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
         timeout(ANSWER_WAIT_MAX, self.exchange(request)).await?

@@ -1,4 +1,4 @@
-//! A line to Postgres that can be cut right when the server says that a write is done.
+//! A line to Postgres that can be cut right when the server says that a write is done, and led to another server.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Passes bytes on, and cuts when it is told to. It ends when it is dropped.
@@ -17,6 +18,7 @@ pub struct Cutter {
     /// Where clients connect instead of to the server.
     pub address: SocketAddr,
     cuts: Arc<Cuts>,
+    server: watch::Sender<SocketAddr>,
     _lines: JoinSet<()>,
 }
 
@@ -32,8 +34,14 @@ impl Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, cuts) = (listener.local_addr()?, Arc::<Cuts>::default());
         let mut lines = JoinSet::new();
-        lines.spawn(accept(listener, server, cuts.clone()));
-        Ok(Self { address, cuts, _lines: lines })
+        let server = watch::Sender::new(server);
+        lines.spawn(accept(listener, server.subscribe(), cuts.clone()));
+        Ok(Self { address, cuts, server, _lines: lines })
+    }
+
+    /// Cuts every line; new ones lead to `server`.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.server.send_replace(server);
     }
 
     /// The next line on which the server replies to a write of records is cut before the reply is passed on.
@@ -47,13 +55,17 @@ impl Cutter {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, cuts: Arc<Cuts>) {
+async fn accept(listener: TcpListener, server: watch::Receiver<SocketAddr>, cuts: Arc<Cuts>) {
     let mut lines = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let cuts = cuts.clone();
+        let (cuts, mut server) = (cuts.clone(), server.clone());
         lines.spawn(async move {
-            if let Ok(server) = TcpStream::connect(server).await {
-                pass(client, server, &cuts).await;
+            let address = *server.borrow_and_update();
+            if let Ok(stream) = TcpStream::connect(address).await {
+                tokio::select! {
+                    () = pass(client, stream, &cuts) => {}
+                    _ = server.changed() => {}
+                }
             }
         });
     }

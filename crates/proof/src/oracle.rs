@@ -24,6 +24,13 @@ impl Oracle {
         file.write_all(format!("{key}\n").as_bytes())
     }
 
+    /// The effect that `line` tells of: on the disk before this returns, so that not even the machine forgets it.
+    pub fn note(&self, line: &str) -> io::Result<()> {
+        let mut file = self.0.lock().map_err(|_| io::Error::other("an execution panicked"))?;
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.sync_data()
+    }
+
     /// How often each key was executed.
     pub fn executions(path: &Path) -> io::Result<HashMap<String, usize>> {
         let mut executions = HashMap::new();
