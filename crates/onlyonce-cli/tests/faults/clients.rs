@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::Request;
 use proof::client::{Answer, Connection, SendError};
 use proof::history::{History, now_ns};
+use proof::tier::tiered;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -38,7 +39,7 @@ struct Known {
     answered: Vec<Operation>,
     /// The same, to find them.
     seen: HashSet<Operation>,
-    unknown: Vec<Operation>,
+    unknown: HashSet<Operation>,
     completed: usize,
 }
 
@@ -114,7 +115,7 @@ impl Clients {
         self.drain().await;
         let mut answered = std::mem::take(&mut self.known().answered);
         fastrand::shuffle(&mut answered);
-        answered.truncate(REREAD_MAX);
+        answered.truncate(tiered(REREAD_MAX));
         self.known().open.extend(answered.into_iter().map(|operation| (0, operation)));
         self.drain().await;
     }
@@ -148,7 +149,9 @@ impl Known {
         let again = match fastrand::u8(..100) {
             0..6 => fastrand::choice(&self.answered).cloned(),
             6..9 => fastrand::choice(&self.answered).map(Operation::of_other_content),
-            9..25 => self.in_flight.keys().next().cloned(),
+            9..25 => fastrand::choice(self.in_flight.keys().take(DUPLICATED_MAX))
+                .filter(|operation| !self.unknown.contains(*operation))
+                .cloned(),
             _ => None,
         };
         if let Some(operation) = again.or_else(|| self.due()) {
@@ -195,7 +198,7 @@ impl Known {
                 }
             }
             ("info", "unknown") if end.status == Some(409) && operation.class == Class::Opaque => {
-                self.unknown.push(operation.clone());
+                self.unknown.insert(operation.clone());
             }
             _ => self.open_again(operation),
         }
@@ -313,8 +316,10 @@ impl End {
 const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 /// The client's pause before it asks again, and not a wait for anything.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
+/// Of how many operations under way one is sent again.
+const DUPLICATED_MAX: usize = 16;
 /// How many clients bring everything to its end.
 const DRAINERS: usize = 16;
 const ROUNDS_MAX: usize = 200_000;
-/// How many answers are read once more at the end.
-const REREAD_MAX: usize = 3_000;
+/// How many answers are read once more at the end, in the full tier.
+const REREAD_MAX: usize = 5_000;
