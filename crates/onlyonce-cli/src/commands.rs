@@ -15,6 +15,7 @@ pub mod serve;
 pub mod steps;
 pub mod sweep;
 pub mod tail;
+pub mod torture;
 
 /// Runs `work` to its end on a runtime of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {

@@ -9,4 +9,5 @@ pub mod demo;
 pub mod fuzzing;
 pub mod gateway;
 mod tls;
+mod torture;
 mod words;

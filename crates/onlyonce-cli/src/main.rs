@@ -17,6 +17,7 @@ use onlyonce_cli::commands::serve::Serve;
 use onlyonce_cli::commands::steps::StepsCommand;
 use onlyonce_cli::commands::sweep::Sweep;
 use onlyonce_cli::commands::tail::Tail;
+use onlyonce_cli::commands::torture::Torture;
 use onlyonce_cli::demo::Demo;
 
 /// Every request is many small allocations, and what one thread allocates another often frees.
@@ -48,6 +49,7 @@ enum Command {
     Outbox(Outbox),
     Doctor(Doctor),
     Plan(Plan),
+    Torture(Box<Torture>),
     /// Print a script that completes this command in a shell
     Completions {
         /// The shell
@@ -76,6 +78,7 @@ fn main() -> io::Result<ExitCode> {
         Command::Outbox(outbox) => Ok(outbox.run()),
         Command::Doctor(doctor) => Ok(doctor.run()),
         Command::Plan(plan) => Ok(plan.run()),
+        Command::Torture(torture) => Ok(torture.run()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut io::stdout());
             Ok(ExitCode::SUCCESS)

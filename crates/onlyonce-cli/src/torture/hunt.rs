@@ -1,0 +1,355 @@
+//! Carries the plan out: sends, cuts, waits, and writes down what happened.
+
+mod send;
+mod settle;
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::observed::{Counts, Event, Observed};
+use super::oracle::Oracle;
+use super::plan::{Caller, Hook, Kind, Options, Over, Program, Shot, Step, Trial, probe};
+use super::progress::Progress;
+use super::target::Target;
+use super::wire::{Answer, Connector, Outcome, h2};
+
+/// The commands of the user.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hooks {
+    pub(crate) kill: Option<String>,
+    pub(crate) start: Option<String>,
+    pub(crate) pid: Option<i32>,
+    pub(crate) lease: Duration,
+    pub(crate) store_restart: Option<String>,
+    pub(crate) store_flush: Option<String>,
+}
+
+/// How much may be sent, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) requests_max: usize,
+    pub(crate) rate: u32,
+    pub(crate) patience: Duration,
+}
+
+/// What a plain request showed.
+#[derive(Clone, Debug)]
+pub(crate) struct Baseline {
+    pub(crate) time: Duration,
+    /// Two keys get two different answers, apart from marker and key.
+    pub(crate) has_unique_answers: bool,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Hunt {
+    pub(crate) target: Arc<Target>,
+    pub(crate) oracle: Oracle,
+    pub(crate) hooks: Hooks,
+    pub(crate) limits: Limits,
+    pub(crate) progress: Progress,
+    pub(crate) is_stopped: Arc<AtomicBool>,
+    pub(crate) counts: Counts,
+    pub(crate) observed: Vec<Observed>,
+    pub(crate) speaks_http2: bool,
+    pub(crate) epoch: Instant,
+    http1: Vec<Connector>,
+    http2: Vec<Connector>,
+    next_at: Instant,
+    time: Duration,
+    answer_bytes: usize,
+}
+
+/// Why there was no hunt.
+#[derive(Debug)]
+pub(crate) enum NoHunt {
+    /// Nothing answers there, or a plain request is refused.
+    Target(String),
+    /// The seed was used against this target before.
+    SeedUsed,
+    /// Executions are not seen.
+    Blind(String),
+}
+
+impl Hunt {
+    pub(crate) fn new(
+        target: Target,
+        tls: Option<&rustls::ClientConfig>,
+        oracle: Oracle,
+        limits: Limits,
+        progress: Progress,
+    ) -> Self {
+        let connectors = |protocol: &str| -> Vec<_> {
+            target.nodes.iter().map(|node| Connector::new(node, tls, protocol)).collect()
+        };
+        Self {
+            http1: connectors("http/1.1"),
+            http2: connectors("h2"),
+            target: Arc::new(target),
+            oracle,
+            hooks: Hooks::default(),
+            limits,
+            progress,
+            is_stopped: Arc::default(),
+            counts: Counts::default(),
+            observed: Vec::new(),
+            speaks_http2: false,
+            epoch: Instant::now(),
+            next_at: Instant::now(),
+            time: Duration::from_millis(50),
+            answer_bytes: 200,
+        }
+    }
+
+    /// Sends plain requests, and learns what is normal.
+    pub(crate) async fn probe(&mut self, options: &Options) -> Result<Baseline, NoHunt> {
+        let (mut times, mut answers) = (Vec::new(), Vec::new());
+        let callers = [Caller::A, Caller::A, Caller::A, Caller::B];
+        let probes = if options.has_second_caller { 4 } else { 3 };
+        for (number, caller) in callers.into_iter().enumerate().take(probes) {
+            let trial = probe(options.seed, number, caller);
+            if number == 0 && self.oracle.counts() {
+                match self.oracle.count(&trial.marker).await {
+                    Ok(0) => {}
+                    Ok(_) => return Err(NoHunt::SeedUsed),
+                    Err(error) => return Err(NoHunt::Blind(error)),
+                }
+            }
+            self.try_out(trial.clone()).await;
+            let event = self.observed.last().and_then(|observed| observed.events.last());
+            let Some(event) = event else { continue };
+            match &event.outcome {
+                Outcome::Answered(answer) if answer.is_success() => {
+                    times.push(event.until.saturating_sub(event.from));
+                    answers.push((trial, answer.clone()));
+                }
+                other if caller == Caller::B => {
+                    return Err(NoHunt::Target(format!("as --auth-b, {}", refused(other))));
+                }
+                other => return Err(NoHunt::Target(refused(other))),
+            }
+        }
+        times.sort();
+        self.time = times[times.len() / 2].max(TIME_MIN);
+        self.answer_bytes = answers[0].1.length;
+        let plain: Vec<_> =
+            answers.iter().map(|(trial, answer)| without_names(answer, trial)).collect();
+        self.see_probes().await?;
+        self.speaks_http2 = h2::is_spoken(&self.http2[0]).await;
+        let has_unique_answers = plain.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(Baseline { time: self.time, has_unique_answers })
+    }
+
+    /// Whether the oracle sees what was executed.
+    async fn see_probes(&mut self) -> Result<(), NoHunt> {
+        if !self.oracle.counts() {
+            return Ok(());
+        }
+        self.settle(0).await;
+        match self.observed.iter().find(|observed| observed.count.unwrap_or_default() == 0) {
+            None => Ok(()),
+            Some(_) => Err(NoHunt::Blind(
+                "the target answered that it succeeded, but no execution was counted".to_owned(),
+            )),
+        }
+    }
+
+    /// Carries out the trials of a program, then counts what was executed.
+    pub(crate) async fn run(&mut self, program: Program, trials: Vec<Trial>) {
+        let first = self.observed.len();
+        let count = trials.len();
+        for (number, trial) in trials.into_iter().enumerate() {
+            self.progress.at(program, number, count, &self.counts);
+            let is_over_http2 = trial
+                .steps
+                .iter()
+                .any(|step| step.shots().iter().any(|shot| shot.over == Over::Http2));
+            if is_over_http2 && !self.speaks_http2 {
+                continue;
+            }
+            if self.counts.sent + trial.requests_max() > self.limits.requests_max {
+                self.counts.skipped_for_ceiling += 1;
+                continue;
+            }
+            if self.is_stopped.load(Ordering::Relaxed) {
+                self.counts.skipped_for_stop += 1;
+                continue;
+            }
+            self.try_out(trial).await;
+        }
+        self.settle(first).await;
+        self.progress.done(program, &self.observed[first..]);
+    }
+
+    async fn try_out(&mut self, trial: Trial) {
+        if let (Oracle::Shim(shim), Some(misbehaviour)) = (&self.oracle, trial.misbehaviour) {
+            shim.plan(&trial.marker, misbehaviour);
+            self.counts.upstream_faults += 1;
+        }
+        let mut observed = Observed::new(trial.clone());
+        for step in &trial.steps {
+            self.step(&mut observed, step).await;
+        }
+        self.counts.trials += 1;
+        self.counts.note(&observed);
+        self.observed.push(observed);
+    }
+
+    async fn step(&mut self, observed: &mut Observed, step: &Step) {
+        match step {
+            Step::One(shot) => {
+                let event = self.send(&observed.trial, shot).await;
+                observed.events.push(event);
+            }
+            Step::Insist(shot) => self.insist(observed, shot).await,
+            Step::Burst(shots) => {
+                self.counts.bursts += 1;
+                let events = self.burst(&observed.trial, shots).await;
+                observed.events.extend(events);
+            }
+            Step::Staggered(shots) => {
+                let begin = Instant::now();
+                self.counts.sent += shots.len();
+                let this = &*self;
+                let trial = &observed.trial;
+                let flying = shots.iter().map(|(part, shot)| async move {
+                    sleep_until(begin + this.part(*part)).await;
+                    this.fly(trial, shot).await
+                });
+                let events = futures_util::future::join_all(flying).await;
+                observed.events.extend(events);
+            }
+            Step::During(hook, part, shot) => {
+                self.pace().await;
+                self.counts.hooks += 1;
+                let this = &*self;
+                let hooking = async {
+                    sleep(this.part(*part)).await;
+                    (this.epoch.elapsed(), this.hook(*hook).await)
+                };
+                let (event, (at, told)) = tokio::join!(this.fly(&observed.trial, shot), hooking);
+                observed.events.push(event);
+                observed.notes.push((at, told));
+            }
+            Step::Run(hook) => {
+                self.counts.hooks += 1;
+                let at = self.epoch.elapsed();
+                observed.notes.push((at, self.hook(*hook).await));
+            }
+        }
+    }
+
+    /// Sends until there is an answer that will not change by waiting.
+    async fn insist(&mut self, observed: &mut Observed, shot: &Shot) {
+        for number in 0..super::plan::INSIST_MAX {
+            let event = self.send(&observed.trial, shot).await;
+            let status = event.outcome.answer().map(|answer| answer.status);
+            observed.events.push(event);
+            if status.is_some_and(|status| !TRANSIENT.contains(&status)) {
+                return;
+            }
+            // Twice as long each time: a service that is still at work has its time to finish.
+            sleep((self.time * (1 << number)).min(INSIST_PAUSE_MAX)).await;
+        }
+    }
+
+    /// A command of the user, and what came of it.
+    async fn hook(&self, hook: Hook) -> String {
+        let Hooks { kill, start, pid, lease, store_restart, store_flush } = &self.hooks;
+        match hook {
+            Hook::KillAndStart => {
+                let killed = command("--kill-cmd", kill.as_deref()).await;
+                let started = command("--start-cmd", start.as_deref()).await;
+                self.until_connected().await;
+                format!("{killed}; {started}")
+            }
+            Hook::StopAndContinue => {
+                let Some(pid) = pid.and_then(Pid::from_raw) else { return "no pid".to_owned() };
+                let stopped = kill_process(pid, Signal::STOP);
+                sleep(*lease + *lease / 2).await;
+                let continued = kill_process(pid, Signal::CONT);
+                format!("stopped ({stopped:?}) for 1.5 leases, then continued ({continued:?})")
+            }
+            Hook::RestartStore => command("--store-restart-cmd", store_restart.as_deref()).await,
+            Hook::FlushStore => command("--store-flush-cmd", store_flush.as_deref()).await,
+        }
+    }
+
+    /// A service that was started again may need a while.
+    async fn until_connected(&self) {
+        let waiting = async {
+            while self.http1[0].connect().await.is_err() {
+                sleep(CONNECT_PAUSE).await;
+            }
+        };
+        // A service that does not come back shows in the answers.
+        let _ = timeout(START_TIMEOUT, waiting).await;
+    }
+
+    /// A part of a thousand of the service time.
+    fn part(&self, part: u32) -> Duration {
+        self.time * part / 1000
+    }
+
+    async fn send(&mut self, trial: &Trial, shot: &Shot) -> Event {
+        self.pace().await;
+        self.fly(trial, shot).await
+    }
+
+    /// Counts the request, and waits until the rate allows it.
+    async fn pace(&mut self) {
+        self.counts.sent += 1;
+        sleep_until(self.next_at).await;
+        self.next_at = Instant::now() + Duration::from_secs(1) / self.limits.rate;
+    }
+}
+
+async fn command(name: &str, text: Option<&str>) -> String {
+    let Some(text) = text else { return format!("{name} was not given") };
+    let mut process = Command::new("sh");
+    process.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match timeout(HOOK_TIMEOUT, process.status()).await {
+        Ok(Ok(status)) if status.success() => format!("{name} ran"),
+        Ok(Ok(status)) => format!("{name} ended with {status}"),
+        Ok(Err(error)) => format!("{name} failed: {error}"),
+        Err(_) => format!("{name} did not end in time"),
+    }
+}
+
+fn refused(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Answered(answer) => format!(
+            "a plain request is answered {}; torture needs one that succeeds (see --json, -H and --auth-a)",
+            answer.brief()
+        ),
+        Outcome::Broken(error) => format!("the target ended the connection: {error}"),
+        Outcome::NotConnected(error) => format!("cannot connect: {error}"),
+        Outcome::TimedOut | Outcome::Cut(_) => "the target did not answer in time".to_owned(),
+    }
+}
+
+/// The body without marker and key: what is left differs only if executions differ.
+fn without_names(answer: &Answer, trial: &Trial) -> String {
+    let body = String::from_utf8_lossy(&answer.body);
+    body.replace(&trial.key, "").replace(&trial.marker, "")
+}
+
+/// Whether the trial is of the crowd itself.
+pub(crate) fn is_crowd(trial: &Trial) -> bool {
+    trial.kind == Kind::Hot && trial.requests_max() > 1
+}
+
+/// Answers that may change by waiting.
+const TRANSIENT: [u16; 6] = [409, 425, 429, 502, 503, 504];
+/// Shorter service times are not told apart.
+const TIME_MIN: Duration = Duration::from_millis(5);
+const INSIST_PAUSE_MAX: Duration = Duration::from_secs(1);
+const CONNECT_PAUSE: Duration = Duration::from_millis(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,371 @@
+//! What will be sent: a list of trials, made from the seed and the options alone.
+//!
+//! The same seed and options make the same list, so a run can be repeated and `--dry-run` tells the truth. Places to cut
+//! are parts of a thousand, because the length of an answer and the time of the service are only known later.
+
+use std::fmt;
+
+use super::shim::Misbehaviour;
+
+/// One attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Program {
+    T1,
+    T2,
+    T3,
+    T4,
+    T5,
+    T6,
+    T7,
+    T8,
+    T9,
+    T10,
+    T11,
+    T12,
+    T13,
+    T15,
+}
+
+impl Program {
+    /// In the order in which they run. The hot key is last: it is the one that a service may not survive.
+    pub(crate) const ALL: [Self; 14] = [
+        Self::T1,
+        Self::T2,
+        Self::T3,
+        Self::T4,
+        Self::T5,
+        Self::T6,
+        Self::T7,
+        Self::T8,
+        Self::T9,
+        Self::T11,
+        Self::T13,
+        Self::T10,
+        Self::T12,
+        Self::T15,
+    ];
+
+    /// Reads `T2` or `t2`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let found =
+            Self::ALL.into_iter().find(|program| text.eq_ignore_ascii_case(&program.to_string()));
+        found.ok_or_else(|| format!("there is no program {text}; there are T1 to T13 and T15"))
+    }
+
+    /// What it does, in a few words.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::T1 => "the same request again and again",
+            Self::T2 => "the same request at the same instant",
+            Self::T3 => "connections cut at every place",
+            Self::T4 => "retries while the first still runs",
+            Self::T5 => "impatient clients that retry",
+            Self::T6 => "another request under the same key",
+            Self::T7 => "odd keys",
+            Self::T8 => "another caller with the same key",
+            Self::T9 => "requests that fail, then retries",
+            Self::T10 => "the service is killed or stopped",
+            Self::T11 => "a bad network, before and behind",
+            Self::T12 => "the store is restarted or emptied",
+            Self::T13 => "HTTP/2 streams that are reset",
+            Self::T15 => "a thousand requests with one key",
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// One key, and everything that is done with it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) program: Program,
+    /// What is special about it, such as "burst of 8".
+    pub(crate) label: String,
+    pub(crate) kind: Kind,
+    pub(crate) key: String,
+    /// Found in the request, and asked for at the oracle.
+    pub(crate) marker: String,
+    /// Of a request that is changed; it must never be executed.
+    pub(crate) other_marker: String,
+    /// What the shim does when the request first arrives.
+    pub(crate) misbehaviour: Option<Misbehaviour>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What is expected of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One request of one caller, sent several times.
+    Duplicates,
+    /// The request, then another one under its key.
+    Changed,
+    /// The request, then another one under a key that is nearly the same.
+    NearKey,
+    /// Two callers, one key: two operations.
+    Callers,
+    /// A request that fails at first.
+    Failing,
+    /// A key that a service may ignore or refuse: only noted on the card.
+    OddKey,
+    /// A harmless change: only noted on the card.
+    Noted,
+    /// As many at once as a crowd.
+    Hot,
+}
+
+/// A step of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Sends, and waits for what becomes of it.
+    One(Shot),
+    /// All but the last byte of each; then all last bytes at once.
+    Burst(Vec<Shot>),
+    /// Each begins at its part of the service time.
+    Staggered(Vec<(u32, Shot)>),
+    /// Sends until there is an answer that will not change by waiting, a bounded number of times.
+    Insist(Shot),
+    /// Runs a command of the user while the request is on its way, at this part of the service time.
+    During(Hook, u32, Shot),
+    /// Runs a command of the user.
+    Run(Hook),
+}
+
+/// A command of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// `--kill-cmd`, then `--start-cmd`.
+    KillAndStart,
+    /// Stops `--pid` for longer than `--lease`, then lets it go on.
+    StopAndContinue,
+    RestartStore,
+    FlushStore,
+}
+
+/// One request, and what is done to it on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shot {
+    pub(crate) caller: Caller,
+    /// Which URL, counted around.
+    pub(crate) node: usize,
+    pub(crate) variant: Variant,
+    /// The lines of the key's header.
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) cut: Cut,
+    pub(crate) over: Over,
+}
+
+/// Whose credentials are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    A,
+    B,
+}
+
+/// The protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Http1,
+    Http2,
+}
+
+/// How the request differs from the one of the trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    Same,
+    /// Another marker, so another body, and a count of its own.
+    OtherMarker,
+    /// A member more at the end of a long body, and a longer text in it.
+    LongTail(u8),
+    /// The same JSON with other spaces.
+    Respaced,
+    /// Another media type.
+    OtherType,
+    /// A parameter more in the query.
+    OtherQuery,
+    /// What the service refuses: `--fail-json`, or JSON that does not end.
+    Refused,
+}
+
+/// What happens to a request on its way, in parts of a thousand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Nothing.
+    Whole,
+    /// The connection is reset after this part of the request.
+    Request(u32),
+    /// The connection is reset after this part of the answer.
+    Response(u32),
+    /// The connection is reset after this part of the service time.
+    After(u32),
+    /// The request comes in small pieces.
+    Pieces,
+    /// The client says that it will send no more, but listens.
+    HalfClosed,
+}
+
+impl Shot {
+    /// The request of the trial, whole, from the first caller.
+    pub(crate) fn plain(key: &str) -> Self {
+        Self {
+            caller: Caller::A,
+            node: 0,
+            variant: Variant::Same,
+            keys: vec![key.as_bytes().to_vec()],
+            cut: Cut::Whole,
+            over: Over::Http1,
+        }
+    }
+
+    pub(crate) fn at(self, node: usize) -> Self {
+        Self { node, ..self }
+    }
+
+    pub(crate) fn cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
+
+    pub(crate) fn of(self, caller: Caller) -> Self {
+        Self { caller, ..self }
+    }
+
+    pub(crate) fn changed(self, variant: Variant) -> Self {
+        Self { variant, ..self }
+    }
+
+    pub(crate) fn over(self, over: Over) -> Self {
+        Self { over, ..self }
+    }
+}
+
+impl Step {
+    /// How many requests it sends at most.
+    pub(crate) fn requests_max(&self) -> usize {
+        match self {
+            Self::One(_) | Self::During(..) => 1,
+            Self::Burst(shots) => shots.len(),
+            Self::Staggered(shots) => shots.len(),
+            Self::Insist(_) => INSIST_MAX,
+            Self::Run(_) => 0,
+        }
+    }
+
+    /// The requests in it.
+    pub(crate) fn shots(&self) -> Vec<&Shot> {
+        match self {
+            Self::One(shot) | Self::Insist(shot) | Self::During(_, _, shot) => vec![shot],
+            Self::Burst(shots) => shots.iter().collect(),
+            Self::Staggered(shots) => shots.iter().map(|(_, shot)| shot).collect(),
+            Self::Run(_) => Vec::new(),
+        }
+    }
+}
+
+impl Trial {
+    /// How many requests it sends at most.
+    pub(crate) fn requests_max(&self) -> usize {
+        self.steps.iter().map(Step::requests_max).sum()
+    }
+}
+
+/// What the options allow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) seed: u64,
+    pub(crate) only: Vec<Program>,
+    pub(crate) skip: Vec<Program>,
+    /// Requests of the hot key.
+    pub(crate) crowd: usize,
+    pub(crate) has_second_caller: bool,
+    pub(crate) has_shim: bool,
+    pub(crate) has_json_body: bool,
+    pub(crate) has_kill: bool,
+    pub(crate) has_pid: bool,
+    pub(crate) has_store_restart: bool,
+    pub(crate) has_store_flush: bool,
+}
+
+impl Options {
+    pub(crate) fn is_chosen(&self, program: Program) -> bool {
+        (self.only.is_empty() || self.only.contains(&program)) && !self.skip.contains(&program)
+    }
+}
+
+/// Makes the trials of one program: names, keys and chances, all from the seed.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    pub(crate) options: &'a Options,
+    program: Program,
+    random: u64,
+    pub(crate) trials: Vec<Trial>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(program: Program, options: &'a Options) -> Self {
+        let random = options.seed ^ (program as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { options, program, random, trials: Vec::new() }
+    }
+
+    /// A trial; `steps` gets its key.
+    pub(crate) fn trial(
+        &mut self,
+        kind: Kind,
+        label: impl Into<String>,
+        steps: impl FnOnce(&str) -> Vec<Step>,
+    ) -> &mut Trial {
+        let program = self.program.to_string().to_ascii_lowercase();
+        let marker =
+            format!("{}{program}-{:03}", marker_prefix(self.options.seed), self.trials.len());
+        let key = format!("k-{marker}");
+        let steps = steps(&key);
+        let other_marker = format!("{marker}x");
+        let (label, program) = (label.into(), self.program);
+        self.trials.push(Trial {
+            program,
+            label,
+            kind,
+            key,
+            marker: format!("{marker}o"),
+            other_marker,
+            misbehaviour: None,
+            steps,
+        });
+        self.trials.last_mut().expect("one was pushed")
+    }
+
+    /// A number below `bound`, by splitmix64.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((mixed ^ (mixed >> 31)) % u64::from(bound.max(1))).unwrap_or_default()
+    }
+}
+
+/// A plain request before the attacks: does it work, and how long does it take?
+pub(crate) fn probe(seed: u64, number: usize, caller: Caller) -> Trial {
+    let name = format!("{}p-{number:03}", marker_prefix(seed));
+    let key = format!("k-{name}");
+    Trial {
+        program: Program::T1,
+        label: "a plain request".to_owned(),
+        kind: Kind::Duplicates,
+        marker: format!("{name}o"),
+        other_marker: format!("{name}x"),
+        misbehaviour: None,
+        steps: vec![Step::One(Shot::plain(&key).of(caller))],
+        key,
+    }
+}
+
+/// How every marker of a run begins.
+pub(crate) fn marker_prefix(seed: u64) -> String {
+    format!("oo{seed:x}-")
+}
+
+/// How often a request is sent until its answer will not change by waiting.
+pub(crate) const INSIST_MAX: usize = 5;

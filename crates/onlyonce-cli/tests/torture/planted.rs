@@ -1,0 +1,120 @@
+//! Every planted bug is found, with the property that it violates; the server without a bug is not blamed.
+
+use proof::tier::is_full;
+
+use crate::lab::{Said, torture};
+use crate::server::{Bug, Server};
+
+/// Attacks a server with this bug. In the full tier by all programs.
+async fn attacked(bug: Bug, only: &str) -> Said {
+    let server = Server::start(bug).await;
+    let (url, count_url) = (server.url(), server.count_url());
+    let mut arguments = vec![
+        url.as_str(),
+        "--json",
+        r#"{"amount":100,"marker":"{marker}"}"#,
+        "--fail-json",
+        r#"{"fail":true,"marker":"{marker}"}"#,
+        "--count-url",
+        &count_url,
+        "--auth-a",
+        "Authorization: Bearer first-caller",
+        "--auth-b",
+        "Authorization: Bearer second-caller",
+        "--rate",
+        "1000",
+        "--format",
+        "json",
+        "--quiet",
+    ];
+    if !is_full() {
+        arguments.extend(["--crowd", "64", "--only", only]);
+    }
+    torture(&arguments).await
+}
+
+/// Found, and nothing is blamed that is in order.
+async fn is_violated(bug: Bug, only: &str, properties: &[&str]) {
+    let said = attacked(bug, only).await;
+    assert_eq!(said.violated(), properties, "{bug:?}: {}", said.stdout);
+    assert_eq!((said.code, said.json()["verdict"].as_str()), (1, Some("violated")), "{bug:?}");
+    for finding in said.json()["findings"].as_array().unwrap() {
+        let script = finding["reproducer"].as_str().unwrap();
+        assert!(script.contains("curl -sS") && !script.contains("first-caller"), "{script}");
+        assert!(finding["timeline"].as_str().unwrap().contains('●'));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_server_is_not_blamed() {
+    let said = attacked(Bug::None, "T1,T2,T3,T4,T5,T6,T7,T8,T9,T11,T15").await;
+    assert_eq!(said.violated(), Vec::<String>::new(), "{}", said.stdout);
+    assert_eq!((said.code, said.json()["verdict"].as_str()), (0, Some("not observed")));
+    for property in ["at-most-once", "same-answer", "isolation", "mismatch", "success-executed"] {
+        assert_eq!(said.standing(property), "not observed", "{property}: {}", said.stdout);
+    }
+    let report = said.json();
+    for counter in ["replays", "409_and_425_in_progress", "changed_requests_refused", "bursts"] {
+        assert!(report["counts"][counter].as_u64().unwrap() > 0, "{counter}: {}", report["counts"]);
+    }
+    assert_eq!(report["card"]["on_mismatch"].as_str().unwrap().split(' ').next(), Some("422"));
+    assert_eq!(report["card"]["in_flight"].as_str().unwrap().split(' ').next(), Some("409"));
+    assert_eq!(report["card"]["scope"], "its own: executed for each caller");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_claims_nothing_executes_twice() {
+    is_violated(Bug::NoClaim, "T1,T2", &["at-most-once", "same-answer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_released_after_a_failure_executes_twice() {
+    is_violated(Bug::ReleaseOnError, "T9", &["at-most-once"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_mixed_up_between_callers_are_seen() {
+    is_violated(Bug::MixedAnswers, "T8", &["isolation"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scope_without_the_caller_is_seen() {
+    is_violated(Bug::NoPrincipal, "T8", &["isolation"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_request_that_gets_the_first_answer_is_seen() {
+    is_violated(Bug::NoFingerprint, "T6", &["mismatch"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fingerprint_of_the_first_bytes_is_seen() {
+    is_violated(Bug::ShortFingerprint, "T6", &["mismatch"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_is_cancelled_with_its_client_executes_twice() {
+    is_violated(Bug::CancelsWithClient, "T3,T5", &["at-most-once"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_that_was_cut_short_is_seen() {
+    is_violated(Bug::TruncatedReplay, "T1", &["same-answer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_with_another_status_is_seen() {
+    is_violated(Bug::AlwaysOk, "T1", &["same-answer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_cut_short_are_seen() {
+    is_violated(Bug::CutKeys, "T7", &["mismatch"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_without_an_execution_is_seen() {
+    let said = attacked(Bug::Lies, "T1,T4").await;
+    // The plain requests before the attacks meet it, where it cannot be told from an oracle that is blind.
+    assert_eq!(said.code, 4, "{}", said.stdout);
+}
