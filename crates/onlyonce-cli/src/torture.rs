@@ -71,8 +71,11 @@ fn program_lines(
     left_out: &BTreeMap<Program, &'static str>,
 ) -> Vec<ProgramLine> {
     let line = |program: &Program| {
-        let of: Vec<_> =
-            hunt.observed.iter().filter(|observed| observed.trial.program == *program).collect();
+        let of: Vec<_> = hunt
+            .observed
+            .iter()
+            .filter(|observed| observed.trial.program == *program && !observed.trial.is_probe())
+            .collect();
         ProgramLine {
             program: *program,
             trials: of.len(),
@@ -90,7 +93,7 @@ fn program_lines(
 /// Exactly what would be sent: every trial, and one request of each kind in full.
 pub(crate) fn dry_run(target: &Target, options: &Options) -> String {
     let mut text = String::new();
-    let probe = plan::probe(options.seed, 0, plan::Caller::A);
+    let probe = plan::probe(options, 0, plan::Caller::A);
     text += "Before the attacks: 3 plain requests, such as\n\n";
     text += &shown(&probe, target);
     let mut total = 3;

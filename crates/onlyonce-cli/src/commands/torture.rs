@@ -44,8 +44,12 @@ impl Torture {
         progress.say(&banner(&target, &options, self.requests_max, self.rate));
         let tls = self.tls(&target)?;
         let oracle = self.oracle(seed, tls.as_ref()).await?;
-        let limits =
-            Limits { requests_max: self.requests_max, rate: self.rate, patience: self.timeout };
+        let limits = Limits {
+            requests_max: self.requests_max,
+            rate: self.rate,
+            patience: self.timeout,
+            settle: self.settle,
+        };
         let secrets = target.secrets.clone();
         let mut hunt = Hunt::new(target, tls.as_ref(), oracle, limits, progress);
         hunt.hooks = self.hooks();

@@ -23,108 +23,55 @@ pub(crate) struct Line {
 
 /// What was discovered.
 pub(crate) fn card(observed: &[Observed], baseline: &Baseline, speaks_http2: bool) -> Vec<Line> {
-    let line = |name, question, seen: Option<String>, draft, stripe| {
-        let seen = seen.unwrap_or_else(|| "not seen".to_owned());
-        Line { name, question, seen, draft, stripe }
+    let seen = |name: &str| match name {
+        "missing_key" => labelled(observed, "no key"),
+        "in_flight" => in_flight(observed),
+        "on_mismatch" => on_mismatch(observed),
+        "replay_marker" => replay_marker(observed),
+        "replay_headers" => lost_headers(observed),
+        "client_error_kept" => kept(observed, Misbehaviour::Declines),
+        "server_error_kept" => kept(observed, Misbehaviour::Fails),
+        "key_length" => key_length(observed),
+        "key_syntax" => key_syntax(observed),
+        "scope" => scope(observed),
+        "json_equal" => labelled(observed, "the same JSON with another space"),
+        "content_type" => labelled(observed, "another content type"),
+        "query" => labelled(observed, "a parameter more in the query"),
+        "after_a_cut" => after_a_cut(observed),
+        "ttl" => Some("not measured".to_owned()),
+        "http2" => Some(if speaks_http2 { "yes" } else { "no" }.to_owned()),
+        "service_time" => Some(ms(baseline.time)),
+        _ => None,
     };
-    vec![
-        line(
-            "missing_key",
-            "no key",
-            labelled(observed, "no key"),
-            "400 where a key is required",
-            "executed",
-        ),
-        line("in_flight", "retry while the first runs", in_flight(observed), "409", "409"),
-        line(
-            "on_mismatch",
-            "another request under the key",
-            on_mismatch(observed),
-            "422",
-            "400 idempotency_error",
-        ),
-        line(
-            "replay_marker",
-            "how a replay is marked",
-            replay_marker(observed),
-            "none",
-            "Idempotent-Replayed: true",
-        ),
-        line(
-            "replay_headers",
-            "headers missing in a replay",
-            lost_headers(observed),
-            "not said",
-            "not said",
-        ),
-        line(
-            "client_error_kept",
-            "a 4xx is kept",
-            kept(observed, Misbehaviour::Declines),
-            "the service decides",
-            "yes, once execution began",
-        ),
-        line(
-            "server_error_kept",
-            "a 5xx is kept",
-            kept(observed, Misbehaviour::Fails),
-            "the service decides",
-            "yes",
-        ),
-        line(
-            "key_length",
-            "longest key accepted",
-            key_length(observed),
-            "the service decides",
-            "255",
-        ),
-        line("key_syntax", "odd keys", key_syntax(observed), "a string in quotes", "any text"),
-        line("scope", "the same key of another caller", scope(observed), "not said", "per account"),
-        line(
-            "json_equal",
-            "same JSON, other spaces",
-            labelled(observed, "the same JSON with another space"),
-            "the service decides",
-            "parameters are compared",
-        ),
-        line(
-            "content_type",
-            "other content type",
-            labelled(observed, "another content type"),
-            "the service decides",
-            "not said",
-        ),
-        line(
-            "query",
-            "a parameter more in the query",
-            labelled(observed, "a parameter more in the query"),
-            "the service decides",
-            "not said",
-        ),
-        line(
-            "after_a_cut",
-            "retry after a lost answer",
-            after_a_cut(observed),
-            "first answer",
-            "first answer",
-        ),
-        line(
-            "ttl",
-            "how long a key is kept",
-            Some("not measured".to_owned()),
-            "the service publishes it",
-            "24 h at least",
-        ),
-        line(
-            "http2",
-            "HTTP/2",
-            Some(if speaks_http2 { "yes" } else { "no" }.to_owned()),
-            "–",
-            "yes",
-        ),
-        line("service_time", "service time", Some(ms(baseline.time)), "–", "–"),
-    ]
+    let lines = LINES.lines().map(|line| {
+        let mut cells = line.split('|').map(str::trim);
+        let mut cell = || cells.next().unwrap_or_default();
+        let (name, question, draft, stripe) = (cell(), cell(), cell(), cell());
+        let seen = seen(name).unwrap_or_else(|| "not seen".to_owned());
+        Line { name, question, seen, draft, stripe }
+    });
+    lines.collect()
 }
+
+/// Name, question, what draft-ietf-httpapi-idempotency-key-header-07 says, what Stripe does.
+const LINES: &str = "\
+missing_key       | no key                         | 400 where a key is required | executed
+in_flight         | retry while the first runs     | 409                         | 409
+on_mismatch       | another request under the key  | 422                         | 400 idempotency_error
+replay_marker     | how a replay is marked         | not said                    | Idempotent-Replayed: true
+replay_headers    | headers missing in a replay    | not said                    | not said
+client_error_kept | a 4xx is kept                  | the service decides         | yes, once execution began
+server_error_kept | a 5xx is kept                  | the service decides         | yes
+key_length        | longest key accepted           | the service decides         | 255
+key_syntax        | odd keys                       | a string in quotes          | any text
+scope             | the same key of another caller | not said                    | per account
+json_equal        | same JSON, other spaces        | the service decides         | parameters are compared
+content_type      | another content type           | the service decides         | not said
+query             | a parameter more in the query  | the service decides         | not said
+after_a_cut       | retry after a lost answer      | first answer                | first answer
+ttl               | how long a key is kept         | the service publishes it    | 24 h at least
+http2             | HTTP/2                         | –                           | yes
+service_time      | service time                   | –                           | –";
 
 fn ms(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1000.0)
@@ -148,7 +95,7 @@ fn labelled(observed: &[Observed], label: &str) -> Option<String> {
     let told = match (first.is_success(), second.is_success(), trial.count) {
         (false, ..) => format!("refused with {}", first.status),
         (_, false, _) => format!("refused with {}", second.status),
-        (true, true, Some(count)) if count > 1 => "executed again".to_owned(),
+        (true, true, Some(count)) if count > 1 => "executed each time".to_owned(),
         (true, true, _) if first.body == second.body => "first answer".to_owned(),
         (true, true, _) => format!("another answer, {}", second.status),
     };
@@ -157,12 +104,15 @@ fn labelled(observed: &[Observed], label: &str) -> Option<String> {
 
 fn in_flight(observed: &[Observed]) -> Option<String> {
     let programs = [Program::T2, Program::T4, Program::T15];
-    let events = observed.iter().filter(|observed| programs.contains(&observed.trial.program));
-    let overlapping: Vec<_> = events.flat_map(|observed| &observed.events).collect();
-    let refused = statuses(overlapping.iter().filter(|event| event.is_refusal()).copied());
-    match refused {
+    let overlapping: Vec<_> =
+        observed.iter().filter(|observed| programs.contains(&observed.trial.program)).collect();
+    if overlapping.iter().any(|observed| observed.count.is_some_and(|count| count > 1)) {
+        return Some("executes again".to_owned());
+    }
+    let events: Vec<_> = overlapping.iter().flat_map(|observed| &observed.events).collect();
+    match statuses(events.iter().filter(|event| event.is_refusal()).copied()) {
         Some(refused) => Some(refused),
-        None if overlapping.is_empty() => None,
+        None if events.is_empty() => None,
         None => Some("waits, then the first answer".to_owned()),
     }
 }

@@ -63,8 +63,11 @@ impl Standing {
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Violated { trials, of } => format!("in {trials} of {of} trials"),
+            Self::NotObserved { trials } if *trials <= BOUND_TRIALS => {
+                format!("{trials} trials, too few for a bound")
+            }
             Self::NotObserved { trials } => {
-                let bound = (300.0 / *trials as f64).min(100.0);
+                let bound = 300.0 / *trials as f64;
                 format!("{trials} trials; at 95 % confidence below {bound:.1} % of such trials")
             }
             Self::Inconclusive { why } | Self::NotSupported { why } => why.clone(),
@@ -232,9 +235,8 @@ fn findings(judged: &[(&Observed, Judgement)], hunt: &Hunt) -> Vec<Finding> {
 fn executions(observed: &Observed, oracle: &Oracle) -> Vec<String> {
     if observed.arrivals.is_empty() {
         let of = |marker: &str, count: Option<u64>| {
-            count.map(|count| {
-                format!("{count} executions with marker {marker}, by the {}", oracle.name())
-            })
+            let by = oracle.name();
+            count.map(|count| format!("executions with marker {marker}: {count}, by the {by}"))
         };
         let trial = &observed.trial;
         let told =
@@ -275,5 +277,7 @@ pub(crate) fn shortened_key(key: &[u8]) -> String {
     timeline::shortened(&String::from_utf8_lossy(key))
 }
 
+/// With so many trials, the bound of 3/n says nothing.
+const BOUND_TRIALS: usize = 3;
 /// Lines of executions in a finding.
 const EXECUTIONS_MAX: usize = 8;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::observed::{Counts, Event, Observed};
+use super::observed::{Counts, Event, HOOK_FAILED, Observed};
 use super::oracle::Oracle;
 use super::plan::{Caller, Hook, Kind, Options, Over, Program, Shot, Step, Trial, probe};
 use super::progress::Progress;
@@ -36,6 +36,8 @@ pub(crate) struct Limits {
     pub(crate) requests_max: usize,
     pub(crate) rate: u32,
     pub(crate) patience: Duration,
+    /// How long an execution may come after its answer.
+    pub(crate) settle: Duration,
 }
 
 /// What a plain request showed.
@@ -113,7 +115,7 @@ impl Hunt {
         let callers = [Caller::A, Caller::A, Caller::A, Caller::B];
         let probes = if options.has_second_caller { 4 } else { 3 };
         for (number, caller) in callers.into_iter().enumerate().take(probes) {
-            let trial = probe(options.seed, number, caller);
+            let trial = probe(options, number, caller);
             if number == 0 && self.oracle.counts() {
                 match self.oracle.count(&trial.marker).await {
                     Ok(0) => {}
@@ -273,8 +275,10 @@ impl Hunt {
                 let Some(pid) = pid.and_then(Pid::from_raw) else { return "no pid".to_owned() };
                 let stopped = kill_process(pid, Signal::STOP);
                 sleep(*lease + *lease / 2).await;
-                let continued = kill_process(pid, Signal::CONT);
-                format!("stopped ({stopped:?}) for 1.5 leases, then continued ({continued:?})")
+                match stopped.and(kill_process(pid, Signal::CONT)) {
+                    Ok(()) => "stopped for 1.5 leases, then continued".to_owned(),
+                    Err(error) => format!("--pid {HOOK_FAILED}: {error}"),
+                }
             }
             Hook::RestartStore => command("--store-restart-cmd", store_restart.as_deref()).await,
             Hook::FlushStore => command("--store-flush-cmd", store_flush.as_deref()).await,
@@ -316,9 +320,9 @@ async fn command(name: &str, text: Option<&str>) -> String {
     process.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match timeout(HOOK_TIMEOUT, process.status()).await {
         Ok(Ok(status)) if status.success() => format!("{name} ran"),
-        Ok(Ok(status)) => format!("{name} ended with {status}"),
-        Ok(Err(error)) => format!("{name} failed: {error}"),
-        Err(_) => format!("{name} did not end in time"),
+        Ok(Ok(status)) => format!("{name} {HOOK_FAILED}: {status}"),
+        Ok(Err(error)) => format!("{name} {HOOK_FAILED}: {error}"),
+        Err(_) => format!("{name} {HOOK_FAILED}: it did not end in time"),
     }
 }
 

@@ -164,7 +164,11 @@ fn success_is_executed(observed: &Observed, is_success: bool, judgement: &mut Ju
 }
 
 fn same_answers(successes: &[&Event], facts: Facts, judgement: &mut Judgement) {
-    let answers: Vec<_> = successes.iter().filter_map(|event| event.answer()).collect();
+    let mut answers: Vec<_> = successes.iter().filter_map(|event| event.answer()).collect();
+    // Beside other answers of success, 202 says that the request is still in progress.
+    if answers.iter().any(|answer| answer.status != ACCEPTED) {
+        answers.retain(|answer| answer.status != ACCEPTED);
+    }
     if answers.len() < 2 {
         return;
     }
@@ -326,3 +330,8 @@ fn hot(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
             .violated(Property::HotKey, format!("after the crowd, a new request failed: {told}"));
     }
 }
+
+const ACCEPTED: u16 = 202;
+
+#[cfg(test)]
+mod tests;

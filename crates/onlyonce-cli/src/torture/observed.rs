@@ -90,6 +90,7 @@ pub(crate) struct Counts {
     pub(crate) stream_resets: usize,
     pub(crate) upstream_faults: usize,
     pub(crate) hooks: usize,
+    pub(crate) hooks_failed: usize,
     pub(crate) timeouts: usize,
     /// Connections that the other side ended before an answer.
     pub(crate) broken: usize,
@@ -100,6 +101,8 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn note(&mut self, observed: &Observed) {
+        self.hooks_failed +=
+            observed.notes.iter().filter(|(_, told)| told.contains(HOOK_FAILED)).count();
         for event in &observed.events {
             self.note_outcome(event, observed.trial.kind);
         }
@@ -138,7 +141,7 @@ impl Counts {
     }
 
     /// Names and figures, in the order of a report.
-    pub(crate) fn named(&self) -> [(&'static str, usize); 20] {
+    pub(crate) fn named(&self) -> [(&'static str, usize); 21] {
         [
             ("trials", self.trials),
             ("requests sent", self.sent),
@@ -155,6 +158,7 @@ impl Counts {
             ("HTTP/2 streams reset", self.stream_resets),
             ("faults behind the target", self.upstream_faults),
             ("commands run", self.hooks),
+            ("commands that failed", self.hooks_failed),
             ("timeouts", self.timeouts),
             ("connections ended by the target", self.broken),
             ("connections refused", self.not_connected),
@@ -174,3 +178,6 @@ impl Counts {
             + self.hooks
     }
 }
+
+/// In the note of a command of the user that failed.
+pub(crate) const HOOK_FAILED: &str = "FAILED";

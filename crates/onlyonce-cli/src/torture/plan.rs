@@ -3,9 +3,13 @@
 //! The same seed and options make the same list, so a run can be repeated and `--dry-run` tells the truth. Places to cut
 //! are parts of a thousand, because the length of an answer and the time of the service are only known later.
 
+mod draft;
+
 use std::fmt;
 
 use super::shim::Misbehaviour;
+
+pub(crate) use self::draft::{Draft, Options, marker_prefix, probe};
 
 /// One attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +72,7 @@ impl Program {
             Self::T11 => "a bad network, before and behind",
             Self::T12 => "the store is restarted or emptied",
             Self::T13 => "HTTP/2 streams that are reset",
-            Self::T15 => "a thousand requests with one key",
+            Self::T15 => "a crowd with one key",
         }
     }
 }
@@ -265,106 +269,15 @@ impl Step {
 }
 
 impl Trial {
+    /// A plain request before the attacks.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.marker.contains("-p-")
+    }
+
     /// How many requests it sends at most.
     pub(crate) fn requests_max(&self) -> usize {
         self.steps.iter().map(Step::requests_max).sum()
     }
-}
-
-/// What the options allow.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) seed: u64,
-    pub(crate) only: Vec<Program>,
-    pub(crate) skip: Vec<Program>,
-    /// Requests of the hot key.
-    pub(crate) crowd: usize,
-    pub(crate) has_second_caller: bool,
-    pub(crate) has_shim: bool,
-    pub(crate) has_json_body: bool,
-    pub(crate) has_kill: bool,
-    pub(crate) has_pid: bool,
-    pub(crate) has_store_restart: bool,
-    pub(crate) has_store_flush: bool,
-}
-
-impl Options {
-    pub(crate) fn is_chosen(&self, program: Program) -> bool {
-        (self.only.is_empty() || self.only.contains(&program)) && !self.skip.contains(&program)
-    }
-}
-
-/// Makes the trials of one program: names, keys and chances, all from the seed.
-#[derive(Debug)]
-pub(crate) struct Draft<'a> {
-    pub(crate) options: &'a Options,
-    program: Program,
-    random: u64,
-    pub(crate) trials: Vec<Trial>,
-}
-
-impl<'a> Draft<'a> {
-    pub(crate) fn new(program: Program, options: &'a Options) -> Self {
-        let random = options.seed ^ (program as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { options, program, random, trials: Vec::new() }
-    }
-
-    /// A trial; `steps` gets its key.
-    pub(crate) fn trial(
-        &mut self,
-        kind: Kind,
-        label: impl Into<String>,
-        steps: impl FnOnce(&str) -> Vec<Step>,
-    ) -> &mut Trial {
-        let program = self.program.to_string().to_ascii_lowercase();
-        let marker =
-            format!("{}{program}-{:03}", marker_prefix(self.options.seed), self.trials.len());
-        let key = format!("k-{marker}");
-        let steps = steps(&key);
-        let other_marker = format!("{marker}x");
-        let (label, program) = (label.into(), self.program);
-        self.trials.push(Trial {
-            program,
-            label,
-            kind,
-            key,
-            marker: format!("{marker}o"),
-            other_marker,
-            misbehaviour: None,
-            steps,
-        });
-        self.trials.last_mut().expect("one was pushed")
-    }
-
-    /// A number below `bound`, by splitmix64.
-    pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((mixed ^ (mixed >> 31)) % u64::from(bound.max(1))).unwrap_or_default()
-    }
-}
-
-/// A plain request before the attacks: does it work, and how long does it take?
-pub(crate) fn probe(seed: u64, number: usize, caller: Caller) -> Trial {
-    let name = format!("{}p-{number:03}", marker_prefix(seed));
-    let key = format!("k-{name}");
-    Trial {
-        program: Program::T1,
-        label: "a plain request".to_owned(),
-        kind: Kind::Duplicates,
-        marker: format!("{name}o"),
-        other_marker: format!("{name}x"),
-        misbehaviour: None,
-        steps: vec![Step::One(Shot::plain(&key).of(caller))],
-        key,
-    }
-}
-
-/// How every marker of a run begins.
-pub(crate) fn marker_prefix(seed: u64) -> String {
-    format!("oo{seed:x}-")
 }
 
 /// How often a request is sent until its answer will not change by waiting.

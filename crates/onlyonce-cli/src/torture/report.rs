@@ -7,7 +7,7 @@ mod markdown;
 mod text;
 
 use super::card::Line;
-use super::findings::Found;
+use super::findings::{Finding, Found};
 use super::observed::Counts;
 use super::plan::Program;
 
@@ -71,6 +71,27 @@ impl Report {
             Format::Json => json::rendered(self),
             Format::Junit => junit::rendered(self),
         }
+    }
+
+    /// The finding before this one that has the same evidence, counted from one.
+    fn same_as(&self, at: usize) -> Option<usize> {
+        let findings = &self.found.findings;
+        let same = |earlier: &Finding| earlier.timeline == findings[at].timeline;
+        findings[..at].iter().position(same).map(|earlier| earlier + 1)
+    }
+
+    /// Programs that were left out, and why; those that were not chosen are one line.
+    fn left_out(&self) -> Vec<(String, String)> {
+        let left =
+            |line: &ProgramLine| line.left_out.clone().map(|why| (line.program.to_string(), why));
+        let left: Vec<_> = self.programs.iter().filter_map(left).collect();
+        let (unchosen, mut told): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|(_, why)| why == "not chosen");
+        if !unchosen.is_empty() {
+            let names: Vec<_> = unchosen.into_iter().map(|(name, _)| name).collect();
+            told.push((names.join(" "), "not chosen".to_owned()));
+        }
+        told
     }
 
     /// The verdict in one sentence.

@@ -77,8 +77,8 @@ async fn heavy_our_gateway_is_clean() {
         let counts = &said.json()["counts"];
         for counter in [
             "replays",
-            "cuts_in_request",
-            "cuts_in_answer",
+            "cuts_in_a_request",
+            "cuts_in_an_answer",
             "hang_ups_while_waiting",
             "faults_behind_the_target",
         ] {

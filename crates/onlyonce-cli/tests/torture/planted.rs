@@ -36,7 +36,15 @@ async fn attacked(bug: Bug, only: &str) -> Said {
 /// Found, and nothing is blamed that is in order.
 async fn is_violated(bug: Bug, only: &str, properties: &[&str]) {
     let said = attacked(bug, only).await;
-    assert_eq!(said.violated(), properties, "{bug:?}: {}", said.stdout);
+    let found = said.violated();
+    match is_full() {
+        // All programs may find the same bug in more ways.
+        true => assert!(
+            properties.iter().all(|one| found.iter().any(|other| one == other)),
+            "{bug:?}: {found:?}"
+        ),
+        false => assert_eq!(found, properties, "{bug:?}: {}", said.stdout),
+    }
     assert_eq!((said.code, said.json()["verdict"].as_str()), (1, Some("violated")), "{bug:?}");
     for finding in said.json()["findings"].as_array().unwrap() {
         let script = finding["reproducer"].as_str().unwrap();
@@ -114,7 +122,5 @@ async fn keys_that_are_cut_short_are_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_success_without_an_execution_is_seen() {
-    let said = attacked(Bug::Lies, "T1,T4").await;
-    // The plain requests before the attacks meet it, where it cannot be told from an oracle that is blind.
-    assert_eq!(said.code, 4, "{}", said.stdout);
+    is_violated(Bug::Lies, "T1,T4", &["success-executed"]).await;
 }

@@ -36,7 +36,7 @@ pub(crate) enum Bug {
     TruncatedReplay,
     /// Answers a replay with 200.
     AlwaysOk,
-    /// Says that it succeeded, and does nothing at every other key.
+    /// Says that it succeeded at one key, and does nothing.
     Lies,
     /// Keys of more than 64 characters are cut.
     CutKeys,
@@ -98,16 +98,18 @@ impl Server {
     /// What is done while a claim is held.
     async fn work(self, id: String, key: String, body: Value) -> (u16, String) {
         let marker = body["marker"].as_str().unwrap_or_default().to_owned();
-        let is_idle = self.bug == Bug::Lies && marker.ends_with("1o");
+        let is_idle = self.bug == Bug::Lies && marker.contains("-t1-001");
         let number = if is_idle { 0 } else { self.execute(&marker) };
         tokio::time::sleep(SERVICE_TIME).await;
         let mut state = self.state.lock().unwrap();
         if body["fail"] == true {
-            state.records.remove(&id).filter(|_| self.bug != Bug::ReleaseOnError).map(|record| {
-                let answer = Some((500, "{\"error\":\"failed\"}".to_owned()));
-                state.records.insert(id.clone(), Record { answer, ..record })
-            });
-            return (500, "{\"error\":\"failed\"}".to_owned());
+            let failed = (500, "{\"error\":\"failed\"}".to_owned());
+            if self.bug == Bug::ReleaseOnError {
+                state.records.remove(&id);
+            } else if let Some(record) = state.records.get_mut(&id) {
+                record.answer = Some(failed.clone());
+            }
+            return failed;
         }
         let mut text = format!("{{\"id\":\"ch_{number}\",\"marker\":\"{marker}\"}}");
         if self.bug == Bug::MixedAnswers {

@@ -27,10 +27,10 @@ pub struct Torture {
     /// File of flags in TOML: count-url = "…" is --count-url; the command line comes after it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// JSON body; {marker} stands for a text that is counted, {key} for the key [default: {"marker":"{marker}"}]
+    /// JSON body, or @FILE; {marker} stands for a text that is counted, {key} for the key [default: {"marker":"{marker}"}]
     #[arg(long, value_name = "BODY", conflicts_with = "data")]
     json: Option<String>,
-    /// Body as it is, sent as a form unless -H gives a Content-Type
+    /// Body as it is, or @FILE, sent as a form unless -H gives a Content-Type
     #[arg(short, long, value_name = "BODY")]
     data: Option<String>,
     /// Body that the service refuses with 4xx or 5xx (T9) [default: the body without its end]
@@ -51,6 +51,9 @@ pub struct Torture {
     /// Header that carries the key
     #[arg(long, value_name = "NAME", default_value = "Idempotency-Key")]
     key_header: String,
+    /// Keys are UUIDs, for services that take no others
+    #[arg(long)]
+    uuid_keys: bool,
     /// Certificates to trust for https, as PEM
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
@@ -106,6 +109,9 @@ pub struct Torture {
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "What is done")]
     pub(super) timeout: Duration,
+    /// How long an execution may come after its answer, for a service that works later
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = "Who counts executions")]
+    pub(super) settle: Duration,
     /// Shell command that kills the service (T10)
     #[arg(long, value_name = "COMMAND", requires = "start_cmd", help_heading = "What is done")]
     kill_cmd: Option<String>,
@@ -177,8 +183,8 @@ impl Torture {
         let at = given.iter().position(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let given_type = at.map(|at| given.remove(at).1);
         let (body, media_type) = match (&self.json, &self.data) {
-            (Some(json), _) => (json.clone(), "application/json"),
-            (None, Some(data)) => (data.clone(), "application/x-www-form-urlencoded"),
+            (Some(json), _) => (text_of(json)?, "application/json"),
+            (None, Some(data)) => (text_of(data)?, "application/x-www-form-urlencoded"),
             (None, None) => ("{\"marker\":\"{marker}\"}".to_owned(), "application/json"),
         };
         if self.data.is_none() {
@@ -213,6 +219,7 @@ impl Torture {
             has_second_caller: !self.auth_b.is_empty() && !self.auth_a.is_empty(),
             has_shim: self.upstream_shim.is_some(),
             has_json_body: self.data.is_none(),
+            has_uuid_keys: self.uuid_keys,
             has_kill: self.kill_cmd.is_some(),
             has_pid: self.pid.is_some(),
             has_store_restart: self.store_restart_cmd.is_some(),
@@ -289,6 +296,14 @@ pub(super) fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String>
     });
     // Not shown: it may be a credential.
     parsed.collect::<Option<_>>().ok_or_else(|| "a header must look like 'Name: value'".to_owned())
+}
+
+/// The text itself, or what is in the file that it names.
+fn text_of(given: &str) -> Result<String, String> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    Ok(text.trim_end().to_owned())
 }
 
 fn report_file(name: &str) -> Result<String, String> {

@@ -23,7 +23,10 @@ pub(super) fn script(observed: &Observed, target: &Target, oracle: &Oracle) -> S
             "# The service behind the target must misbehave at the first arrival: {misbehaviour:?}"
         ));
     }
-    for step in &trial.steps {
+    for (number, step) in trial.steps.iter().enumerate() {
+        if number > 0 && matches!(step, Step::Insist(_)) {
+            lines.push("sleep 1".to_owned());
+        }
         lines.extend(commands(step, trial, target));
     }
     if let Some(question) = oracle.question(&trial.marker) {
@@ -57,8 +60,7 @@ fn needed_variables(target: &Target, trial: &Trial) -> Vec<String> {
 fn commands(step: &Step, trial: &Trial, target: &Target) -> Vec<String> {
     let curl = |shot: &Shot| curl(trial, shot, target);
     match step {
-        Step::One(shot) => vec![curl(shot)],
-        Step::Insist(shot) => vec!["sleep 1".to_owned(), curl(shot)],
+        Step::One(shot) | Step::Insist(shot) => vec![curl(shot)],
         Step::Burst(shots) if shots.len() > BURST_SHOWN => {
             let many = shots.len();
             vec![

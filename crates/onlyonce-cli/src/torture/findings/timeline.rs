@@ -16,7 +16,7 @@ pub(super) fn drawn(observed: &Observed, hunt: &Hunt) -> String {
             at: event.from,
             order: 0,
             lane: Some(lane),
-            told: begun(event, observed),
+            told: begun(event, hunt.target.nodes.len()),
         });
         moments.push(Moment { at: event.until, order: 2, lane: Some(lane), told: ended(event) });
     }
@@ -38,7 +38,7 @@ pub(super) fn drawn(observed: &Observed, hunt: &Hunt) -> String {
         drawing += &format!("{:12}  … and {more} requests more of the same kind\n", "");
     }
     if let Some(count) = observed.count {
-        drawing += &format!("{:12}  counted: {count} executions\n", "");
+        drawing += &format!("{:12}  executions counted: {count}\n", "");
     }
     drawing
 }
@@ -74,7 +74,7 @@ fn row(moment: &Moment, open: &mut [bool]) -> String {
     row
 }
 
-fn begun(event: &Event, observed: &Observed) -> String {
+fn begun(event: &Event, nodes: usize) -> String {
     let shot = &event.shot;
     let what = match shot.variant {
         Variant::Same => "the request".to_owned(),
@@ -87,8 +87,8 @@ fn begun(event: &Event, observed: &Observed) -> String {
     let over = if shot.over == Over::Http2 { " over HTTP/2" } else { "" };
     let keys: Vec<_> =
         shot.keys.iter().map(|key| shortened(&String::from_utf8_lossy(key))).collect();
-    let node = if shot.node > 0 { format!(" to node {}", shot.node + 1) } else { String::new() };
-    let _ = observed;
+    let node =
+        if nodes > 1 { format!(" to node {}", shot.node % nodes + 1) } else { String::new() };
     format!("{who}sends {what}{over}{node}, key {}", keys.join(" and "))
 }
 

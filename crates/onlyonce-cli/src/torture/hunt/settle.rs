@@ -15,7 +15,7 @@ impl Hunt {
             return;
         }
         sleep(self.time * 2 + QUIET).await;
-        let until = Instant::now() + SETTLE_MAX;
+        let until = Instant::now() + self.limits.settle;
         for at in first..self.observed.len() {
             loop {
                 let observed = &self.observed[at];
@@ -60,5 +60,3 @@ impl Hunt {
 
 /// How long nothing must happen.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long an execution may come after its answer, for all trials of a program together.
-const SETTLE_MAX: Duration = Duration::from_secs(3);

@@ -17,7 +17,7 @@ pub(super) fn rendered(report: &Report) -> String {
     page += &facts(report);
     page += &properties(report);
     for (at, finding) in report.found.findings.iter().enumerate() {
-        page += &finding_section(at + 1, finding);
+        page += &finding_section(at + 1, finding, report.same_as(at));
     }
     page += &card(report);
     page += &counts(report);
@@ -55,20 +55,39 @@ fn properties(report: &Report) -> String {
     section + "</table></div>\n"
 }
 
-fn finding_section(number: usize, finding: &Finding) -> String {
-    let executions: Vec<_> =
-        finding.executions.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
-    format!(
-        "<section class=\"finding\"><h2><span class=\"number\">{number}</span> {}</h2>\n<p><code>{}</code> by {} ({}), in {} trials</p>\n<h3>What happened</h3><pre>{}</pre><ul>{}</ul>\n<details open><summary>Script that repeats it</summary><pre>{}</pre></details></section>\n",
-        escaped(&finding.summary),
+fn finding_section(number: usize, finding: &Finding, same_as: Option<usize>) -> String {
+    let mut section = format!(
+        "<section class=\"finding\"><h2><span class=\"number\">{number}</span> {}</h2>\n<p><code>{}</code> by {} ({}), in {} trials</p>\n",
+        coded(&finding.summary),
         finding.property.name(),
         finding.program,
         finding.program.title(),
         finding.trials,
+    );
+    if let Some(earlier) = same_as {
+        return section + &format!("<p>The same trial as finding {earlier}.</p></section>\n");
+    }
+    let executions: Vec<_> =
+        finding.executions.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
+    section += &format!(
+        "<h3>What happened</h3><pre>{}</pre><ul>{}</ul>\n",
         escaped(&finding.timeline),
-        executions.join(""),
-        escaped(&finding.reproducer)
-    )
+        executions.join("")
+    );
+    let script = escaped(&finding.reproducer);
+    section += &format!(
+        "<details open><summary>Script that repeats it</summary><pre>{script}</pre></details>"
+    );
+    section + "</section>\n"
+}
+
+/// What stands between backquotes is code.
+fn coded(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(at, part)| match at % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
 }
 
 fn card(report: &Report) -> String {

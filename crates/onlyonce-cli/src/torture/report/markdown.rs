@@ -22,13 +22,17 @@ pub(super) fn rendered(report: &Report) -> String {
     for (at, finding) in report.found.findings.iter().enumerate() {
         text += &format!("\n## {}. {}\n\n", at + 1, finding.summary);
         text += &format!(
-            "Property `{}`, program {} ({}), {} trials.\n\n```\n{}```\n\n",
+            "Property `{}`, program {} ({}), {} trials.\n\n",
             finding.property.name(),
             finding.program,
             finding.program.title(),
-            finding.trials,
-            finding.timeline
+            finding.trials
         );
+        if let Some(earlier) = report.same_as(at) {
+            text += &format!("The same trial as finding {earlier}.\n");
+            continue;
+        }
+        text += &format!("```\n{}```\n\n", finding.timeline);
         for execution in &finding.executions {
             text += &format!("- {execution}\n");
         }
@@ -48,10 +52,8 @@ pub(super) fn rendered(report: &Report) -> String {
     for (name, count) in report.counts.named().iter().filter(|(_, count)| *count > 0) {
         text += &format!("| {name} | {count} |\n");
     }
-    for line in &report.programs {
-        if let Some(why) = &line.left_out {
-            text += &format!("\nLeft out: {} ({why}).\n", line.program);
-        }
+    for (names, why) in report.left_out() {
+        text += &format!("\nLeft out: {names} ({why}).\n");
     }
     text
 }

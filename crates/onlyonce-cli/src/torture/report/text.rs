@@ -63,6 +63,10 @@ fn findings(report: &Report, paint: Paint) -> String {
             finding.program.title(),
             finding.trials
         );
+        if let Some(earlier) = report.same_as(at) {
+            text += &format!("  The same trial as finding {earlier}.\n");
+            continue;
+        }
         text += &indented(&finding.timeline);
         for execution in &finding.executions {
             text += &format!("  {execution}\n");
@@ -73,13 +77,8 @@ fn findings(report: &Report, paint: Paint) -> String {
 }
 
 fn left_out(report: &Report) -> String {
-    let left: Vec<_> = report
-        .programs
-        .iter()
-        .filter_map(|line| {
-            line.left_out.as_ref().map(|why| format!("  {:<4} {why}\n", line.program.to_string()))
-        })
-        .collect();
+    let left: Vec<_> =
+        report.left_out().iter().map(|(names, why)| format!("  {names}: {why}\n")).collect();
     if left.is_empty() { String::new() } else { format!("\nLeft out\n{}", left.join("")) }
 }
 
