@@ -123,7 +123,13 @@ fn trial_line(trial: &Trial) -> String {
             plan::INSIST_MAX
         ),
         Step::Burst(shots) => format!("{} at once", shots.len()),
-        Step::Staggered(shots) => format!("{} overlapping", shots.len()),
+        Step::Staggered(shots) => {
+            let told = shots.iter().map(|(part, shot)| format!("at {part} ‰ {}", shot_told(shot)));
+            format!(
+                "overlapping, in parts of the service time ({})",
+                told.collect::<Vec<_>>().join(", ")
+            )
+        }
         Step::During(hook, ..) => format!("send, and {hook:?} meanwhile"),
         Step::Run(hook) => format!("{hook:?}"),
     });
@@ -145,10 +151,11 @@ fn trial_line(trial: &Trial) -> String {
 }
 
 fn shot_told(shot: &plan::Shot) -> String {
-    match (shot.variant, shot.cut) {
-        (plan::Variant::Same, plan::Cut::Whole) => "the request".to_owned(),
-        (plan::Variant::Same, cut) => format!("the request, cut {cut:?}"),
-        (variant, _) => format!("{variant:?}"),
+    let caller = if shot.caller == plan::Caller::B { " as caller B" } else { "" };
+    let over = if shot.over == plan::Over::Http2 { " over HTTP/2" } else { "" };
+    match shot.cut {
+        plan::Cut::Whole => format!("{}{caller}{over}", shot.variant),
+        cut => format!("{}{caller}{over}, {cut}", shot.variant),
     }
 }
 

@@ -127,6 +127,9 @@ fn verdict(standings: &[(Property, Standing)], hunt: &Hunt) -> (Verdict, Option<
     if hunt.counts.skipped_for_stop > 0 {
         return (Verdict::Inconclusive, Some("it was interrupted".to_owned()));
     }
+    if hunt.counts.hooks_failed > 0 {
+        return (Verdict::Inconclusive, Some("a command that was given failed".to_owned()));
+    }
     let open = standings.iter().find_map(|(property, standing)| match standing {
         Standing::Inconclusive { why } if property.needs_counts() => {
             Some(format!("{}: {why}", property.sentence()))

@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::observed::{Counts, Event, HOOK_FAILED, Observed};
 use super::oracle::Oracle;
-use super::plan::{Caller, Hook, Kind, Options, Over, Program, Shot, Step, Trial, probe};
+use super::plan::{
+    Caller, Hook, INSIST_MAX, Kind, Options, Over, Program, Shot, Step, Trial, probe,
+};
 use super::progress::Progress;
 use super::target::Target;
 use super::wire::{Answer, Connector, Outcome, h2};
@@ -249,11 +251,14 @@ impl Hunt {
 
     /// Sends until there is an answer that will not change by waiting.
     async fn insist(&mut self, observed: &mut Observed, shot: &Shot) {
-        for number in 0..super::plan::INSIST_MAX {
+        for number in 0..INSIST_MAX {
             let event = self.send(&observed.trial, shot).await;
             let status = event.outcome.answer().map(|answer| answer.status);
             observed.events.push(event);
             if status.is_some_and(|status| !TRANSIENT.contains(&status)) {
+                return;
+            }
+            if number + 1 == INSIST_MAX {
                 return;
             }
             // Twice as long each time: a service that is still at work has its time to finish.

@@ -211,6 +211,33 @@ pub(crate) enum Cut {
     HalfClosed,
 }
 
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => write!(f, "the request"),
+            Self::OtherMarker => write!(f, "another request"),
+            Self::LongTail(end) => write!(f, "a long request that ends in {end}"),
+            Self::Respaced => write!(f, "the request with another space in its JSON"),
+            Self::OtherType => write!(f, "the request with another content type"),
+            Self::OtherQuery => write!(f, "the request with a parameter more in the query"),
+            Self::Refused => write!(f, "a request that the service refuses"),
+        }
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => write!(f, "whole"),
+            Self::Request(part) => write!(f, "reset after {part} ‰ of the request"),
+            Self::Response(part) => write!(f, "reset after {part} ‰ of the answer"),
+            Self::After(part) => write!(f, "reset after {part} ‰ of the service time"),
+            Self::Pieces => write!(f, "in small pieces"),
+            Self::HalfClosed => write!(f, "half-closed"),
+        }
+    }
+}
+
 impl Shot {
     /// The request of the trial, whole, from the first caller.
     pub(crate) fn plain(key: &str) -> Self {

@@ -128,7 +128,7 @@ async fn read_answer(stream: &mut Stream, bytes_max: usize) -> Outcome {
         return Outcome::Cut("reset before the first byte of the answer".to_owned());
     }
     let mut buffer = Vec::with_capacity(1024);
-    let mut chunk = [0; 4096];
+    let mut chunk = vec![0; 4096];
     loop {
         let room = chunk.len().min(bytes_max - buffer.len());
         let read = match stream.read(&mut chunk[..room]).await {

@@ -81,6 +81,7 @@ async fn heavy_our_gateway_is_clean() {
             "cuts_in_an_answer",
             "hang_ups_while_waiting",
             "faults_behind_the_target",
+            "http_2_streams_reset",
         ] {
             assert!(counts[counter].as_u64().unwrap() > 0, "{counter}: {counts}");
         }

@@ -5,6 +5,7 @@
 mod lab;
 mod server;
 
+mod commands;
 mod gateway;
 mod planted;
 mod report;

@@ -23,6 +23,8 @@ async fn attacked(bug: Bug, only: &str) -> Said {
         "Authorization: Bearer second-caller",
         "--rate",
         "1000",
+        "--settle",
+        "300ms",
         "--format",
         "json",
         "--quiet",

@@ -71,6 +71,7 @@ impl Server {
         let app = Router::new()
             .route("/charges", post(charge))
             .route("/count", get(count))
+            .route("/forget", post(forget))
             .with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         server
@@ -201,6 +202,12 @@ async fn count(
 ) -> String {
     let state = server.state.lock().unwrap();
     state.executions.get(&asked["marker"]).copied().unwrap_or_default().to_string()
+}
+
+/// As a store that is emptied.
+async fn forget(State(server): State<Server>) -> &'static str {
+    server.state.lock().unwrap().records.clear();
+    "forgotten"
 }
 
 fn answer(status: u16, text: &str) -> Response {

@@ -79,8 +79,9 @@ async fn a_target_that_is_not_there_or_refuses_is_no_verdict() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_anybody_who_counts_the_verdict_is_inconclusive() {
     let server = Server::start(Bug::None).await;
-    let arguments = [&server.url(), "--only", "T1,T2", "--rate", "1000", "--format", "json"];
-    let said = torture(&arguments.map(|text: &str| text)).await;
+    let url = server.url();
+    let arguments = [url.as_str(), "--only", "T1,T2", "--rate", "1000", "--format", "json"];
+    let said = torture(&arguments).await;
     assert_eq!((said.code, said.json()["verdict"].as_str()), (4, Some("inconclusive")));
     assert_eq!(said.standing("at-most-once"), "inconclusive");
     assert_eq!(said.standing("same-answer"), "not observed");

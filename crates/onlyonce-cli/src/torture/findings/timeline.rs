@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::torture::Hunt;
 use crate::torture::observed::{Event, Observed};
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::{Caller, Over, Variant};
+use crate::torture::plan::{Caller, Over};
 use crate::torture::wire::Outcome;
 
 /// The drawing.
@@ -76,13 +76,7 @@ fn row(moment: &Moment, open: &mut [bool]) -> String {
 
 fn begun(event: &Event, nodes: usize) -> String {
     let shot = &event.shot;
-    let what = match shot.variant {
-        Variant::Same => "the request".to_owned(),
-        Variant::OtherMarker => "another request".to_owned(),
-        Variant::LongTail(end) => format!("a long request that ends in {end}"),
-        Variant::Refused => "a request that the service refuses".to_owned(),
-        other => format!("the request ({other:?})"),
-    };
+    let what = shot.variant;
     let who = if shot.caller == Caller::B { "caller B " } else { "" };
     let over = if shot.over == Over::Http2 { " over HTTP/2" } else { "" };
     let keys: Vec<_> =

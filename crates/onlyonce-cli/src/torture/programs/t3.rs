@@ -13,7 +13,7 @@ pub(super) fn write(draft: &mut Draft<'_>) {
         cuts.push(Cut::After(draft.below(1200)));
     }
     for cut in cuts {
-        draft.trial(Kind::Duplicates, told(cut), |key| {
+        draft.trial(Kind::Duplicates, cut.to_string(), |key| {
             let first = Shot::plain(key).cut(cut);
             vec![
                 Step::One(first),
@@ -21,15 +21,6 @@ pub(super) fn write(draft: &mut Draft<'_>) {
                 Step::One(Shot::plain(key)),
             ]
         });
-    }
-}
-
-fn told(cut: Cut) -> String {
-    match cut {
-        Cut::Request(part) => format!("reset after {part} ‰ of the request"),
-        Cut::Response(part) => format!("reset after {part} ‰ of the answer"),
-        Cut::After(part) => format!("reset after {part} ‰ of the service time"),
-        Cut::Whole | Cut::Pieces | Cut::HalfClosed => "no cut".to_owned(),
     }
 }
 
