@@ -118,10 +118,17 @@ fn in_flight(observed: &[Observed]) -> Option<String> {
 }
 
 fn on_mismatch(observed: &[Observed]) -> Option<String> {
-    let changed = observed.iter().filter(|observed| observed.trial.kind == Kind::Changed);
-    let changed = changed.flat_map(|observed| {
-        let first = observed.events.first().map(|event| event.shot.variant);
-        observed.events.iter().filter(move |event| Some(event.shot.variant) != first)
+    let trials = observed.iter().filter(|observed| observed.trial.kind == Kind::Changed);
+    let changed = trials.flat_map(|observed| {
+        let variant = observed.events.first().map(|event| event.shot.variant);
+        let is_first = move |event: &&Event| Some(event.shot.variant) == variant;
+        // Where the changed request came first, the key is its own.
+        let done = observed.events.iter().filter(is_first).filter(|event| event.is_success());
+        let done_at = done.map(|event| event.until).min();
+        observed
+            .events
+            .iter()
+            .filter(move |event| !is_first(event) && done_at.is_some_and(|at| at <= event.from))
     });
     statuses(changed)
 }

@@ -48,7 +48,7 @@ async fn attacked(more: &[&str]) -> Said {
     let shim = free_address();
     let gateway = Gateway::start(&shim);
     let mut arguments = vec![gateway.url.as_str()];
-    arguments.extend(["--rate", "1000", "--format", "json", "--shim-time", "15ms"]);
+    arguments.extend(["--rate", "1000", "--format", "json", "--shim-time", "8ms"]);
     arguments.extend([
         "--auth-a",
         "Authorization: Bearer first",

@@ -1,6 +1,7 @@
 //! Reports are written in every form, with evidence, and without credentials.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::lab::torture;
 use crate::server::{Bug, Server};
@@ -49,7 +50,8 @@ async fn the_script_of_a_finding_repeats_it() {
     let finding =
         findings.as_array().unwrap().iter().find(|found| found["property"] == "at-most-once");
     let script = finding.unwrap()["reproducer"].as_str().unwrap().to_owned();
-    let fresh = Server::start(Bug::NoClaim).await;
+    // Slow enough that the second curl is there in time.
+    let fresh = Server::with_time(Bug::NoClaim, Duration::from_secs(2)).await;
     let script = script.replace(&server.address.to_string(), &fresh.address.to_string());
     let run = tokio::task::spawn_blocking(move || {
         Command::new("sh").args(["-c", &script]).output().unwrap()

@@ -46,6 +46,8 @@ pub(crate) enum Bug {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     bug: Bug,
+    /// How long an execution takes.
+    time: Duration,
     state: Arc<Mutex<Shared>>,
 }
 
@@ -66,8 +68,13 @@ struct Record {
 
 impl Server {
     pub(crate) async fn start(bug: Bug) -> Self {
+        Self::with_time(bug, SERVICE_TIME).await
+    }
+
+    pub(crate) async fn with_time(bug: Bug, time: Duration) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Self { address: listener.local_addr().unwrap(), bug, state: Arc::default() };
+        let address = listener.local_addr().unwrap();
+        let server = Self { address, bug, time, state: Arc::default() };
         let app = Router::new()
             .route("/charges", post(charge))
             .route("/count", get(count))
@@ -101,7 +108,7 @@ impl Server {
         let marker = body["marker"].as_str().unwrap_or_default().to_owned();
         let is_idle = self.bug == Bug::Lies && marker.contains("-t1-001");
         let number = if is_idle { 0 } else { self.execute(&marker) };
-        tokio::time::sleep(SERVICE_TIME).await;
+        tokio::time::sleep(self.time).await;
         let mut state = self.state.lock().unwrap();
         if body["fail"] == true {
             let failed = (500, "{\"error\":\"failed\"}".to_owned());
