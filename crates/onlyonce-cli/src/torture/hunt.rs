@@ -280,7 +280,9 @@ impl Hunt {
                 let Some(pid) = pid.and_then(Pid::from_raw) else { return "no pid".to_owned() };
                 let stopped = kill_process(pid, Signal::STOP);
                 sleep(*lease + *lease / 2).await;
-                match stopped.and(kill_process(pid, Signal::CONT)) {
+                // Also where it could not be stopped: nobody is left standing.
+                let continued = kill_process(pid, Signal::CONT);
+                match stopped.and(continued) {
                     Ok(()) => "stopped for 1.5 leases, then continued".to_owned(),
                     Err(error) => format!("--pid {HOOK_FAILED}: {error}"),
                 }

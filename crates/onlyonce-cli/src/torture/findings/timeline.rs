@@ -54,18 +54,18 @@ struct Moment {
 /// A letter for each lane: `●` sends, `◀` gets, `│` waits.
 fn row(moment: &Moment, open: &mut [bool]) -> String {
     let mut row = String::new();
-    for lane in 0..open.len() {
+    for (lane, is_open) in open.iter_mut().enumerate() {
         let glyph = match moment.lane == Some(lane) {
             true if moment.order == 0 => {
-                open[lane] = true;
+                *is_open = true;
                 '●'
             }
             true => {
-                open[lane] = false;
+                *is_open = false;
                 '◀'
             }
-            false if moment.lane.is_none() && open[lane] => '┆',
-            false if open[lane] => '│',
+            false if moment.lane.is_none() && *is_open => '┆',
+            false if *is_open => '│',
             false => ' ',
         };
         row.push(glyph);
