@@ -8,4 +8,5 @@ pub mod disk;
 pub mod history;
 pub mod ledger;
 pub mod oracle;
+pub mod samples;
 pub mod tier;
