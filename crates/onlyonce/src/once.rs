@@ -28,9 +28,11 @@ mod run;
 mod seal;
 mod settle;
 mod store_health;
+mod sync;
 mod trusted_time;
 mod velocity;
 mod wait;
+mod waiters;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -66,7 +68,7 @@ pub(crate) use self::perform::{Verdict, Worked};
 pub(crate) use self::permission::{Asked, refused_permission};
 #[cfg(feature = "tower")]
 pub(crate) use self::reconcile::Asking;
-pub(crate) use self::wait::Waiters;
+pub(crate) use self::waiters::Waiters;
 
 use self::any_store::{AnyStore, STORE_WAIT};
 use self::audit::Readings;
@@ -294,6 +296,19 @@ impl OnceBuilder {
         let inner = Arc::new(Inner::new(self));
         let maintenance = Arc::new(maintenance::start(inner.clone()));
         Once { inner, maintenance }
+    }
+
+    /// An engine without a thread: its background work is the future that is returned too. For simulations, which must
+    /// decide when everything happens. An engine whose future is not driven renews no lease.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn build_driven(self) -> (Once, impl Future<Output = ()>) {
+        let inner = Arc::new(Inner::new(self));
+        let (maintenance, work) = maintenance::driven(inner.clone());
+        (Once { inner, maintenance: Arc::new(maintenance) }, work)
     }
 }
 

@@ -53,6 +53,22 @@ impl RuntimeThread {
         Ok(Self { runtime, stop, ended })
     }
 
+    /// The same handle without a thread: the caller drives the work, on its own runtime.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn driven<F: Future<Output = ()>>(
+        runtime: Handle,
+        work: impl FnOnce(watch::Receiver<bool>) -> F,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = watch::channel(());
+        let work = work(stopped);
+        let driven = async move {
+            work.await;
+            drop(end);
+        };
+        (Self { runtime, stop, ended }, driven)
+    }
+
     /// Tells the thread to stop, and waits until its work has ended.
     pub(crate) async fn stop(&self) {
         self.stop.send_replace(true);

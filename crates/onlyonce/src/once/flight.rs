@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
+use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::scope::OperationId;
 
 /// The calls of one kind that are out, by id.

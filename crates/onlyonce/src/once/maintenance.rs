@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+#[cfg(feature = "simulation")]
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -36,6 +38,12 @@ pub(crate) fn start(once: Arc<Inner>) -> RuntimeThread {
     thread.expect("the operating system gives a thread")
 }
 
+/// The work of the background thread as a future, for a caller that drives it.
+#[cfg(feature = "simulation")]
+pub(crate) fn driven(once: Arc<Inner>) -> (RuntimeThread, impl Future<Output = ()>) {
+    RuntimeThread::driven(Handle::current(), |stopped| Rounds { once, stopped }.all())
+}
+
 struct Rounds {
     once: Arc<Inner>,
     stopped: watch::Receiver<bool>,
@@ -64,6 +72,7 @@ impl Rounds {
     async fn pause(&self, pause: Duration) {
         let mut stopped = self.stopped.clone();
         tokio::select! {
+            biased;
             _ = stopped.wait_for(|stopped| *stopped) => {}
             () = sleep(pause) => {}
         }
@@ -75,6 +84,7 @@ impl Rounds {
         let mut lease = self.once.lease_min.subscribe();
         let pause = *lease.borrow_and_update() / parts;
         tokio::select! {
+            biased;
             _ = lease.changed() => {}
             () = self.pause(pause) => {}
         }
@@ -134,6 +144,7 @@ impl Rounds {
             }
             let mut stopped = self.stopped.clone();
             tokio::select! {
+                biased;
                 () = self.once.live_claims.left.notified() => {}
                 () = self.once.disowned.left.notified() => {}
                 _ = stopped.wait_for(|stopped| *stopped), if !self.is_stopped() => {}

@@ -55,6 +55,7 @@ impl Inner {
                 waiting = Some(self.unsettled.enter(bytes));
             }
             tokio::select! {
+                biased;
                 () = given_up(waiting.as_ref()) => {
                     self.counters.unsettled.one();
                     error!(operation = %claim.id, "answer given up for lack of memory: its outcome becomes unknown");

@@ -1,8 +1,5 @@
 //! Callers that wait for the answer of another request. A waiter never changes a record.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
@@ -10,11 +7,10 @@ use tracing::{Instrument, debug_span};
 
 use super::claim::NoAnswer;
 use super::flight::Joined;
-use super::{Ask, Ended, Inner, Limits, Refusal};
+use super::{Ask, Ended, Inner, Refusal};
 use crate::engine::Write;
 use crate::planted::{Planted, planted};
 use crate::record::State;
-use crate::scope::{OperationId, Principal};
 use crate::store::{Guard, Next, Seen};
 
 impl Inner {
@@ -49,6 +45,7 @@ impl Inner {
                 return ended;
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = sleep_until(Instant::now() + poll) => poll = (poll * 2).min(POLL_MAX),
             }
@@ -95,70 +92,3 @@ pub(super) fn by_record(seen: &Seen, ask: &Ask) -> Option<Refusal> {
 /// How often a waiter reads the record without being woken, in case a wake-up was lost.
 const POLL_MIN: Duration = Duration::from_millis(100);
 const POLL_MAX: Duration = Duration::from_secs(1);
-
-/// Counts the waiters: in all, for one key, and from one principal.
-#[derive(Debug)]
-pub(crate) struct Waiters {
-    counts: Arc<Mutex<Counts>>,
-    limits: Limits,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    in_all: usize,
-    per_key: HashMap<OperationId, usize>,
-    per_principal: HashMap<Principal, usize>,
-}
-
-/// One waiter's place; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    counts: Arc<Mutex<Counts>>,
-    id: OperationId,
-    principal: Principal,
-}
-
-impl Waiters {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { counts: Arc::default(), limits }
-    }
-
-    /// How many wait now.
-    pub(crate) fn len(&self) -> usize {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).in_all
-    }
-
-    /// A place for one that waits; `None` if there is no room.
-    pub(crate) fn enter(&self, id: OperationId, principal: Principal) -> Option<Place> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let per_key = counts.per_key.get(&id).copied().unwrap_or(0);
-        let per_principal = counts.per_principal.get(&principal).copied().unwrap_or(0);
-        let has_room = counts.in_all < self.limits.waiters_max
-            && per_key < self.limits.waiters_per_key_max
-            && per_principal < self.limits.waiters_per_principal_max;
-        has_room.then(|| {
-            counts.in_all += 1;
-            counts.per_key.insert(id, per_key + 1);
-            counts.per_principal.insert(principal, per_principal + 1);
-            Place { counts: self.counts.clone(), id, principal }
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.in_all -= 1;
-        leave(&mut counts.per_key, &self.id);
-        leave(&mut counts.per_principal, &self.principal);
-    }
-}
-
-fn leave<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
