@@ -144,12 +144,10 @@ impl<'a> Reader<'a> {
             let _ = !is_down && self.eat("+");
             // Far more than 64 bits, and no matter how much.
             let digits = self.digits()?;
-            let many = digits.trim_start_matches('0').parse::<i128>().unwrap_or(
-                match digits.trim_matches('0') {
-                    "" => 0,
-                    _ => i128::MAX >> 8,
-                },
-            );
+            let many = match digits.trim_start_matches('0') {
+                "" => 0,
+                digits => digits.parse().unwrap_or(i128::MAX >> 8),
+            };
             power = if is_down { -many } else { many };
         }
         let digits = [whole, fraction].concat();

@@ -13,8 +13,8 @@ pub(super) enum Value {
         power: i128,
     },
     Text(String),
-    List(Vec<Value>),
-    Object(BTreeMap<String, Value>),
+    List(Vec<Self>),
+    Object(BTreeMap<String, Self>),
 }
 
 impl Value {

@@ -15,11 +15,14 @@ use crate::lab::Lab;
 use crate::upstream::GATED;
 use crate::{honest, within};
 
+/// The frame with this number.
+type Flood = fn(u32) -> Vec<u8>;
+
 // threat G7, Q19
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floods_of_frames_end_their_own_connection_only() {
     let lab = Lab::start("").await;
-    let floods: [(&str, fn(u32) -> Vec<u8>); 3] =
+    let floods: [(&str, Flood); 3] =
         [("resets", resets), ("headers without end", headers_without_end), ("pings", pings)];
     for (name, flood) in floods {
         let frames = flooded(lab.gateway.address, flood).await;
@@ -74,7 +77,7 @@ fn gated() -> Request<()> {
 }
 
 /// How many frames were written before the connection was closed.
-async fn flooded(at: SocketAddr, flood: fn(u32) -> Vec<u8>) -> u32 {
+async fn flooded(at: SocketAddr, flood: Flood) -> u32 {
     let (mut reader, mut writer) = TcpStream::connect(at).await.unwrap().into_split();
     let reading =
         tokio::spawn(async move { while let Ok(1..) = reader.read(&mut [0; 4096]).await {} });
