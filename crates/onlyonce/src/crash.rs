@@ -121,15 +121,12 @@ mod on {
         let mut is_met = false;
         std::future::poll_fn(|cx| {
             let polled = call.as_mut().poll(cx);
-            if polled.is_pending() && !std::mem::replace(&mut is_met, true) {
-                if let Some(action) = due(point) {
-                    thread::spawn(move || {
-                        thread::park_timeout(Duration::from_micros(
-                            u64::from(jitter()) % JITTER_US,
-                        ));
-                        act(point, action);
-                    });
-                }
+            let is_sent = polled.is_pending() && !std::mem::replace(&mut is_met, true);
+            if let Some(action) = is_sent.then(|| due(point)).flatten() {
+                thread::spawn(move || {
+                    thread::park_timeout(Duration::from_micros(u64::from(jitter()) % JITTER_US));
+                    act(point, action);
+                });
             }
             polled
         })
