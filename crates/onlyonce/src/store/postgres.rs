@@ -12,9 +12,10 @@
 //! 6. A row that does not read is an error for its id: never absent.
 //! 7. Waiters on other nodes are woken by one message per commit, best effort.
 //!
-//! It keeps five connections, one each that writes, reads, renews leases, lists and sweeps, and listens. Its server must be Postgres 14 or later, with `fsync` on; a pooler between them must be in
-//! session mode. A person reads the view `operation`. The schema's rule for versions is in the source of `schema.rs`:
-//! a version adds, so that the one before works beside it.
+//! It keeps five connections: one each that writes, reads, renews leases, lists and sweeps, and listens. Its server must
+//! be Postgres 14 or later, with `fsync` on; a pooler between them must be in session mode. A person reads the view
+//! `operation`. The schema's rule for versions is in the source of `schema.rs`: a version adds, so that the one before
+//! works beside it.
 //!
 //! What it cannot notice: an asynchronous standby that became the primary and lost what was answered, and a
 //! database put back from an older backup. Both forget keys; of the first, [`PostgresStore::warnings`] warns.
