@@ -83,6 +83,11 @@ async fn a_key_that_is_released_after_a_failure_executes_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_counted_stays_counted_if_the_counter_forgets() {
+    is_violated(Bug::ForgetfulCounter, "T9", &["at-most-once"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_mixed_up_between_callers_are_seen() {
     is_violated(Bug::MixedAnswers, "T8", &["isolation"]).await;
 }

@@ -22,6 +22,8 @@ pub(crate) enum Bug {
     NoClaim,
     /// Forgets the key when the handler fails after its effect.
     ReleaseOnError,
+    /// The same, and its counter tells each number once: the service is restarted before it is asked again.
+    ForgetfulCounter,
     /// Executes for each caller, but keeps one answer for all of them.
     MixedAnswers,
     /// The key alone is the name of an operation.
@@ -112,7 +114,7 @@ impl Server {
         let mut state = self.state.lock().unwrap();
         if body["fail"] == true {
             let failed = (500, "{\"error\":\"failed\"}".to_owned());
-            if self.bug == Bug::ReleaseOnError {
+            if matches!(self.bug, Bug::ReleaseOnError | Bug::ForgetfulCounter) {
                 state.records.remove(&id);
             } else if let Some(record) = state.records.get_mut(&id) {
                 record.answer = Some(failed.clone());
@@ -207,8 +209,13 @@ async fn count(
     State(server): State<Server>,
     Query(asked): Query<HashMap<String, String>>,
 ) -> String {
-    let state = server.state.lock().unwrap();
-    state.executions.get(&asked["marker"]).copied().unwrap_or_default().to_string()
+    let mut state = server.state.lock().unwrap();
+    let marker = &asked["marker"];
+    let count = match server.bug {
+        Bug::ForgetfulCounter => state.executions.remove(marker),
+        _ => state.executions.get(marker).copied(),
+    };
+    count.unwrap_or_default().to_string()
 }
 
 /// As a store that is emptied.

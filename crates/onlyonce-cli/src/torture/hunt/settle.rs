@@ -42,11 +42,12 @@ impl Hunt {
         let observed: &mut Observed = &mut self.observed[at];
         observed.arrivals = arrivals;
         match count {
-            Ok(count) => observed.count = Some(count),
+            // An execution does not become undone: a smaller number is of a counter that was restarted.
+            Ok(count) => observed.count = observed.count.max(Some(count)),
             Err(error) => observed.count_error = Some(error),
         }
         match other {
-            Some(Ok(count)) => observed.other_count = Some(count),
+            Some(Ok(count)) => observed.other_count = observed.other_count.max(Some(count)),
             Some(Err(error)) => observed.count_error = Some(error),
             None => {}
         }
