@@ -1,4 +1,5 @@
 //! `onlyonce torture` finds the defects of the sample layers that can be seen from outside, within a minute each.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

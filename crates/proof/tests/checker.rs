@@ -171,7 +171,7 @@ fn answers_without_an_effect_or_of_someone_else_are_seen() {
 #[test]
 fn answers_to_another_content_are_seen() {
     let other = simple().invoke(30, "q", 2).with("fp", "g");
-    other.clone().replay(40, "q").with("fp", "g").breaks("I5");
+    other.replay(40, "q").with("fp", "g").breaks("I5");
     killed().with("fp", "g").invoke(30, "q", 2).ok(40, "q").with("fp", "g").breaks("I5");
     simple().invoke(30, "q", 2).fail(40, "q", "mismatch").breaks("I5");
 }

@@ -1,5 +1,6 @@
 //! The sample layers have the defects that their articles have: shown here by hand, so that whoever hunts them hunts for
 //! something that is there.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

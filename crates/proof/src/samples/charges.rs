@@ -71,7 +71,9 @@ impl Charges {
         }
         let executed = self.executed.fetch_add(1, Ordering::Relaxed) + 1;
         tokio::time::sleep(half).await;
-        if order.fail == "after" || (self.raise_every > 0 && executed % self.raise_every == 0) {
+        if order.fail == "after"
+            || (self.raise_every > 0 && executed.is_multiple_of(self.raise_every))
+        {
             return Err(Raised::After);
         }
         Ok(Reply::new(201, json!({ "id": id(), "marker": order.marker })))

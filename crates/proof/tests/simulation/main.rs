@@ -34,7 +34,7 @@ use run::{Ran, run};
 #[test]
 fn every_seed_keeps_the_promises() {
     let regressions = regressions();
-    let count = env("ONLYONCE_SEEDS").unwrap_or(tiered(5_000) as u64);
+    let count = env("ONLYONCE_SEEDS").unwrap_or_else(|| tiered(5_000) as u64);
     let first = env("ONLYONCE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
     println!("{count} seeds from {first}, and {} that failed once", regressions.len());
     let is_verbose = count == 1;
