@@ -111,7 +111,7 @@ mod tests {
         let whole =
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
         let answer = Answer::parse(whole, false).unwrap();
-        assert_eq!((answer.status, answer.body.as_slice(), answer.length), (201, &b"ok"[..], 43));
+        assert_eq!((answer.status, answer.body.as_slice(), answer.length), (201, &b"ok"[..], 45));
         for end in 0..whole.len() {
             assert!(Answer::parse(&whole[..end], true).is_none(), "{end}");
         }
