@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use self::findings::targets;
 use self::judge::{Facts, judge};
-use self::plan::{Options, Program, Step, Trial};
+use self::plan::{Options, Program, Step, Trial, percent};
 use self::report::{ProgramLine, Report};
 use self::target::Target;
 
@@ -124,7 +124,9 @@ fn trial_line(trial: &Trial) -> String {
         ),
         Step::Burst(shots) => format!("{} at once", shots.len()),
         Step::Staggered(shots) => {
-            let told = shots.iter().map(|(part, shot)| format!("at {part} ‰ {}", shot_told(shot)));
+            let told = shots
+                .iter()
+                .map(|(part, shot)| format!("at {} {}", percent(*part), shot_told(shot)));
             format!(
                 "overlapping, in parts of the service time ({})",
                 told.collect::<Vec<_>>().join(", ")

@@ -225,13 +225,21 @@ impl fmt::Display for Variant {
     }
 }
 
+/// Thousandths, for people.
+pub(crate) fn percent(thousandths: u32) -> String {
+    match thousandths % 10 {
+        0 => format!("{} %", thousandths / 10),
+        tenth => format!("{}.{tenth} %", thousandths / 10),
+    }
+}
+
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => write!(f, "whole"),
-            Self::Request(part) => write!(f, "reset after {part} ‰ of the request"),
-            Self::Response(part) => write!(f, "reset after {part} ‰ of the answer"),
-            Self::After(part) => write!(f, "reset after {part} ‰ of the service time"),
+            Self::Request(part) => write!(f, "reset after {} of the request", percent(*part)),
+            Self::Response(part) => write!(f, "reset after {} of the answer", percent(*part)),
+            Self::After(part) => write!(f, "reset after {} of the service time", percent(*part)),
             Self::Pieces => write!(f, "in small pieces"),
             Self::HalfClosed => write!(f, "half-closed"),
         }

@@ -2,7 +2,7 @@
 
 use crate::torture::observed::Observed;
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::{Caller, Cut, Hook, Over, Shot, Step, Trial};
+use crate::torture::plan::{Caller, Cut, Hook, Over, Shot, Step, Trial, percent};
 use crate::torture::secrets::{is_harmless, shown_url};
 use crate::torture::target::{Rendered, Target};
 
@@ -77,14 +77,18 @@ fn commands(step: &Step, trial: &Trial, target: &Target) -> Vec<String> {
         Step::Staggered(shots) => {
             let mut lines = Vec::new();
             for (part, shot) in shots {
-                lines.push(format!("{} &   # begins at {part} ‰ of the service time", curl(shot)));
+                lines.push(format!(
+                    "{} &   # begins at {} of the service time",
+                    curl(shot),
+                    percent(*part)
+                ));
             }
             lines.push("wait".to_owned());
             lines
         }
         Step::During(hook, part, shot) => vec![
             format!("{} &", curl(shot)),
-            format!("# at {part} ‰ of the service time: {}", hook_name(*hook)),
+            format!("# at {} of the service time: {}", percent(*part), hook_name(*hook)),
             "wait".to_owned(),
         ],
         Step::Run(hook) => vec![format!("# {}", hook_name(*hook))],
@@ -110,14 +114,15 @@ fn curl(trial: &Trial, shot: &Shot, target: &Target) -> String {
         Over::Http2 => words.push("--http2-prior-knowledge".to_owned()),
     }
     match shot.cut {
-        Cut::After(part) => {
-            words.push(format!("--max-time 0.05 `# hangs up after {part} ‰ of the service time`"))
-        }
+        Cut::After(part) => words.push(format!(
+            "--max-time 0.05 `# hangs up after {} of the service time`",
+            percent(part)
+        )),
         Cut::Request(part) => {
-            words.push(format!("--max-time 0.01 `# cut after {part} ‰ of the request`"))
+            words.push(format!("--max-time 0.01 `# cut after {} of the request`", percent(part)))
         }
         Cut::Response(part) => {
-            words.push(format!("-o /dev/null `# cut after {part} ‰ of the answer`"))
+            words.push(format!("-o /dev/null `# cut after {} of the answer`", percent(part)))
         }
         Cut::Whole | Cut::Pieces | Cut::HalfClosed => {}
     }

@@ -1,6 +1,6 @@
 //! T10: the service is killed, or stopped for longer than its lease, while a request is on its way.
 
-use crate::torture::plan::{Draft, Hook, Kind, Shot, Step};
+use crate::torture::plan::{Draft, Hook, Kind, Shot, Step, percent};
 
 pub(super) fn write(draft: &mut Draft<'_>) -> Result<(), &'static str> {
     if !draft.options.has_kill && !draft.options.has_pid {
@@ -13,7 +13,7 @@ pub(super) fn write(draft: &mut Draft<'_>) -> Result<(), &'static str> {
                 draft,
                 Hook::KillAndStart,
                 at,
-                format!("killed after {at} ‰ of the service time"),
+                format!("killed after {} of the service time", percent(at)),
             );
         }
     }
@@ -24,7 +24,7 @@ pub(super) fn write(draft: &mut Draft<'_>) -> Result<(), &'static str> {
                 draft,
                 Hook::StopAndContinue,
                 at,
-                format!("stopped after {at} ‰ of the service time"),
+                format!("stopped after {} of the service time", percent(at)),
             );
         }
     }

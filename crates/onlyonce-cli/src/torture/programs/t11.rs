@@ -1,7 +1,7 @@
 //! T11: a bad network. Before the target: pieces, half-closed connections, requests that arrive twice, half answers. Behind
 //! it, where the shim is the service: cut and half answers of requests that were executed.
 
-use crate::torture::plan::{Cut, Draft, Kind, Shot, Step};
+use crate::torture::plan::{Cut, Draft, Kind, Shot, Step, percent};
 use crate::torture::shim::Misbehaviour;
 
 pub(super) fn write(draft: &mut Draft<'_>) {
@@ -13,7 +13,10 @@ pub(super) fn write(draft: &mut Draft<'_>) {
     for delay in [0, 1, 30, 1000] {
         draft.trial(
             Kind::Duplicates,
-            format!("arrives twice, {delay} ‰ apart, one answer is lost"),
+            format!(
+                "arrives twice, {} of the service time apart, one answer is lost",
+                percent(delay)
+            ),
             |key| {
                 let lost = Shot::plain(key).cut(Cut::Response(500));
                 let both = vec![(0, lost), (delay, Shot::plain(key).at(1))];

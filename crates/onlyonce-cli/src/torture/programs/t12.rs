@@ -1,6 +1,6 @@
 //! T12: the store is restarted or emptied, between a request and its retry and while a request is on its way.
 
-use crate::torture::plan::{Draft, Hook, Kind, Shot, Step};
+use crate::torture::plan::{Draft, Hook, Kind, Shot, Step, percent};
 
 pub(super) fn write(draft: &mut Draft<'_>) -> Result<(), &'static str> {
     let hooks = [
@@ -21,7 +21,7 @@ pub(super) fn write(draft: &mut Draft<'_>) -> Result<(), &'static str> {
         for at in [200, 800] {
             draft.trial(
                 Kind::Duplicates,
-                format!("store {did} after {at} ‰ of the service time"),
+                format!("store {did} after {} of the service time", percent(at)),
                 |key| {
                     let during = Step::During(hook, at, Shot::plain(key));
                     vec![during, Step::Insist(Shot::plain(key).at(1)), Step::One(Shot::plain(key))]

@@ -1,12 +1,12 @@
 //! T13: HTTP/2 streams that are reset after their last DATA frame, then a retry on another connection.
 
-use crate::torture::plan::{Cut, Draft, Kind, Over, Shot, Step};
+use crate::torture::plan::{Cut, Draft, Kind, Over, Shot, Step, percent};
 
 pub(super) fn write(draft: &mut Draft<'_>) {
     for at in RESETS {
         draft.trial(
             Kind::Duplicates,
-            format!("stream reset after {at} ‰ of the service time"),
+            format!("stream reset after {} of the service time", percent(at)),
             |key| {
                 let reset = Shot::plain(key).over(Over::Http2).cut(Cut::After(at));
                 let retry = Shot::plain(key).over(Over::Http2).at(1);

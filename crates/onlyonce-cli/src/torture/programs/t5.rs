@@ -1,15 +1,20 @@
 //! T5: clients with a timeout that is shorter than the service time, which retry at once, several times.
 
-use crate::torture::plan::{Cut, Draft, Kind, Shot, Step};
+use crate::torture::plan::{Cut, Draft, Kind, Shot, Step, percent};
 
 pub(super) fn write(draft: &mut Draft<'_>) {
     for timeout in TIMEOUTS {
-        draft.trial(Kind::Duplicates, format!("timeout of {timeout} ‰, {STORM} retries"), |key| {
-            let impatient = |node| Step::One(Shot::plain(key).at(node).cut(Cut::After(timeout)));
-            let mut steps: Vec<_> = (0..=STORM).map(impatient).collect();
-            steps.push(Step::Insist(Shot::plain(key)));
-            steps
-        });
+        draft.trial(
+            Kind::Duplicates,
+            format!("timeout of {} of the service time, {STORM} retries", percent(timeout)),
+            |key| {
+                let impatient =
+                    |node| Step::One(Shot::plain(key).at(node).cut(Cut::After(timeout)));
+                let mut steps: Vec<_> = (0..=STORM).map(impatient).collect();
+                steps.push(Step::Insist(Shot::plain(key)));
+                steps
+            },
+        );
     }
     draft.trial(Kind::Duplicates, "storm of overlapping impatient clients", |key| {
         let storm = (0..8_u32).map(|number| {
