@@ -1,6 +1,6 @@
 //! An unknown outcome is found, looked at, settled, released; a completed one is forgotten.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::lab::Lab;
 
@@ -8,7 +8,9 @@ use crate::lab::Lab;
 fn an_unknown_outcome_is_settled_and_the_retry_gets_exactly_that_answer() {
     let lab = Lab::start();
     let id = lab.unknown("order-1");
-    let found = lab.get(&format!("operations/{id}"));
+    // What happened is told a moment after it has.
+    let has_events = |count| move |told: &Value| told["events"].as_array().unwrap().len() == count;
+    let found = lab.get_when(&format!("operations/{id}"), has_events(2));
     assert_eq!((&found["state"], &found["key"]), (&json!("unknown"), &json!("order-1")));
     assert!(found["verdict"].as_str().unwrap().contains("may have been executed"), "{found}");
     assert!(found["checks"][0].as_str().unwrap().contains("order-1"));
@@ -32,7 +34,8 @@ fn an_unknown_outcome_is_settled_and_the_retry_gets_exactly_that_answer() {
         (&settled["state"], &settled["settled_by"]),
         (&json!("completed"), &json!("operator"))
     );
-    let last = settled["events"].as_array().unwrap().last().unwrap().clone();
+    let told = lab.get_when(&format!("operations/{id}"), has_events(3));
+    let last = &told["events"][2];
     assert_eq!(
         (&last["kind"], &last["who"], &last["why"]),
         (&json!("settled"), &json!("ann"), &json!("the provider has it"))
@@ -102,7 +105,7 @@ fn what_a_state_forbids_and_what_says_no_reason_is_refused() {
     let completed = lab.id("order-2");
     let reason = json!({"reason": "r"});
     let answer = json!({"reason": "r", "status": 200});
-    let refused = |path: String, body: &serde_json::Value| {
+    let refused = |path: String, body: &Value| {
         let answer = lab.post(&path, body);
         (answer.status, answer.code())
     };
