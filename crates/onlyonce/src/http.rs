@@ -41,6 +41,7 @@ mod client_uri;
 mod deadline;
 pub(crate) mod early_data;
 mod event_stream;
+pub(crate) mod for_caller;
 pub mod grpc;
 pub(crate) mod headers;
 mod json_rpc;

@@ -359,12 +359,8 @@ fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
 fn head_of(request: &Request<Incoming>, (method, uri): (Method, Uri)) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.headers = request.headers().clone();
-    // Whoever asks is told by its certificate too.
-    if let Some(client) = request.extensions().get::<Arc<Client>>() {
-        head.extensions.insert(client.clone());
-    }
     (head.method, head.uri) = (method, with_host(uri, request.uri()));
-    // Whom it comes from.
+    // Its address and its certificate may tell who asks.
     if let Some(client) = request.extensions().get::<Arc<Client>>() {
         head.extensions.insert(client.clone());
     }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{Method, Request, Response};
 use tower_service::Service;
 
 use super::Body;
 use super::capture::{Claimed, call};
 use super::early_data::is_replayable;
+use super::for_caller::ForCaller;
 use super::layer::Rules;
-use super::location::{self, Fetch};
 use super::request::{self, Whole};
-use super::{json_rpc, problem, velocity};
+use super::{json_rpc, velocity};
 use crate::crash::{CrashPoint, crash_point};
 use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
 use crate::key::{self, Key, KeySource};
-use crate::once::{Ask, Asking, Ended, OperationEvent, Refusal};
+use crate::once::{Ask, Asking, OperationEvent, Refusal};
 use crate::policy::{KeyNeed, Mode, Policy, StoreDown};
 use crate::problem::Problem;
 use crate::record::KeyText;
@@ -53,14 +53,14 @@ where
     {
         let (head, body) = request.into_parts();
         let rules = self.rules.clone();
-        let policy = &rules.policy;
+        let (policy, once) = (&rules.policy, &rules.once.inner);
         if !policy.methods().contains(&head.method) {
             return self.pass(head, body).await;
         }
         if policy.mode() == Mode::Observe {
             return Box::pin(self.observe(head, body)).await;
         }
-        let asked_at = rules.once.inner.clock.boot();
+        let asked_at = once.clock.boot();
         let early = match key_of_head(policy, &head) {
             Ok(Early::NoKey) => return self.unkeyed(head, Body::new(body)).await,
             Ok(early) => early,
@@ -81,44 +81,30 @@ where
             Err(problem) => return Ok(rules.refused(problem)),
         };
         let id = request::id(&rules, &head, &body.bytes, &who, &key);
-        let rpc = policy.is_json_rpc().then(|| json_rpc::Caller::of(&body.bytes));
         if Claimed::is_executed(&head, &rules.once, id) {
             return self.forward(head, body.into_body()).await;
         }
-        let (fetch, permitted) =
-            (Fetch::prepare(&rules, &self.inner, &head), rules.permission(&head));
-        let secret = rules.once.inner.secret.as_ref();
+        let for_caller = ForCaller::of(&rules, &self.inner, &head, &body.bytes);
+        let permitted = rules.permission(&head);
+        let secret = once.secret.as_ref();
         let fingerprint = || request::fingerprint(policy, &head, &body, raw).kept(secret);
         let kept_raw = Fingerprint::kept_raw(raw, secret);
-        if let Some(refusal) = rules.once.inner.cached(id, &kept_raw, fingerprint) {
+        if let Some(refusal) = once.cached(id, &kept_raw, fingerprint) {
             let refusal = refusal.permitted(permitted, policy).await;
             self.cached(id, &key, &who, &refusal);
             rules.took(asked_at);
-            let answer = problem::refused(&refusal, policy, key.as_str(), || origin(&head));
-            let answer = location::shown(fetch, &refusal, policy, answer).await;
-            return Ok(json_rpc::for_caller(rpc.as_ref(), answer, policy));
+            return Ok(for_caller.refused(&refusal, policy, &key).await);
         }
-        let (fingerprint, origin) = (fingerprint(), origin(&head));
-        let ask = self.ask(id, &head, &key, &who, fingerprint);
+        let ask = self.ask(id, &head, &key, &who, fingerprint());
         let allowances = velocity::allowances(&rules, &head, &body, &who);
         let ends_at = rules.ends_at(&head, asked_at);
         let ask = Arc::new(Ask { ends_at, if_free, allowances, ..ask });
-        let once = rules.once.inner.clone();
         let work = call(self.inner, (head, key.clone()), body, ask.clone(), once.clone());
         // In a box, so that the future of a replay is small.
         let ended = Box::pin(once.answer(ask, permitted, work)).await;
         rules.took(asked_at);
         crash_point(CrashPoint::BeforeReply);
-        Ok(match ended {
-            Ended::Fresh(response) => response,
-            Ended::Refused(refusal) => {
-                let answer = problem::refused(&refusal, policy, key.as_str(), || origin);
-                let answer = location::shown(fetch, &refusal, policy, answer).await;
-                json_rpc::for_caller(rpc.as_ref(), answer, policy)
-            }
-            Ended::Overdue => problem::overdue(policy),
-            Ended::Unsettled => problem::unsettled(policy),
-        })
+        Ok(for_caller.ended(ended, policy, &key).await)
     }
 
     /// Counts and tells a retry that the cache answers.
@@ -218,11 +204,6 @@ where
             allowances: Vec::new(),
         }
     }
-}
-
-/// The origin of the page that asks.
-pub(crate) fn origin(head: &Parts) -> Option<HeaderValue> {
-    head.headers.get(header::ORIGIN).cloned()
 }
 
 /// Whether a request that may have a key is not guarded only because of how it states its method: in lower case, or
