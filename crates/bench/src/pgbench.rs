@@ -73,6 +73,16 @@ pub fn run_script(url: &str, text: &str, clients: usize, seconds: u64) -> f64 {
     rate.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// Makes the tables of pgbench's own transaction.
+///
+/// # Panics
+/// If pgbench is not installed or fails.
+pub fn make_tables(url: &str, scale: usize) {
+    let made = Command::new("pgbench").args(["-i", "-q", "-s", &scale.to_string(), url]).output();
+    let made = made.expect("pgbench is installed");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
 fn script_of() -> String {
     let key = "'key ' || :a::bigint || ' ' || :b::bigint";
     let (insert, update) = (

@@ -2,13 +2,16 @@
 //!
 //! A driver sends each statement and waits for its answer, or sends several in one message. So both the business transaction and
 //! ours are measured in the ways that docs/transactions.md tells of.
+//!
+//! The business transaction is one INSERT, the smallest that there is, or the one that pgbench itself measures databases by: three
+//! UPDATEs, a SELECT and an INSERT. A service's own is somewhere between them.
 
 use std::error::Error;
 
 use clap::Parser;
 use onlyonce::store::postgres::PostgresStore;
 use onlyonce_bench::limit::fsync_probe;
-use onlyonce_bench::pgbench::{TABLE, body, insert, run_script, update};
+use onlyonce_bench::pgbench::{TABLE, body, insert, make_tables, run_script, update};
 use onlyonce_bench::stats::{median, spread};
 use servers::Postgres;
 
@@ -24,6 +27,9 @@ struct Args {
     /// Clients.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     clients: Vec<usize>,
+    /// The business transaction.
+    #[arg(long, value_delimiter = ',', default_values = ["insert", "pgbench"])]
+    work: Vec<Work>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,22 +42,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     postgres.sql(&url, TABLE);
     postgres
         .sql(&url, "CREATE TABLE charge (id bigserial PRIMARY KEY, account text, amount integer)");
-    for clients in &args.clients {
-        compare(&url, *clients, &args)?;
+    make_tables(&url, SCALE);
+    for work in &args.work {
+        for clients in &args.clients {
+            compare(&url, *work, *clients, &args)?;
+        }
     }
     Ok(())
 }
 
-fn compare(url: &str, clients: usize, args: &Args) -> Result<(), Box<dyn Error>> {
+fn compare(url: &str, work: Work, clients: usize, args: &Args) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let fsync = fsync_probe(folder.path(), PROBES)?.as_secs_f64() * 1e6;
     println!(
-        "{clients} clients, an fsync takes {fsync:.0} µs. Transactions a second: {}",
+        "{work:?}, {clients} clients, an fsync takes {fsync:.0} µs. Transactions a second: {}",
         Way::NAMES
     );
     let mut rounds = Vec::new();
     for _ in 0..args.rounds {
-        let round = Way::ALL.map(|way| run_script(url, &way.script(), clients, args.seconds));
+        let run = |way: Way| run_script(url, &way.script(work), clients, args.seconds);
+        let round = Way::ALL.map(run);
         println!("  {}", round.map(|rate| format!("{rate:>8.0}")).concat());
         rounds.push(round);
     }
@@ -68,6 +78,32 @@ fn compare(url: &str, clients: usize, args: &Args) -> Result<(), Box<dyn Error>>
         println!("  time of {name}: {:.2} ({low:.2} to {high:.2}); goal {goal}", median(times()));
     }
     Ok(())
+}
+
+/// What the business transaction does.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Work {
+    /// One INSERT.
+    Insert,
+    /// What pgbench runs where it is given no script ("TPC-B (sort of)"), without its BEGIN and END.
+    Pgbench,
+}
+
+impl Work {
+    /// What is chosen before the transaction begins.
+    fn choices(self) -> &'static str {
+        match self {
+            Self::Insert => "",
+            Self::Pgbench => PGBENCH_CHOICES,
+        }
+    }
+
+    fn statements(self) -> &'static str {
+        match self {
+            Self::Insert => INSERT,
+            Self::Pgbench => PGBENCH_STATEMENTS,
+        }
+    }
 }
 
 /// How the business transaction is made.
@@ -101,7 +137,12 @@ impl Way {
         Self::Outside,
     ];
 
-    fn script(self) -> String {
+    fn script(self, work: Work) -> String {
+        let (choices, work) = (work.choices(), work.statements());
+        format!("{choices}{}", self.statements(work))
+    }
+
+    fn statements(self, work: &str) -> String {
         let begin =
             format!("SELECT token FROM onlyonce.begin('POST /charges', 'acct_1', {KEY}, {HASH})");
         // A pipeline of pgbench tells no results, so there the server makes the token again.
@@ -113,29 +154,29 @@ impl Way {
         };
         let id = format!("onlyonce.operation_id('POST /charges', 'acct_1', {KEY})");
         match self {
-            Self::Alone => format!("BEGIN;\n{WORK}\nCOMMIT;\n"),
-            Self::AloneInOne => in_one_message(&["BEGIN;", WORK, "COMMIT;"]),
-            Self::Empty => format!("BEGIN;\nSELECT 1;\n{WORK}\nSELECT 1;\nCOMMIT;\n"),
+            Self::Alone => format!("BEGIN;\n{work}\nCOMMIT;\n"),
+            Self::AloneInOne => in_one_message(&["BEGIN;", work, "COMMIT;"]),
+            Self::Empty => format!("BEGIN;\nSELECT 1;\n{work}\nSELECT 1;\nCOMMIT;\n"),
             Self::Ours => {
                 format!(
-                    "{NUMBERS}BEGIN;\n{begin} \\gset\n{WORK}\n{}\nCOMMIT;\n",
+                    "{NUMBERS}BEGIN;\n{begin} \\gset\n{work}\n{}\nCOMMIT;\n",
                     complete(":token")
                 )
             }
             Self::OursInThree => [
                 NUMBERS,
                 &in_one_message(&["BEGIN;", &format!("{begin};")]),
-                &format!("{WORK}\n"),
+                &format!("{work}\n"),
                 &in_one_message(&[&complete(&id), "COMMIT;"]),
             ]
             .concat(),
             Self::OursInOne => {
-                let all = ["BEGIN;", &format!("{begin};"), WORK, &complete(&id), "COMMIT;"];
+                let all = ["BEGIN;", &format!("{begin};"), work, &complete(&id), "COMMIT;"];
                 format!("{NUMBERS}{}", in_one_message(&all))
             }
             Self::Outside => {
                 let update = update(KEY, &format!("'{}'::jsonb", body()));
-                format!("{NUMBERS}{};\nBEGIN;\n{WORK}\nCOMMIT;\n{update};\n", insert(KEY, HASH))
+                format!("{NUMBERS}{};\nBEGIN;\n{work}\nCOMMIT;\n{update};\n", insert(KEY, HASH))
             }
         }
     }
@@ -150,4 +191,13 @@ const NUMBERS: &str =
     "\\set a random(1, 9223372036854775806)\n\\set b random(1, 9223372036854775806)\n";
 const KEY: &str = "'key ' || :a::bigint || ' ' || :b::bigint";
 const HASH: &str = "decode(repeat('ab', 32), 'hex')";
-const WORK: &str = "INSERT INTO charge (account, amount) VALUES ('acct_1', 7998);";
+const INSERT: &str = "INSERT INTO charge (account, amount) VALUES ('acct_1', 7998);";
+/// The size of the tables of pgbench: ten branches, a million accounts.
+const SCALE: usize = 10;
+const PGBENCH_CHOICES: &str = "\\set aid random(1, 1000000)\n\\set bid random(1, 10)\n\
+     \\set tid random(1, 100)\n\\set delta random(-5000, 5000)\n";
+const PGBENCH_STATEMENTS: &str = "UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);";
