@@ -110,6 +110,13 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// A release with bugs that the environment can turn on is not one: `--all-features` is for tests.
+#[cfg(all(any(feature = "planted", feature = "crashpoints"), not(debug_assertions)))]
+compile_error!(
+    "the features `planted` and `crashpoints` are for tests of the project and are refused in a release build; \
+     build without --all-features and name the features that you need"
+);
+
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
