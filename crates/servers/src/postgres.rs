@@ -53,6 +53,18 @@ impl Postgres {
         Self::in_folder(new_folder(), settings, None)
     }
 
+    /// A new server whose files are as Postgres makes them, for measurements.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    pub fn start_to_measure() -> Self {
+        let folder = folder::private("postgres");
+        make_cluster(&folder.path().join("data"), &[]);
+        let server = Self::in_folder(folder, &[], None);
+        server.sql("postgres", &format!("CREATE DATABASE {}", name_of(0)));
+        server
+    }
+
     /// A new server on a disk that can be spoiled.
     ///
     /// # Panics
@@ -155,8 +167,12 @@ impl Postgres {
     /// # Panics
     /// If the server is not running.
     pub fn database(&self) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = name_of(number);
+        // The first one comes with the cluster.
+        if number > 0 {
+            self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        }
         self.url_of(&name)
     }
 
@@ -203,21 +219,40 @@ fn new_folder() -> TempDir {
     folder
 }
 
-/// A new cluster, made once for this machine and copied for each server.
+/// A new cluster, made once for this machine and copied for each server. Hundreds of tests copy it, so it is small: short
+/// segments of the log, the first database of a test already there, and no database that nobody opens.
 fn template() -> PathBuf {
     let version = run(tool("postgres"), &["--version"]);
     let version: String = version.chars().filter(char::is_ascii_digit).collect();
     let user = if is_root() { "nobody" } else { "user" };
-    let path = env::temp_dir().join(format!("onlyonce-template-{user}-{version}"));
+    let path = env::temp_dir().join(format!("onlyonce-small-template-{user}-{version}"));
     if !path.exists() {
         let folder = folder::private("initdb");
-        let made = folder.path().join("data");
-        let how = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-D", text(&made)];
-        run(tool("initdb"), &how);
+        make_cluster(&folder.path().join("data"), &["--wal-segsize=1"]);
+        let short_log = ["min_wal_size=2MB", "max_wal_size=2MB"];
+        let mut server = Postgres::in_folder(folder, &short_log, None);
+        for statement in [
+            &format!("CREATE DATABASE {}", name_of(0)),
+            "ALTER DATABASE template0 IS_TEMPLATE false",
+            "DROP DATABASE template0",
+        ] {
+            server.sql("postgres", statement);
+        }
+        server.stop();
         // Someone else's is as good as ours.
-        let _ = fs::rename(made, &path);
+        let _ = fs::rename(server.data(), &path);
     }
     path
+}
+
+fn make_cluster(data: &Path, more: &[&str]) {
+    let how = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-D", text(data)];
+    run(tool("initdb"), &[&how, more].concat());
+}
+
+/// The name of a test's database.
+fn name_of(number: u32) -> String {
+    format!("test_{number}")
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let audited = block_on(open("audited.db", audited))?;
     compare("SQLite", &plain, &audited, &args);
 
-    let server = Postgres::start();
+    let server = Postgres::start_to_measure();
     let plain = block_on(PostgresStore::open(&server.database()))?;
     let audited = PostgresOptions::new().with_audit(AuditOptions::default());
     let audited = block_on(PostgresStore::open_with(&server.database(), audited))?;

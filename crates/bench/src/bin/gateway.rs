@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir_in(&args.directory)?;
     let upstream = Upstream::start()?;
     let nginx = Proxy::nginx(upstream.address, directory.path())?;
-    let postgres = args.postgres.then(Postgres::start);
+    let postgres = args.postgres.then(Postgres::start_to_measure);
     let store = match &postgres {
         Some(postgres) => postgres.database(),
         None => format!("sqlite:{}", directory.path().join("gateway.db").display()),

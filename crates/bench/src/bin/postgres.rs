@@ -77,7 +77,7 @@ struct Bench {
 
 impl Bench {
     fn start(args: &Args) -> Result<Self, Box<dyn Error>> {
-        let postgres = Postgres::start();
+        let postgres = Postgres::start_to_measure();
         let url = postgres.database();
         let store = block_on(PostgresStore::open_with(
             &url,

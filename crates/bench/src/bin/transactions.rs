@@ -34,7 +34,7 @@ struct Args {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    let postgres = Postgres::start();
+    let postgres = Postgres::start_to_measure();
     let url = postgres.database();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store = runtime.block_on(PostgresStore::open(&url))?;
