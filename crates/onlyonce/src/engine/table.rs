@@ -101,7 +101,7 @@ pub enum RecordEvent {
     Claim,
     /// Its owner writes the final outcome.
     Settle,
-    /// Its owner, which never sent, gives it back.
+    /// Its owner, who knows that nothing was executed, gives it back.
     Release,
     /// Its owner sent, and has no whole answer.
     MarkUnknown,

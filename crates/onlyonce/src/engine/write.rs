@@ -41,8 +41,8 @@ impl Write {
         Self::by_owner(token, RecordEvent::Settle, next)
     }
 
-    /// The owner, which never sent, gives the claim back: attempt 1 to absent, a later one to what it
-    /// was taken from.
+    /// The owner, who knows that nothing was executed, gives the claim back: attempt 1 to absent, a later one to what
+    /// it was taken from.
     pub fn release(token: Token, taken_from: Option<TakenFrom>) -> Self {
         let next = match taken_from {
             None => Next::Absent,
