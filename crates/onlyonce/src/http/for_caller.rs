@@ -16,7 +16,7 @@ use crate::store::BoxError;
 
 /// What of a request its answer depends on, besides the record.
 pub(super) struct ForCaller<S> {
-    fetch: Option<Fetch<S>>,
+    fetch: Option<Box<Fetch<S>>>,
     /// Where the route speaks JSON-RPC.
     rpc: Option<json_rpc::Caller>,
     origin: Option<HeaderValue>,

@@ -31,7 +31,7 @@ use crate::store::BoxError;
 
 /// The answer to a request that was not executed; with what its operation points to, if that is to be fetched.
 pub(super) async fn shown<S, A>(
-    fetch: Option<Fetch<S>>,
+    fetch: Option<Box<Fetch<S>>>,
     refusal: &Refusal,
     policy: &Policy,
     answer: Response<Body>,
@@ -59,14 +59,17 @@ pub(super) struct Fetch<S> {
 }
 
 impl<S: Clone> Fetch<S> {
-    pub(super) fn prepare(rules: &Rules, inner: &S, head: &Parts) -> Option<Self> {
-        let is_asked = rules.policy.keep() == Keep::Location && rules.fetches_locations;
+    /// In a box, so that the future of every other request is small.
+    pub(super) fn prepare(rules: &Rules, inner: &S, head: &Parts) -> Option<Box<Self>> {
+        if rules.policy.keep() != Keep::Location || !rules.fetches_locations {
+            return None;
+        }
         // A router that has routed the request already may have one handler inside, which would take the GET for its
         // operation.
         let is_routed = head.extensions.get::<MatchedPath>().is_some();
         let is_whole = Sent::of(head).path == head.uri.path();
-        (is_asked && !is_routed && is_whole)
-            .then(|| Self { inner: inner.clone(), head: head.clone() })
+        (!is_routed && is_whole)
+            .then(|| Box::new(Self { inner: inner.clone(), head: head.clone() }))
     }
 }
 
