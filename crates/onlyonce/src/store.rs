@@ -303,6 +303,38 @@ pub enum Next {
     Replaced(Box<Record>),
 }
 
+impl Next {
+    /// No store makes this write after that moment.
+    pub(crate) fn not_after(&self) -> StoreTime {
+        match self {
+            Self::Running(attempt) => attempt.draft.not_after,
+            _ => StoreTime::MAX,
+        }
+    }
+
+    /// The bytes of its body.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn body_bytes(&self) -> usize {
+        let response = match self {
+            Self::Completed { response, .. } => Some(response),
+            Self::Replaced(record) => record.response(),
+            _ => None,
+        };
+        response.map_or(0, |response| response.body_bytes())
+    }
+
+    /// Refuses a body that is over the limit of a store.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn demand_fit(&self, body_bytes_max: usize) -> Result<(), Fault> {
+        let bytes = self.body_bytes();
+        if bytes <= body_bytes_max {
+            return Ok(());
+        }
+        let why = format!("a body of {bytes} bytes is over the limit of {body_bytes_max}");
+        Err(Fault::NotDone(StoreError::Refused(why.into())))
+    }
+}
+
 /// An attempt that takes over a record that someone else left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Takeover {

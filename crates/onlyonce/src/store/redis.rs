@@ -1,6 +1,7 @@
 //! A store in Redis, for many nodes. It is best effort, and says so.
 //!
-//! 1. Each operation is one script: guard, time and write are one step of the server, on its clock.
+//! 1. Each write is one script: guard, time and write are one step of the server, on its clock. A swap that is not the
+//!    completion of an owner reads the record first, and writes over exactly what it read.
 //! 2. A record is one value under `oo:<id>`. The sorted sets `oo:running` (by the end of the lease) and `oo:unknown`
 //!    (by since when) list what the background work looks for. The script that writes the record writes these too.
 //! 3. Completed and released records have a time to live of Redis's own, so that Redis deletes them by its own clock,
@@ -41,6 +42,7 @@ mod reply;
 mod scan_position;
 mod scripts;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -172,27 +174,43 @@ impl Store for RedisStore {
         self.call(self.shared.keys.load(id)).await?.seen(id, None)
     }
 
+    /// An owner's completion is one script. Every other swap is a load, judged by [`cas`](super::cas), and a put over exactly
+    /// the record that was read.
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let response = match &to {
-            Next::Completed { response, .. } => Some(response),
-            Next::Replaced(record) => record.response(),
-            _ => None,
+        to.demand_fit(BODY_BYTES_MAX)?;
+        let keys = &self.shared.keys;
+        let mut reply = match (guard, &to) {
+            (
+                Guard::Owner { token, states },
+                Next::Completed { settled_by, response, token: None },
+            ) => {
+                let complete = keys.complete(id, (token, states), (*settled_by, response));
+                self.call(complete).await?
+            }
+            _ => self.call(keys.load(id)).await?,
         };
-        if response.is_some_and(|response| response.body_bytes() > record_value::BODY_BYTES_MAX) {
-            return Err(refused("its body is too large"));
+        for _ in 0..TRIES_MAX {
+            let (read, record) = match reply.swap(id, &guard, &to)? {
+                Continue(put) => put,
+                Break(swap) => {
+                    if let Swap::Done(_) = swap {
+                        self.shared.wakers.wake(id);
+                    }
+                    return Ok(swap);
+                }
+            };
+            let put = keys.put(id, read, record.as_deref(), to.not_after());
+            reply = self.call(put).await?;
         }
-        let swap = self.call(self.shared.keys.swap(id, guard, &to)).await?.swap(id, guard)?;
-        if let Swap::Done(_) = swap {
-            self.shared.wakers.wake(id);
-        }
-        Ok(swap)
+        Err(Fault::NotDone(StoreError::Busy))
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        let calls =
-            held.iter().map(|(id, token)| self.call(self.shared.keys.renew(*id, *token, lease)));
-        let replies = join_all(calls).await.into_iter();
-        Ok(replies.map(|reply| reply.map_or(Beat::Unsure, |reply| reply.beat())).collect())
+        let renew = async |(id, token): &(OperationId, Token)| {
+            let reply = self.call(self.shared.keys.renew(*id, *token, lease)).await;
+            reply.map_or(Beat::Unsure, |reply| reply.beat(*id))
+        };
+        Ok(join_all(held.iter().map(renew)).await)
     }
 }
 
@@ -216,7 +234,7 @@ impl Maintain for RedisStore {
             let (page, next) = reply::page(answer, from)?;
             match next.or_else(|| from.after_listing(states)) {
                 Some(next) if page.records.is_empty() => from = next,
-                next => return Ok(Page { next: next.map(Position::cursor), ..page }),
+                next => return Ok(Page { next: next.map(Position::to_cursor), ..page }),
             }
         }
     }
@@ -237,8 +255,7 @@ impl Maintain for RedisStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        let body_bytes_max = record_value::BODY_BYTES_MAX;
-        StoreLimits { body_bytes_max, embedded: false, expires_by_itself: true }
+        StoreLimits { body_bytes_max: BODY_BYTES_MAX, embedded: false, expires_by_itself: true }
     }
 
     fn meter(&self) -> Option<&dyn Meter> {
@@ -305,5 +322,9 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
 };
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;
+/// The largest body that is kept, far below the 512 MiB that Redis takes for one value: a script copies it several times.
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// How often others may be faster with a record before a swap of it is refused as busy.
+const TRIES_MAX: usize = 16;
 /// Records in one page: Redis does nothing else while its script collects them.
 const PAGE_ROWS_MAX: usize = 1000;

@@ -5,14 +5,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::{MultiplexedConnection, PubSub};
-use ::redis::{Client, InfoDict, RedisError};
+use ::redis::{Client, InfoDict, Msg, RedisError};
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::durability::Promise;
 use super::error::RedisOpenError;
-use super::keys::{CHANNEL, Keys, from_hex};
+use super::keys::{CHANNEL, Keys};
 use super::link::OnConnect;
 use crate::store::wake::Wakers;
 
@@ -103,7 +103,7 @@ async fn receive(subscription: PubSub, wakers: &Wakers) {
     loop {
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) => drop(from_hex(message.get_payload_bytes()).map(|id| wakers.wake(id))),
+                Some(message) => woken(&message, wakers),
                 None => return,
             },
             () = sleep(PING_EVERY) => {
@@ -113,6 +113,12 @@ async fn receive(subscription: PubSub, wakers: &Wakers) {
                 }
             }
         }
+    }
+}
+
+fn woken(message: &Msg, wakers: &Wakers) {
+    if let Ok(Ok(id)) = message.get_payload::<String>().map(|id| id.parse()) {
+        wakers.wake(id);
     }
 }
 

@@ -8,8 +8,8 @@ use crate::store::Cursor;
 pub(super) struct Position {
     pub(super) listing: Listing,
     /// The score in the sorted set, or the cursor of Redis's own `SCAN`.
-    pub(super) number: u64,
-    /// The first place at that number which was not listed yet: 52 bits of an id.
+    pub(super) cursor: u64,
+    /// The first place at that cursor which was not listed yet: 52 bits of an id.
     pub(super) place: u64,
 }
 
@@ -33,26 +33,26 @@ impl Position {
             false if has(StateKind::Running) => Listing::Running,
             false => Listing::Unknown,
         };
-        Self { listing, number: 0, place: 0 }
+        Self { listing, cursor: 0, place: 0 }
     }
 
     /// Where the scan goes on after everything in this listing.
     pub(super) fn after_listing(self, states: StateSet) -> Option<Self> {
         let is_next = self.listing == Listing::Running && states.contains(StateKind::Unknown);
-        is_next.then_some(Self { listing: Listing::Unknown, number: 0, place: 0 })
+        is_next.then_some(Self { listing: Listing::Unknown, cursor: 0, place: 0 })
     }
 
-    pub(super) fn cursor(self) -> Cursor {
-        let number = u128::from(self.number) << PLACE_BITS;
-        Cursor((self.listing as u128) << LISTING_AT | number | u128::from(self.place))
+    pub(super) fn to_cursor(self) -> Cursor {
+        let cursor = u128::from(self.cursor) << PLACE_BITS;
+        Cursor((self.listing as u128) << LISTING_AT | cursor | u128::from(self.place))
     }
 
     /// `None` if this store did not make the cursor.
     pub(super) fn from_cursor(cursor: Cursor) -> Option<Self> {
         let listing = *LISTINGS.get((cursor.0 >> LISTING_AT) as usize)?;
-        let number = (cursor.0 >> PLACE_BITS) & ((1 << NUMBER_BITS) - 1);
+        let inner = (cursor.0 >> PLACE_BITS) & ((1 << CURSOR_BITS) - 1);
         let place = cursor.0 & ((1 << PLACE_BITS) - 1);
-        Some(Self { listing, number: number as u64, place: place as u64 })
+        Some(Self { listing, cursor: inner as u64, place: place as u64 })
     }
 }
 
@@ -60,8 +60,8 @@ impl Position {
 const LISTINGS: [Listing; 3] = [Listing::Running, Listing::Unknown, Listing::AllKeys];
 /// One more than the bits of a place: the place after the last one fits too.
 const PLACE_BITS: u32 = 53;
-const NUMBER_BITS: u32 = 60;
-const LISTING_AT: u32 = PLACE_BITS + NUMBER_BITS;
+const CURSOR_BITS: u32 = 60;
+const LISTING_AT: u32 = PLACE_BITS + CURSOR_BITS;
 
 #[cfg(test)]
 mod tests {
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn a_cursor_says_where_it_was_made() {
         for listing in [Listing::Running, Listing::Unknown, Listing::AllKeys] {
-            for (number, place) in [(0, 0), (1_780_000_000_000, 7), ((1 << 60) - 1, 1 << 52)] {
-                let position = Position { listing, number, place };
-                assert_eq!(Position::from_cursor(position.cursor()), Some(position));
+            for (cursor, place) in [(0, 0), (1_780_000_000_000, 7), ((1 << 60) - 1, 1 << 52)] {
+                let position = Position { listing, cursor, place };
+                assert_eq!(Position::from_cursor(position.to_cursor()), Some(position));
             }
         }
         assert_eq!(Position::from_cursor(Cursor(u128::MAX)), None);
