@@ -33,7 +33,6 @@ mod durability;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod inspect;
 mod keys;
 mod link;
 mod on_connect;
@@ -41,6 +40,7 @@ mod record_value;
 mod reply;
 mod scan_position;
 mod scripts;
+mod server;
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,13 +51,14 @@ use futures_util::future::join_all;
 
 pub use self::durability::Promise;
 pub use self::error::RedisOpenError;
-pub use self::inspect::{RedisFacts, inspect};
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
 pub(super) use self::reply::wait;
 use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
+pub(super) use self::server::time;
+pub use self::server::{RedisFacts, inspect};
 use super::audit::Calling;
 use super::wake::Wakers;
 use super::{
@@ -140,7 +141,7 @@ impl RedisStore {
             Arc::new(Shared { keys, wakers: Wakers::default(), promise: Mutex::default() });
         let link_options = LinkOptions { calls_max: options.calls_max, ..LINK_OPTIONS };
         let (link, open) = Link::start(client, link_options, shared.clone())?;
-        open.await.unwrap_or(Err(RedisOpenError::Silent { within: ANSWER_WAIT }))?;
+        open.await.unwrap_or(Err(RedisOpenError::Silent(ANSWER_WAIT)))?;
         Ok(Self { link: Arc::new(link), shared })
     }
 
@@ -317,8 +318,7 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
     calls_max: CALLS_MAX,
     answer_within: ANSWER_WAIT,
     waits_for_connection: true,
-    pause_min: Duration::from_millis(20),
-    pause_max: Duration::from_secs(1),
+    retry_pause: Duration::from_millis(200),
 };
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;

@@ -1,11 +1,9 @@
 //! One connection to Redis: answers calls until it is lost, and none after that.
 
-use std::time::Duration;
-
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, RedisError, ServerErrorKind, Value};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::error::{RedisOpenError, if_allowed};
 use super::link::OnConnect;
@@ -59,12 +57,12 @@ impl Connection {
     }
 
     /// Runs the script. If Redis does not answer in time, the connection is lost with all calls on it.
-    pub(super) async fn answer(&self, call: &ScriptCall, within: Duration) -> Result<Value, Fault> {
-        if *self.lost.borrow() || within.is_zero() {
+    pub(super) async fn answer(&self, call: &ScriptCall, by: Instant) -> Result<Value, Fault> {
+        if *self.lost.borrow() {
             return Err(not_sent(Lost));
         }
         tokio::select! {
-            answer = timeout(within, self.send(call)) => match answer {
+            answer = timeout_at(by, self.send(call)) => match answer {
                 Ok(answer) => answer.map_err(|error| self.fault(error)),
                 Err(elapsed) => Err(self.give_up(elapsed)),
             },

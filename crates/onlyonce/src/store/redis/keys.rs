@@ -20,7 +20,7 @@ impl Keys {
         if (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
             return Ok(Self { prefix: prefix.to_owned() });
         }
-        Err(RedisOpenError::Prefix { prefix: prefix.to_owned() })
+        Err(RedisOpenError::Prefix(prefix.to_owned()))
     }
 
     pub(super) fn prefix(&self) -> &str {
