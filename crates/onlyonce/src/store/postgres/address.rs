@@ -56,7 +56,7 @@ impl ServerAddress {
 
     /// Nobody answered in time.
     pub(super) fn silent(&self, elapsed: Elapsed) -> PostgresOpenError {
-        PostgresOpenError::Unreachable { address: self.name.clone(), source: elapsed.into() }
+        PostgresOpenError::Unreachable(self.name.clone(), elapsed.into())
     }
 }
 
