@@ -156,16 +156,25 @@ pub trait Inspect: Maintain {
     fn census(&self) -> impl Future<Output = Result<Census, Fault>> + Send {
         async move {
             let mut census = Census::default();
-            let mut scan =
-                Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: INSPECTED_ROWS };
-            loop {
-                let page = self.scan(scan.clone()).await?;
-                page.records.iter().for_each(|(_, record)| census.count(record));
-                scan.after = page.next;
-                if scan.after.is_none() {
-                    return Ok(census);
-                }
-            }
+            count_all(self, &StateKind::ALL, &mut census).await?;
+            Ok(census)
+        }
+    }
+}
+
+/// Counts the records in these states.
+async fn count_all<S: Maintain + ?Sized>(
+    store: &S,
+    states: &[StateKind],
+    census: &mut Census,
+) -> Result<(), Fault> {
+    let mut scan = Scan { states: StateSet::of(states), after: None, limit: INSPECTED_ROWS };
+    loop {
+        let page = store.scan(scan.clone()).await?;
+        page.records.iter().for_each(|(_, record)| census.count(record));
+        scan.after = page.next;
+        if scan.after.is_none() {
+            return Ok(());
         }
     }
 }

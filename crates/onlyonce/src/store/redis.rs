@@ -38,7 +38,6 @@ mod link;
 mod on_connect;
 mod record_value;
 mod reply;
-mod scan_position;
 mod scripts;
 mod server;
 
@@ -55,7 +54,6 @@ pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
 pub(super) use self::reply::wait;
-use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
 pub(super) use self::server::time;
 pub use self::server::{RedisFacts, inspect};
@@ -63,7 +61,7 @@ use super::audit::Calling;
 use super::wake::Wakers;
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
-    Store, StoreError, StoreLimits, Swap, Swept, Watch,
+    Store, StoreError, StoreLimits, Swap, Swept, Watch, count_all,
 };
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, StateSet, Token};
@@ -222,21 +220,18 @@ impl Watch for RedisStore {
 }
 
 impl Maintain for RedisStore {
-    /// Running and unknown records are read from their sorted sets: one that is renewed between two pages may be
-    /// listed twice. A scan that asks for other states goes through all keys of this Redis, with Redis's own `SCAN`;
-    /// if Redis makes its table of keys smaller meanwhile, a record may be left out or listed twice.
+    /// Running records, or unknown ones, are read from their sorted set: one that is renewed between two pages may be listed
+    /// twice. A scan that asks for other states, or for several, goes through all keys of this Redis, with Redis's own
+    /// `SCAN`; if keys are deleted meanwhile, a record may be left out or listed twice.
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        let (states, limit) = (query.states, query.limit.clamp(1, PAGE_ROWS_MAX));
-        let after =
-            query.after.map_or_else(|| Some(Position::first(states)), Position::from_cursor);
-        let mut from = after.ok_or_else(|| refused("this store did not make the cursor"))?;
+        let mut query = Scan { limit: query.limit.clamp(1, PAGE_ROWS_MAX), ..query };
         loop {
-            let answer = self.link.call(self.shared.keys.scan(None, states, from, limit)).await?;
-            let (page, next) = reply::page(answer, from)?;
-            match next.or_else(|| from.after_listing(states)) {
-                Some(next) if page.records.is_empty() => from = next,
-                next => return Ok(Page { next: next.map(Position::to_cursor), ..page }),
+            let script = self.shared.keys.scan(&query, None);
+            let page = reply::page(self.link.call(script).await?)?;
+            if !page.records.is_empty() || page.next.is_none() {
+                return Ok(page);
             }
+            query.after = page.next;
         }
     }
 
@@ -278,38 +273,30 @@ impl Inspect for RedisStore {
         prefix: IdPrefix,
         limit: usize,
     ) -> Result<Vec<(OperationId, Record)>, Fault> {
-        let states = StateSet::of(&StateKind::ALL);
-        let mut from = Some(Position::first(states));
         let mut found = Vec::new();
-        while let Some(position) = from.filter(|_| found.len() < limit) {
-            let script = self.shared.keys.scan(Some(prefix), states, position, PAGE_ROWS_MAX);
-            let (page, next) = reply::page(self.link.call(script).await?, position)?;
+        let states = StateSet::of(&StateKind::ALL);
+        let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
+        loop {
+            let script = self.shared.keys.scan(&scan, Some(prefix));
+            let page = reply::page(self.link.call(script).await?)?;
             found.extend(page.records);
-            from = next;
+            scan.after = page.next;
+            if scan.after.is_none() || found.len() >= limit {
+                found.truncate(limit);
+                return Ok(found);
+            }
         }
-        found.truncate(limit);
-        Ok(found)
     }
 
     /// All records are those keys of the database that may be ours: every one.
     async fn census(&self) -> Result<Census, Fault> {
         let mut census = Census::default();
-        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
-        let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
-        loop {
-            let page = self.scan(scan.clone()).await?;
-            page.records.iter().for_each(|(_, record)| census.count(record));
-            scan.after = page.next;
-            if scan.after.is_none() {
-                let records = reply::understood(self.link.call(self.shared.keys.size()).await?)?;
-                return Ok(Census { records, ..census });
-            }
+        for state in [StateKind::Running, StateKind::Unknown] {
+            count_all(self, &[state], &mut census).await?;
         }
+        let records = reply::understood(self.link.call(self.shared.keys.size()).await?)?;
+        Ok(Census { records, ..census })
     }
-}
-
-fn refused(why: &'static str) -> Fault {
-    Fault::NotDone(StoreError::Refused(why.into()))
 }
 
 /// How long a call may be without an answer before its connection is given up.

@@ -2,7 +2,6 @@
 
 use ::redis::parse_redis_value;
 
-use super::scan_position::{Listing, Position};
 use super::{record_value, reply};
 use crate::fuzzing::told;
 use crate::record::codec::CodecError;
@@ -20,14 +19,13 @@ pub(crate) fn record(id: OperationId, value: &[u8]) -> Result<Record, CodecError
 
 pub(crate) fn readings(id: OperationId, bytes: &[u8]) -> Vec<Result<String, Fault>> {
     let Ok(value) = parse_redis_value(bytes) else { return Vec::new() };
-    let from = Position { listing: Listing::AllKeys, cursor: 0, place: 0 };
     let guard = Guard::Unchanged(Revision { token: Token::from_bytes([7; 16]), count: 7 });
     let reply = reply::Reply::read;
     vec![
         told(reply(value.clone()).and_then(|reply| reply.seen(id, None))),
         told(reply(value.clone()).and_then(|reply| reply.swap(id, &guard, &Next::Absent))),
         told(reply(value.clone()).map(|reply| reply.beat(id))),
-        told(reply::page(value.clone(), from)),
+        told(reply::page(value.clone())),
         told(reply::wait(value.clone())),
         told(reply::check_value(value)),
     ]

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::connection::{Connection, Lost, not_sent, unanswered};
+use super::connection::{Connection, LOST, not_sent, unanswered};
 use super::error::RedisOpenError;
 use super::scripts::ScriptCall;
 use crate::runtime_thread::RuntimeThread;
@@ -68,7 +68,6 @@ enum Current {
     Connecting,
     Up(Arc<Connection>),
     Down(Arc<RedisOpenError>),
-    Closed,
 }
 
 impl Link {
@@ -117,19 +116,14 @@ async fn answer(
     let connection = match timeout_at(deadline, ready).await {
         Ok(Ok(current)) => match &*current {
             Current::Up(connection) => connection.clone(),
-            Current::Down(error) => return Err(not_sent(NotConnected(error.clone()))),
-            Current::Closed => return Err(Fault::NotDone(StoreError::Closed)),
-            Current::Connecting => return Err(not_sent(Lost)),
+            Current::Down(error) => return Err(not_sent(error.clone())),
+            Current::Connecting => return Err(not_sent(LOST)),
         },
-        _ => return Err(not_sent(Lost)),
+        Ok(Err(_)) => return Err(Fault::NotDone(StoreError::Closed)),
+        Err(elapsed) => return Err(not_sent(elapsed)),
     };
     connection.answer(&script, deadline).await
 }
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no connection to Redis: {0}")]
-struct NotConnected(Arc<RedisOpenError>);
 
 /// The thread behind a link: makes connections, one after the other.
 struct LinkThread<O> {
@@ -174,7 +168,8 @@ impl<O: OnConnect> LinkThread<O> {
             self.connected.send_replace(Current::Connecting);
             made = self.connect(last_address.as_deref()).await;
         }
-        self.connected.send_replace(Current::Closed);
+        // The calls that wait for a connection are told that the link is closed.
+        drop(self.connected);
         let all_calls = self.room.acquire_many(self.options.calls_max);
         drop(timeout(self.options.answer_within, all_calls).await);
     }

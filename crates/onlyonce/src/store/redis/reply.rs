@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::redis::{FromRedisValue, Value, from_redis_value};
 
 use super::record_value;
-use super::scan_position::Position;
+use super::scripts::to_cursor;
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision, Token};
 use crate::scope::OperationId;
@@ -15,25 +15,21 @@ use crate::store::{Beat, BoxError, Draft, Fault, Guard, Next, Page, Seen, StoreE
 /// The answer of a script about one record.
 pub(super) struct Reply {
     now: StoreTime,
-    kind: i64,
-    /// The value that is stored, or the token and the count that it has after a write.
-    what: Vec<u8>,
+    wrote: bool,
+    /// The token and the count of what was written; else the value that is stored, `None` if the record is absent.
+    what: Option<Vec<u8>>,
 }
 
 impl Reply {
     pub(super) fn read(value: Value) -> Result<Self, Fault> {
-        let (now, kind, what) = understood(value)?;
-        Ok(Self { now: StoreTime::from_ms(now), kind, what })
+        let (now, wrote, what) = understood(value)?;
+        Ok(Self { now: StoreTime::from_ms(now), wrote, what })
     }
 
     /// The record of `id` as the script saw it, by the claim of `draft` if it was one.
     pub(super) fn seen(&self, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
-        let record = match self.kind {
-            ABSENT => None,
-            FOUND => Some(record_value::decode(id, &self.what).map_err(unreadable)?),
-            UNREADABLE => return Err(unreadable("its key does not hold a text")),
-            _ => return Err(not_understood()),
-        };
+        let record = self.what.as_deref().map(|value| record_value::decode(id, value));
+        let record = record.transpose().map_err(unreadable)?;
         let mine = draft.is_some_and(|draft| cas::is_mine(record.as_ref(), draft));
         Ok(Seen { record, mine, now: self.now })
     }
@@ -45,37 +41,37 @@ impl Reply {
         guard: &Guard,
         to: &Next,
     ) -> Result<ControlFlow<Swap, (Revision, Option<Box<Record>>)>, Fault> {
-        match self.kind {
-            DONE => Ok(ControlFlow::Break(Swap::Done(self.revision()?))),
-            _ => Ok(cas::judge(self.seen(id, None)?, guard, to)),
+        match self.wrote {
+            true => Ok(ControlFlow::Break(Swap::Done(self.revision()?))),
+            false => Ok(cas::judge(self.seen(id, None)?, guard, to)),
         }
     }
 
     pub(super) fn beat(&self, id: OperationId) -> Beat {
-        match self.kind {
-            DONE => Beat::Kept,
-            _ => self.seen(id, None).map_or(Beat::Unsure, |_| Beat::Lost),
+        match self.wrote {
+            true => Beat::Kept,
+            false => self.seen(id, None).map_or(Beat::Unsure, |_| Beat::Lost),
         }
     }
 
     fn revision(&self) -> Result<Revision, Fault> {
-        let (token, count) = self.what.split_first_chunk().ok_or_else(not_understood)?;
+        let written = self.what.as_deref().unwrap_or_default();
+        let (token, count) = written.split_first_chunk().ok_or_else(not_understood)?;
         let count = count.try_into().map_err(|_| not_understood())?;
         Ok(Revision { token: Token::from_bytes(*token), count: u64::from_le_bytes(count) })
     }
 }
 
-/// The answer of the scan, and where its listing goes on. A record that cannot be read is left out: a load of it is an
-/// error.
-pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Position>), Fault> {
+/// The answer of the scan. A record that cannot be read is left out: a load of it is an error.
+pub(super) fn page(value: Value) -> Result<Page, Fault> {
     type Found = Vec<(String, Vec<u8>)>;
-    let (now, has_more, cursor, place, found): (_, bool, _, _, Found) = understood(value)?;
+    let (now, has_more, number, place, found): (_, bool, _, _, Found) = understood(value)?;
     let records = found.into_iter().filter_map(|(id, value)| {
         let id = id.parse().ok()?;
         Some((id, record_value::decode(id, &value).ok()?))
     });
-    let page = Page { records: records.collect(), next: None, now: StoreTime::from_ms(now) };
-    Ok((page, has_more.then_some(Position { cursor, place, ..from })))
+    let next = has_more.then(|| to_cursor(number, place));
+    Ok(Page { records: records.collect(), next, now: StoreTime::from_ms(now) })
 }
 
 /// How long to wait before a limit may be used again; `None` if it was used.
@@ -103,8 +99,3 @@ fn not_understood() -> Fault {
 fn unreadable(why: impl Into<BoxError>) -> Fault {
     Fault::NotDone(StoreError::Unreadable(why.into()))
 }
-
-const ABSENT: i64 = 0;
-const FOUND: i64 = 1;
-const UNREADABLE: i64 = 2;
-const DONE: i64 = 3;

@@ -5,12 +5,11 @@ use ::redis::Cmd;
 
 use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN};
 use super::record_value;
-use super::scan_position::{Listing, Position};
 use crate::clock::StoreTime;
 use crate::hex;
-use crate::record::{Record, Response, Revision, SettledBy, StateSet, Token};
+use crate::record::{Record, Response, Revision, SettledBy, StateKind, StateSet, Token};
 use crate::scope::{IdPrefix, OperationId};
-use crate::store::{Draft, Lease, cas};
+use crate::store::{Cursor, Draft, Lease, Scan, cas};
 
 macro_rules! scripts {
     ($($name:ident: $($part:literal)+;)+) => {
@@ -116,26 +115,22 @@ impl Keys {
         ScriptCall { script: Script::Size, keys: vec![self.named(NONE)], args: Vec::new() }
     }
 
-    /// Where all keys are listed, ids must begin with `prefix`.
-    pub(super) fn scan(
-        &self,
-        prefix: Option<IdPrefix>,
-        states: StateSet,
-        from: Position,
-        limit: usize,
-    ) -> ScriptCall {
-        let keys = match from.listing {
-            Listing::Running => vec![self.named(NONE), self.named(RUNNING)],
-            Listing::Unknown => vec![self.named(NONE), self.named(UNKNOWN)],
-            Listing::AllKeys => vec![self.named(NONE)],
-        };
+    /// Of a scan through all keys, ids must begin with `prefix`.
+    pub(super) fn scan(&self, scan: &Scan, prefix: Option<IdPrefix>) -> ScriptCall {
+        let mut keys = vec![self.named(NONE)];
+        for (kind, set) in [(StateKind::Running, RUNNING), (StateKind::Unknown, UNKNOWN)] {
+            if scan.states == StateSet::of(&[kind]) {
+                keys.push(self.named(set));
+            }
+        }
+        let (number, place) = scan.after.map_or((0, 0), split_cursor);
         let args = vec![
             text(self.prefix()),
-            text(states.bits()),
-            text(limit),
+            text(scan.states.bits()),
+            text(scan.limit),
             text(PAGE_BYTES_MAX),
-            text(from.cursor),
-            text(from.place),
+            text(number),
+            text(place),
             prefix.map_or_else(Vec::new, |prefix| text(hex::encode(prefix.as_bytes()))),
         ];
         ScriptCall { script: Script::Scan, keys, args }
@@ -155,6 +150,16 @@ impl Keys {
     }
 }
 
+/// A cursor is a score in the sorted set, or the cursor of Redis's own `SCAN`; and the first place there which is not listed
+/// yet, 52 bits of an id.
+pub(super) fn to_cursor(number: u64, place: u64) -> Cursor {
+    Cursor(u128::from(number) << PLACE_BITS | u128::from(place))
+}
+
+fn split_cursor(Cursor(cursor): Cursor) -> (u64, u64) {
+    ((cursor >> PLACE_BITS) as u64, (cursor & ((1 << PLACE_BITS) - 1)) as u64)
+}
+
 fn text(shown: impl ToString) -> Vec<u8> {
     shown.to_string().into_bytes()
 }
@@ -169,3 +174,17 @@ const NO_TIME: StoreTime = StoreTime::from_ms(0);
 const EXACT_MAX: i64 = 1 << 53;
 /// After so many bytes a page ends, however few records it has.
 const PAGE_BYTES_MAX: usize = 4 << 20;
+/// One more than the bits of a place: the place after the last one fits too.
+const PLACE_BITS: u32 = 53;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_says_where_it_was_made() {
+        for (number, place) in [(0, 0), (1_780_000_000_000, 7), (u64::MAX, 1 << 52)] {
+            assert_eq!(split_cursor(to_cursor(number, place)), (number, place));
+        }
+    }
+}

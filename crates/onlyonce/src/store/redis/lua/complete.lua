@@ -8,4 +8,4 @@ record.state, record.count, record.crc = COMPLETED, record.count + 1, ARGV[6]
 record.at = moment(now + ms_of(record.ttl))
 local value = write(record, pack(record, ARGV[5]), old_state)
 notify()
-return done(value)
+return done(revision_of(value))

@@ -2,22 +2,22 @@
 -- KEYS: none, record, running, unknown. ARGV: id (32 hex digits), channel, then the script's own.
 local id = ARGV[1]
 local SETS = { [RUNNING] = KEYS[3], [UNKNOWN] = KEYS[4] }
-local ABSENT, FOUND, UNREADABLE, DONE = 0, 1, 2, 3
 local current = redis.pcall('GET', KEYS[2])
 
-local function answer(kind, what)
-  return { now, kind, what or '' }
-end
-
+-- The value that is there, nil if there is none. A key that holds no string is answered as an empty value, which does not
+-- read.
 local function seen()
-  if not current then return answer(ABSENT) end
-  if type(current) ~= 'string' then return answer(UNREADABLE) end
-  return answer(FOUND, current)
+  if type(current) == 'table' then return { now, 0, '' } end
+  return { now, 0, current }
 end
 
--- What was written has this value. The answer is its token and its count.
-local function done(value)
-  return answer(DONE, string.sub(value, 3, 26))
+-- The token and the count of what was written.
+local function done(revision)
+  return { now, 1, revision }
+end
+
+local function revision_of(value)
+  return string.sub(value, 3, 26)
 end
 
 local function notify()

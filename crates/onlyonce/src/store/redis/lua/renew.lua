@@ -2,4 +2,4 @@
 local record = parse(id, current)
 if not record or record.state ~= RUNNING or record.token ~= ARGV[3] then return seen() end
 record.at, record.count = moment(now + tonumber(ARGV[4])), record.count + 1
-return done(write(record, pack(record, ''), RUNNING))
+return done(revision_of(write(record, pack(record, ''), RUNNING)))
