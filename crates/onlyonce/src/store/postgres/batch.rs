@@ -109,6 +109,11 @@ impl Answer {
         Ok(Seen { record, mine: false, now: self.now })
     }
 
+    /// Whether the statement listed the record of `id`.
+    pub(super) fn has(&self, id: OperationId) -> bool {
+        self.rows.contains_key(&id)
+    }
+
     /// The ids of the records.
     pub(super) fn ids(&self) -> impl Iterator<Item = OperationId> + '_ {
         self.rows.keys().copied()
