@@ -102,10 +102,7 @@ async fn read(address: &ServerAddress) -> Result<PostgresFacts, Error> {
         address: address.name.clone(),
         version: number(&about["version"]),
         is_standby: about["is_standby"] == true,
-        standbys: (
-            number(&standbys["all"]),
-            sees_all.then(|| number(&standbys["synchronous"])),
-        ),
+        standbys: (number(&standbys["all"]), sees_all.then(|| number(&standbys["synchronous"]))),
         connections_free: number(&about["free"]),
         connections_ours: number(&about["ours"]),
         transaction_age: number(&about["age"]),

@@ -40,10 +40,7 @@ impl Server {
         }
         let warnings = [
             (settings["full_page_writes"] != "on", TEARS_PAGES),
-            (
-                settings["synchronous_standby_names"] == "" && about["standbys"]["all"] != 0,
-                MAY_LAG,
-            ),
+            (settings["synchronous_standby_names"] == "" && about["standbys"]["all"] != 0, MAY_LAG),
             (address.is_unverified && about["is_encrypted"] == true, UNVERIFIED),
         ];
         let warnings = warnings.iter().filter(|(is_due, _)| *is_due);

@@ -15,8 +15,8 @@ use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
-use crate::store::audit::Note;
 use crate::store::Swept;
+use crate::store::audit::Note;
 
 /// Deletes expired records in small pieces, each followed by a pause in proportion. Other calls get the connection
 /// between two pieces.

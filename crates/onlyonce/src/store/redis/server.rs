@@ -90,9 +90,8 @@ impl RedisFacts {
 pub async fn inspect(url: &str) -> Result<RedisFacts, RedisOpenError> {
     let client = Client::open(url).map_err(RedisOpenError::Address)?;
     let keys = Keys::new(&RedisOptions::new().prefix)?;
-    let ask = async {
-        RedisFacts::read(client.get_multiplexed_async_connection().await?, &keys).await
-    };
+    let ask =
+        async { RedisFacts::read(client.get_multiplexed_async_connection().await?, &keys).await };
     timeout(ANSWER_WAIT, ask).await.unwrap_or(Err(RedisOpenError::Silent(ANSWER_WAIT)))
 }
 
