@@ -142,6 +142,9 @@ impl<O: OnConnect> LinkThread<O> {
             Err(error) if self.options.waits_for_connection => drop(opened.send(Err(error))),
             first => {
                 drop(opened.send(Ok(())));
+                if first.is_err() {
+                    self.tell(false);
+                }
                 self.serve(first).await;
             }
         }
@@ -149,19 +152,19 @@ impl<O: OnConnect> LinkThread<O> {
 
     /// Has calls use the connection until it is lost, then the next one, until the link is closed.
     async fn serve(self, mut made: Result<Connection, RedisOpenError>) {
-        let (mut last_address, mut was_up) = (None, None);
+        let mut last_address = None;
         while !self.is_stopped() {
             let pauses = made.is_err() || !self.options.waits_for_connection;
             match made {
                 Ok(connection) => {
                     // A connection whose address is not known is not closed; the one before it still may be.
                     last_address = connection.address.clone().or(last_address);
-                    self.tell(&mut was_up, true);
+                    self.tell(true);
                     self.use_connection(Arc::new(connection)).await;
+                    self.tell(false);
                 }
                 Err(error) => drop(self.connected.send_replace(Current::Down(Arc::new(error)))),
             }
-            self.tell(&mut was_up, false);
             if pauses {
                 drop(timeout(self.options.retry_pause, self.stopped()).await);
             }
@@ -175,10 +178,9 @@ impl<O: OnConnect> LinkThread<O> {
     }
 
     /// Logs when a filter becomes usable or unusable. A store needs no such line: its calls fail.
-    fn tell(&self, was_up: &mut Option<bool>, is_up: bool) {
-        let is_news = was_up.replace(is_up) != Some(is_up);
+    fn tell(&self, is_up: bool) {
         match is_up {
-            _ if !is_news || self.options.waits_for_connection || self.is_stopped() => {}
+            _ if self.options.waits_for_connection || self.is_stopped() => {}
             true => info!("the filter is in use"),
             false => {
                 warn!("the filter is lost: the store answers every retry until the filter is back");
