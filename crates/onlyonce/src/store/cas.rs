@@ -50,14 +50,13 @@ pub fn swap(current: Option<&Record>, guard: &Guard, to: &Next, now: StoreTime) 
     }
 }
 
-/// For a store elsewhere, which has read the record first: how the swap is answered; or the revision that was read, and the
-/// record that is to replace exactly it (`None`: it is to be deleted).
+/// The revision of a record that was read, and the record that is to replace exactly it; `None`: it is to be deleted.
 #[cfg(any(feature = "postgres", feature = "redis"))]
-pub(crate) fn judge(
-    seen: Seen,
-    guard: &Guard,
-    to: &Next,
-) -> ControlFlow<Swap, (Revision, Option<Box<Record>>)> {
+pub(crate) type Put = (Revision, Option<Box<Record>>);
+
+/// For a store elsewhere, which has read the record first: how the swap is answered, or what is to be put.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn judge(seen: Seen, guard: &Guard, to: &Next) -> ControlFlow<Swap, Put> {
     let read = seen.record.as_ref().map(Record::revision);
     match (swap(seen.record.as_ref(), guard, to, seen.now), read) {
         (Effect::Already(revision), _) => ControlFlow::Break(Swap::Done(revision)),

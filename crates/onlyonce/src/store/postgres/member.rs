@@ -138,7 +138,10 @@ impl Member {
             }
             Step::Put(Revision { token, count }, to) => {
                 let (old_token, old_count) = (uuid(*token), count.cast_signed());
-                let row = to.as_ref().map_or(Row::of_id(id), |to| Row::of_record(id, to));
+                let row = match to {
+                    Some(to) => Row::of_record(id, to),
+                    None => Row::of_id(id),
+                };
                 Row { old_token, old_count, not_after, ..row }
             }
         }

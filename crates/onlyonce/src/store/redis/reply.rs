@@ -8,9 +8,10 @@ use ::redis::{FromRedisValue, Value, from_redis_value};
 use super::record_value;
 use super::scripts::to_cursor;
 use crate::clock::StoreTime;
-use crate::record::{Record, Revision, Token};
+use crate::record::{Revision, Token};
 use crate::scope::OperationId;
-use crate::store::{Beat, BoxError, Draft, Fault, Guard, Next, Page, Seen, StoreError, Swap, cas};
+use crate::store::cas::{self, Put};
+use crate::store::{Beat, BoxError, Draft, Fault, Guard, Next, Page, Seen, StoreError, Swap};
 
 /// The answer of a script about one record.
 pub(super) struct Reply {
@@ -40,7 +41,7 @@ impl Reply {
         id: OperationId,
         guard: &Guard,
         to: &Next,
-    ) -> Result<ControlFlow<Swap, (Revision, Option<Box<Record>>)>, Fault> {
+    ) -> Result<ControlFlow<Swap, Put>, Fault> {
         match self.wrote {
             true => Ok(ControlFlow::Break(Swap::Done(self.revision()?))),
             false => Ok(cas::judge(self.seen(id, None)?, guard, to)),
