@@ -44,9 +44,13 @@ impl Server {
             (address.is_unverified && about["is_encrypted"] == true, UNVERIFIED),
         ];
         let warnings = warnings.iter().filter(|(is_due, _)| *is_due);
-        let since = about["since"].as_str().unwrap_or_default().to_owned();
+        // The next session must be able to end this one.
+        let (Some(pid), Some(since)) = (about["pid"].as_i64(), about["since"].as_str()) else {
+            let why = "it does not name its sessions";
+            return Err(PostgresOpenError::Server(name.clone(), why.into()));
+        };
         Ok(Self {
-            session: Session { pid: about["pid"].as_i64().unwrap_or(0), since },
+            session: Session { pid, since: since.to_owned() },
             warnings: warnings.map(|(_, warning)| format!("{name}: {warning}")).collect(),
         })
     }
