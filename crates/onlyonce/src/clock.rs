@@ -142,6 +142,17 @@ impl Reading {
     }
 }
 
+/// How far the clock that `asked` tells is ahead of this node's: of the middle between question and answer.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) async fn ahead_ms<E>(
+    asked: impl Future<Output = Result<StoreTime, E>>,
+) -> Result<i64, E> {
+    let before = SystemClock.wall();
+    let its = asked.await?;
+    let middle = before.plus_ms(SystemClock.wall().since_ms(before) / 2);
+    Ok(its.since_ms(middle))
+}
+
 /// How far the store's clock may be ahead of a node's reckoning before the node stops following it.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(60);
 /// One part in so many that a clock may run fast.

@@ -178,6 +178,19 @@ impl StateSet {
     pub const fn contains(self, kind: StateKind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
+
+    /// A bit for each of them, in the order of a life.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The same without the completed state, for the completion of an owner: the completed record may be its own, and
+    /// must be judged.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) const fn open_bits(self) -> u8 {
+        self.0 & !(1 << StateKind::Completed as u8)
+    }
 }
 
 /// What a later attempt was taken from.

@@ -156,16 +156,25 @@ pub trait Inspect: Maintain {
     fn census(&self) -> impl Future<Output = Result<Census, Fault>> + Send {
         async move {
             let mut census = Census::default();
-            let mut scan =
-                Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: INSPECTED_ROWS };
-            loop {
-                let page = self.scan(scan.clone()).await?;
-                page.records.iter().for_each(|(_, record)| census.count(record));
-                scan.after = page.next;
-                if scan.after.is_none() {
-                    return Ok(census);
-                }
-            }
+            count_all(self, &StateKind::ALL, &mut census).await?;
+            Ok(census)
+        }
+    }
+}
+
+/// Counts the records in these states.
+async fn count_all<S: Maintain + ?Sized>(
+    store: &S,
+    states: &[StateKind],
+    census: &mut Census,
+) -> Result<(), Fault> {
+    let mut scan = Scan { states: StateSet::of(states), after: None, limit: INSPECTED_ROWS };
+    loop {
+        let page = store.scan(scan.clone()).await?;
+        page.records.iter().for_each(|(_, record)| census.count(record));
+        scan.after = page.next;
+        if scan.after.is_none() {
+            return Ok(());
         }
     }
 }
@@ -301,6 +310,38 @@ pub enum Next {
     },
     /// Exactly this record, times and all: what its writer has made of a completed record that it read, under a new token.
     Replaced(Box<Record>),
+}
+
+impl Next {
+    /// No store makes this write after that moment.
+    pub(crate) fn not_after(&self) -> StoreTime {
+        match self {
+            Self::Running(attempt) => attempt.draft.not_after,
+            _ => StoreTime::MAX,
+        }
+    }
+
+    /// The bytes of its body.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn body_bytes(&self) -> usize {
+        let response = match self {
+            Self::Completed { response, .. } => Some(response),
+            Self::Replaced(record) => record.response(),
+            _ => None,
+        };
+        response.map_or(0, |response| response.body_bytes())
+    }
+
+    /// Refuses a body that is over the limit of a store.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn demand_fit(&self, body_bytes_max: usize) -> Result<(), Fault> {
+        let bytes = self.body_bytes();
+        if bytes <= body_bytes_max {
+            return Ok(());
+        }
+        let why = format!("a body of {bytes} bytes is over the limit of {body_bytes_max}");
+        Err(Fault::NotDone(StoreError::Refused(why.into())))
+    }
 }
 
 /// An attempt that takes over a record that someone else left.

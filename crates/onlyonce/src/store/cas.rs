@@ -3,10 +3,15 @@
 //! Stores that hold records in memory call these under their lock; stores that speak another
 //! language restate them. They know guards and times, and no policy.
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use std::ops::ControlFlow;
+
 use crate::clock::StoreTime;
 use crate::planted::{Planted, planted};
 use crate::record::{Record, Revision, State, Token};
 use crate::store::{Draft, Guard, Lease, Next, Takeover};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use crate::store::{Seen, Swap};
 
 /// The record that `draft` inserts; `None` if there is one already or the draft came too late.
 pub fn claim(current: Option<&Record>, draft: &Draft, now: StoreTime) -> Option<Record> {
@@ -40,8 +45,24 @@ pub fn swap(current: Option<&Record>, guard: &Guard, to: &Next, now: StoreTime) 
         return Effect::Already(revision);
     }
     match current {
-        Some(record) if holds(guard, record) && in_time(to, now) => written(record, to, now),
+        Some(record) if holds(guard, record) && now <= to.not_after() => written(record, to, now),
         _ => Effect::Stale,
+    }
+}
+
+/// The revision of a record that was read, and the record that is to replace exactly it; `None`: it is to be deleted.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) type Put = (Revision, Option<Box<Record>>);
+
+/// For a store elsewhere, which has read the record first: how the swap is answered, or what is to be put.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn judge(seen: Seen, guard: &Guard, to: &Next) -> ControlFlow<Swap, Put> {
+    let read = seen.record.as_ref().map(Record::revision);
+    match (swap(seen.record.as_ref(), guard, to, seen.now), read) {
+        (Effect::Already(revision), _) => ControlFlow::Break(Swap::Done(revision)),
+        (Effect::Write(record), Some(read)) => ControlFlow::Continue((read, Some(record))),
+        (Effect::Delete(_), Some(read)) => ControlFlow::Continue((read, None)),
+        _ => ControlFlow::Break(Swap::Stale(Box::new(seen))),
     }
 }
 
@@ -71,14 +92,6 @@ fn holds(guard: &Guard, record: &Record) -> bool {
                 && states.contains(record.state.kind())
         }
         Guard::Unchanged(revision) => record.revision() == *revision,
-    }
-}
-
-/// A take obeys its draft's `not_after`, like a claim.
-fn in_time(to: &Next, now: StoreTime) -> bool {
-    match to {
-        Next::Running(attempt) => now <= attempt.draft.not_after,
-        _ => true,
     }
 }
 

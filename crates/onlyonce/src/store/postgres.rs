@@ -66,7 +66,7 @@ pub use self::error::PostgresOpenError;
 pub use self::import::Import;
 pub use self::inspect::{PostgresFacts, SchemaFound, inspect};
 use self::maintenance::Maintenance;
-use self::member::{BODY_BYTES_MAX, Member, ask, demand_fit};
+use self::member::{BODY_BYTES_MAX, Member, ask};
 pub(crate) use self::prepared::PreparedConnection;
 use self::sql_error::{SqlError, unclear};
 use self::workers::Workers;
@@ -197,7 +197,7 @@ impl PostgresStore {
         to: Next,
         note: Option<Arc<Note>>,
     ) -> Result<Swap, Fault> {
-        demand_fit(&to)?;
+        to.demand_fit(BODY_BYTES_MAX)?;
         let writer = self.workers.writer(id);
         ask(writer, Fault::Unsure, |reply| Member::swap(id, guard, to, note, reply)).await
     }

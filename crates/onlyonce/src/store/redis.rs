@@ -1,6 +1,7 @@
 //! A store in Redis, for many nodes. It is best effort, and says so.
 //!
-//! 1. Each operation is one script: guard, time and write are one step of the server, on its clock.
+//! 1. Each write is one script: guard, time and write are one step of the server, on its clock. A swap that is not the
+//!    completion of an owner reads the record first, and writes over exactly what it read.
 //! 2. A record is one value under `oo:<id>`. The sorted sets `oo:running` (by the end of the lease) and `oo:unknown`
 //!    (by since when) list what the background work looks for. The script that writes the record writes these too.
 //! 3. Completed and released records have a time to live of Redis's own, so that Redis deletes them by its own clock,
@@ -32,15 +33,15 @@ mod durability;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod inspect;
 mod keys;
 mod link;
 mod on_connect;
 mod record_value;
 mod reply;
-mod scan_position;
 mod scripts;
+mod server;
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,18 +50,18 @@ use futures_util::future::join_all;
 
 pub use self::durability::Promise;
 pub use self::error::RedisOpenError;
-pub use self::inspect::{RedisFacts, inspect};
 pub(super) use self::keys::Keys;
 pub(super) use self::link::{Link, LinkOptions, OnConnect};
 use self::reply::Reply;
 pub(super) use self::reply::wait;
-use self::scan_position::Position;
 pub(super) use self::scripts::{Script, ScriptCall};
+pub(super) use self::server::time;
+pub use self::server::{RedisFacts, inspect};
 use super::audit::Calling;
 use super::wake::Wakers;
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
-    Store, StoreError, StoreLimits, Swap, Swept, Watch,
+    Store, StoreError, StoreLimits, Swap, Swept, Watch, count_all,
 };
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, StateSet, Token};
@@ -138,7 +139,7 @@ impl RedisStore {
             Arc::new(Shared { keys, wakers: Wakers::default(), promise: Mutex::default() });
         let link_options = LinkOptions { calls_max: options.calls_max, ..LINK_OPTIONS };
         let (link, open) = Link::start(client, link_options, shared.clone())?;
-        open.await.unwrap_or(Err(RedisOpenError::Silent { within: ANSWER_WAIT }))?;
+        open.await.unwrap_or(Err(RedisOpenError::Silent(ANSWER_WAIT)))?;
         Ok(Self { link: Arc::new(link), shared })
     }
 
@@ -172,27 +173,43 @@ impl Store for RedisStore {
         self.call(self.shared.keys.load(id)).await?.seen(id, None)
     }
 
+    /// An owner's completion is one script. Every other swap is a load, judged by [`cas`](super::cas), and a put over exactly
+    /// the record that was read.
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let response = match &to {
-            Next::Completed { response, .. } => Some(response),
-            Next::Replaced(record) => record.response(),
-            _ => None,
+        to.demand_fit(BODY_BYTES_MAX)?;
+        let keys = &self.shared.keys;
+        let mut reply = match (guard, &to) {
+            (
+                Guard::Owner { token, states },
+                Next::Completed { settled_by, response, token: None },
+            ) => {
+                let complete = keys.complete(id, (token, states), (*settled_by, response));
+                self.call(complete).await?
+            }
+            _ => self.call(keys.load(id)).await?,
         };
-        if response.is_some_and(|response| response.body_bytes() > record_value::BODY_BYTES_MAX) {
-            return Err(refused("its body is too large"));
+        for _ in 0..TRIES_MAX {
+            let (read, record) = match reply.swap(id, &guard, &to)? {
+                Continue(put) => put,
+                Break(swap) => {
+                    if let Swap::Done(_) = swap {
+                        self.shared.wakers.wake(id);
+                    }
+                    return Ok(swap);
+                }
+            };
+            let put = keys.put(id, read, record.as_deref(), to.not_after());
+            reply = self.call(put).await?;
         }
-        let swap = self.call(self.shared.keys.swap(id, guard, &to)).await?.swap(id, guard)?;
-        if let Swap::Done(_) = swap {
-            self.shared.wakers.wake(id);
-        }
-        Ok(swap)
+        Err(Fault::NotDone(StoreError::Busy))
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
-        let calls =
-            held.iter().map(|(id, token)| self.call(self.shared.keys.renew(*id, *token, lease)));
-        let replies = join_all(calls).await.into_iter();
-        Ok(replies.map(|reply| reply.map_or(Beat::Unsure, |reply| reply.beat())).collect())
+        let renew = async |(id, token): &(OperationId, Token)| {
+            let reply = self.call(self.shared.keys.renew(*id, *token, lease)).await;
+            reply.map_or(Beat::Unsure, |reply| reply.beat(*id))
+        };
+        Ok(join_all(held.iter().map(renew)).await)
     }
 }
 
@@ -203,21 +220,18 @@ impl Watch for RedisStore {
 }
 
 impl Maintain for RedisStore {
-    /// Running and unknown records are read from their sorted sets: one that is renewed between two pages may be
-    /// listed twice. A scan that asks for other states goes through all keys of this Redis, with Redis's own `SCAN`;
-    /// if Redis makes its table of keys smaller meanwhile, a record may be left out or listed twice.
+    /// Running records, or unknown ones, are read from their sorted set: one that is renewed between two pages may be listed
+    /// twice. A scan that asks for other states, or for several, goes through all keys of this Redis, with Redis's own
+    /// `SCAN`; if keys are deleted meanwhile, a record may be left out or listed twice.
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        let (states, limit) = (query.states, query.limit.clamp(1, PAGE_ROWS_MAX));
-        let after =
-            query.after.map_or_else(|| Some(Position::first(states)), Position::from_cursor);
-        let mut from = after.ok_or_else(|| refused("this store did not make the cursor"))?;
+        let mut query = Scan { limit: query.limit.clamp(1, PAGE_ROWS_MAX), ..query };
         loop {
-            let answer = self.link.call(self.shared.keys.scan(None, states, from, limit)).await?;
-            let (page, next) = reply::page(answer, from)?;
-            match next.or_else(|| from.after_listing(states)) {
-                Some(next) if page.records.is_empty() => from = next,
-                next => return Ok(Page { next: next.map(Position::cursor), ..page }),
+            let script = self.shared.keys.scan(&query, None);
+            let page = reply::page(self.link.call(script).await?)?;
+            if !page.records.is_empty() || page.next.is_none() {
+                return Ok(page);
             }
+            query.after = page.next;
         }
     }
 
@@ -237,8 +251,7 @@ impl Maintain for RedisStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        let body_bytes_max = record_value::BODY_BYTES_MAX;
-        StoreLimits { body_bytes_max, embedded: false, expires_by_itself: true }
+        StoreLimits { body_bytes_max: BODY_BYTES_MAX, embedded: false, expires_by_itself: true }
     }
 
     fn meter(&self) -> Option<&dyn Meter> {
@@ -260,38 +273,30 @@ impl Inspect for RedisStore {
         prefix: IdPrefix,
         limit: usize,
     ) -> Result<Vec<(OperationId, Record)>, Fault> {
-        let states = StateSet::of(&StateKind::ALL);
-        let mut from = Some(Position::first(states));
         let mut found = Vec::new();
-        while let Some(position) = from.filter(|_| found.len() < limit) {
-            let script = self.shared.keys.scan(Some(prefix), states, position, PAGE_ROWS_MAX);
-            let (page, next) = reply::page(self.link.call(script).await?, position)?;
+        let states = StateSet::of(&StateKind::ALL);
+        let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
+        loop {
+            let script = self.shared.keys.scan(&scan, Some(prefix));
+            let page = reply::page(self.link.call(script).await?)?;
             found.extend(page.records);
-            from = next;
+            scan.after = page.next;
+            if scan.after.is_none() || found.len() >= limit {
+                found.truncate(limit);
+                return Ok(found);
+            }
         }
-        found.truncate(limit);
-        Ok(found)
     }
 
     /// All records are those keys of the database that may be ours: every one.
     async fn census(&self) -> Result<Census, Fault> {
         let mut census = Census::default();
-        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
-        let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
-        loop {
-            let page = self.scan(scan.clone()).await?;
-            page.records.iter().for_each(|(_, record)| census.count(record));
-            scan.after = page.next;
-            if scan.after.is_none() {
-                let records = reply::understood(self.link.call(self.shared.keys.size()).await?)?;
-                return Ok(Census { records, ..census });
-            }
+        for state in [StateKind::Running, StateKind::Unknown] {
+            count_all(self, &[state], &mut census).await?;
         }
+        let records = reply::understood(self.link.call(self.shared.keys.size()).await?)?;
+        Ok(Census { records, ..census })
     }
-}
-
-fn refused(why: &'static str) -> Fault {
-    Fault::NotDone(StoreError::Refused(why.into()))
 }
 
 /// How long a call may be without an answer before its connection is given up.
@@ -300,10 +305,13 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
     calls_max: CALLS_MAX,
     answer_within: ANSWER_WAIT,
     waits_for_connection: true,
-    pause_min: Duration::from_millis(20),
-    pause_max: Duration::from_secs(1),
+    retry_pause: Duration::from_millis(200),
 };
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;
+/// The largest body that is kept, far below the 512 MiB that Redis takes for one value: a script copies it several times.
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// How often others may be faster with a record before a swap of it is refused as busy.
+const TRIES_MAX: usize = 16;
 /// Records in one page: Redis does nothing else while its script collects them.
 const PAGE_ROWS_MAX: usize = 1000;

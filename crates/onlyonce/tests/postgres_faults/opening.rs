@@ -52,7 +52,7 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     completed(&open(&url).await, &draft(3)).await;
     postgres.sql(&url, "UPDATE onlyonce.meta SET version = 10, oldest = 9");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer { found: 10, supported: 8, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer(_, 10)), "{error}");
 }
 
 /// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.
@@ -85,7 +85,7 @@ async fn a_schema_of_the_build_before_is_refused_and_left_as_it_was() {
         assert_eq!(postgres.sql(&url, WHOLE), before);
         let error = refused(&url).await;
         assert!(
-            matches!(error, PostgresOpenError::Older { found, supported: 8, .. } if found == version),
+            matches!(error, PostgresOpenError::Older(_, found) if found == version),
             "{error:?}"
         );
     }
@@ -208,7 +208,7 @@ async fn who_may_not_is_told_so() {
 async fn a_server_that_is_not_there_or_not_durable_is_refused() {
     let mut postgres = Postgres::start_with(&["fsync=off"]);
     let error = refused(&postgres.url()).await;
-    assert!(matches!(error, PostgresOpenError::NotDurable { setting: "fsync", .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::NotDurable(_)), "{error}");
     postgres.stop();
     let error = refused(&postgres.url()).await;
     assert!(matches!(error, PostgresOpenError::Unreachable { .. }), "{error}");

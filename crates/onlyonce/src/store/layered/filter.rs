@@ -1,5 +1,6 @@
 //! The entries in Redis: each call is short, and there are none for a while after Redis did not answer.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::record::{Record, State};
 use crate::scope::OperationId;
 use crate::store::audit::Calling;
 use crate::store::redis::{
-    Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall, wait,
+    Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall, time, wait,
 };
 use crate::store::{Fault, Meter, StoreError};
 use crate::velocity::Allowance;
@@ -150,15 +151,14 @@ struct ReadTime(Arc<Mutex<Option<Reading>>>);
 
 impl OnConnect for ReadTime {
     async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
-        let time = ::redis::cmd("TIME").query_async::<(i64, i64)>(&mut connection).await;
-        let (seconds, micros) = time.map_err(RedisOpenError::Unreachable)?;
-        let now = StoreTime::from_ms(seconds * 1000 + micros / 1000);
-        let reading = Reading::new(now, SystemClock.boot());
+        let reading = Reading::new(time(&mut connection).await?, SystemClock.boot());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
         Ok(())
     }
 
-    async fn run_beside(&self, _: Client, _: MultiplexedConnection) {}
+    async fn run_beside(&self, _: Client, _: MultiplexedConnection) {
+        pending().await
+    }
 }
 
 /// How long a call of Redis may take. After one that took longer there are none for a while.
@@ -174,6 +174,6 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
     calls_max: 1024,
     answer_within: FILTER_WAIT,
     waits_for_connection: false,
-    pause_min: Duration::from_secs(1),
-    pause_max: Duration::from_secs(30),
+    // A Redis that is slow, not gone, has calls wait for it once in so long.
+    retry_pause: Duration::from_secs(5),
 };

@@ -1,13 +1,14 @@
 //! The address of a store: server, database, schema, and how the connection is secured.
 
+use std::error::Error as _;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use tokio::time::error::Elapsed;
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
+use tokio_postgres::{Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::PostgresOpenError;
@@ -27,36 +28,43 @@ pub(super) struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// Takes our own parameters out of `url` and leaves the others to the client below.
+    /// Takes our own parameters out of `url` and leaves the others to the client below. As libpq reads `sslmode`, only
+    /// `verify-full` checks who answers.
     pub(super) fn parse(url: &str, schema: Option<&str>) -> Result<Self, PostgresOpenError> {
-        let (rest, ours) = Ours::split(url)?;
-        let mut config: Config = rest.parse().map_err(bad_url)?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(PostgresOpenError::BadUrl("it names no host".to_owned()));
+        let (before, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut others, mut in_url, mut root_cert, mut is_verified) =
+            (Vec::new(), None, None, false);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("schema", value)) => in_url = Some(decoded(value)?),
+                Some(("sslrootcert", value)) => root_cert = Some(decoded(value)?),
+                Some(("sslmode", "verify-full")) => {
+                    is_verified = true;
+                    others.push("sslmode=require");
+                }
+                _ => others.push(pair),
+            }
         }
-        if config.get_application_name().is_none() {
-            config.application_name("onlyonce");
-        }
-        config.connect_timeout(HOST_WAIT_MAX);
-        config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(2);
-        let schema = schema.or(ours.schema.as_deref()).unwrap_or(SCHEMA);
+        let schema = schema.or(in_url.as_deref()).unwrap_or(SCHEMA);
+        let mark = if others.is_empty() { "" } else { "?" };
+        let config = configured(&format!("{before}{mark}{}", others.join("&")))?;
         Ok(Self {
             name: name(&config),
             schema: quoted(schema)?,
-            is_unverified: !ours.is_verified,
-            tls: connector(ours.is_verified, ours.root_cert.as_deref())?,
+            is_unverified: !is_verified,
+            tls: connector(is_verified, root_cert.as_deref().map(Path::new))?,
             config,
         })
     }
 
     /// What the client said of this server.
-    pub(super) fn failed(&self, error: tokio_postgres::Error) -> PostgresOpenError {
+    pub(super) fn failed(&self, error: Error) -> PostgresOpenError {
         PostgresOpenError::from_client(&self.name, &self.schema, error)
     }
 
     /// Nobody answered in time.
     pub(super) fn silent(&self, elapsed: Elapsed) -> PostgresOpenError {
-        PostgresOpenError::Unreachable { address: self.name.clone(), source: elapsed.into() }
+        PostgresOpenError::Unreachable(self.name.clone(), elapsed.into())
     }
 }
 
@@ -66,41 +74,20 @@ impl fmt::Debug for ServerAddress {
     }
 }
 
-/// The parameters of a URL that only we read.
-#[derive(Default)]
-struct Ours {
-    schema: Option<String>,
-    /// As libpq reads `sslmode`, only `verify-full` checks who answers.
-    is_verified: bool,
-    root_cert: Option<PathBuf>,
-}
-
-impl Ours {
-    /// Takes them out of `url`, and returns the rest of it.
-    fn split(url: &str) -> Result<(String, Self), PostgresOpenError> {
-        let mut ours = Self::default();
-        let (before, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut others = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("schema", value)) => ours.schema = Some(decoded(value)?),
-                Some(("sslrootcert", value)) => ours.root_cert = Some(decoded(value)?.into()),
-                Some(("sslmode", "verify-full")) => {
-                    ours.is_verified = true;
-                    others.push("sslmode=require");
-                }
-                _ => others.push(pair),
-            }
-        }
-        let mark = if others.is_empty() { "" } else { "?" };
-        Ok((format!("{before}{mark}{}", others.join("&")), ours))
+fn configured(url: &str) -> Result<Config, PostgresOpenError> {
+    let mut config: Config = url.parse().map_err(|error: Error| {
+        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        PostgresOpenError::BadUrl(cause)
+    })?;
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return Err(PostgresOpenError::BadUrl("it names no host".to_owned()));
     }
-}
-
-fn bad_url(error: tokio_postgres::Error) -> PostgresOpenError {
-    let cause =
-        std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    PostgresOpenError::BadUrl(cause)
+    if config.get_application_name().is_none() {
+        config.application_name("onlyonce");
+    }
+    config.connect_timeout(HOST_WAIT_MAX);
+    config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(2);
+    Ok(config)
 }
 
 fn name(config: &Config) -> String {

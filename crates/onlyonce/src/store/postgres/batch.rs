@@ -7,10 +7,10 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{Param, record};
-use super::connection::{Connection, bounded};
+use super::connection::Connection;
 use super::member::Member;
 use super::noted::{commit_noted, notes};
-use super::sql_error::{SqlError, unclear};
+use super::sql_error::SqlError;
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
@@ -22,22 +22,9 @@ use crate::store::{Fault, Seen};
 pub(super) type Answers = HashMap<Statement, Answer>;
 
 /// Does the step of each member, sorted by id, in one commit, and adds to `chain` what the audit trail is told of it. With
-/// `hurry` it hardly waits for the locks of others.
-pub(super) async fn send(
-    connection: &Connection,
-    members: &[Member],
-    hurry: bool,
-    chain: Option<&mut Chain>,
-) -> Result<Answers, SqlError> {
-    let answers = bounded(commit(connection, members, hurry, chain)).await?;
-    if answers.keys().any(|statement| *statement != Statement::Load) {
-        connection.demand_no_warning()?;
-    }
-    Ok(answers)
-}
-
-/// All statements at once, in order, and in one transaction: so the first error is the error of all.
-async fn commit(
+/// `hurry` it hardly waits for the locks of others. All statements at once, in order, and in one transaction: so the first
+/// error is the error of all.
+pub(super) async fn commit(
     connection: &Connection,
     members: &[Member],
     hurry: bool,
@@ -88,9 +75,9 @@ impl Answer {
     pub(super) fn read(rows: Vec<Row>) -> Result<Self, SqlError> {
         let mut answer = None;
         for row in rows {
-            let Moment(now) = row.try_get("now").map_err(unclear)?;
+            let Moment(now) = row.try_get("now")?;
             let answer = answer.get_or_insert_with(|| Self { now, rows: HashMap::new() });
-            if let Some((id, written)) = id_and_revision(&row).map_err(unclear)? {
+            if let Some((id, written)) = id_and_revision(&row)? {
                 answer.rows.insert(id, (row, written));
             }
         }
@@ -107,6 +94,11 @@ impl Answer {
         let record = self.rows.get(&id).map(|(row, _)| record(row)).transpose();
         let record = record.map_err(Fault::NotDone)?;
         Ok(Seen { record, mine: false, now: self.now })
+    }
+
+    /// Whether the statement listed the record of `id`.
+    pub(super) fn has(&self, id: OperationId) -> bool {
+        self.rows.contains_key(&id)
     }
 
     /// The ids of the records.

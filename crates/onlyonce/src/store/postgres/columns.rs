@@ -8,8 +8,7 @@ use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::fingerprint::Fingerprint;
 use crate::record::{
-    KeyText, Record, Response, Revision, SettledBy, State, StateKind, StateSet, TakenFrom, Token,
-    codec,
+    KeyText, Record, Response, SettledBy, State, StateSet, TakenFrom, Token, codec,
 };
 use crate::scope::{OperationId, Principal};
 use crate::store::{BoxError, StoreError};
@@ -160,22 +159,11 @@ impl<'a> Row<'a> {
         let (settled_by, head) = (codec::settled_by_tag(settled_by), codec::encode_head(response));
         Self { settled_by: Some(settled_by.into()), head: Some(head), body, ..self }
     }
-
-    /// For a record that is exactly as it was read.
-    pub(super) fn unchanged_since(self, revision: Revision) -> Self {
-        Self { old_token: uuid(revision.token), old_count: revision.count.cast_signed(), ..self }
-    }
 }
 
-/// The states of an owner's guard by their numbers; that of a completed record is left out: an owner that may write
-/// over one must be judged, because the completed record may be its own.
+/// The states of an owner's guard by their numbers, but for the completed one.
 pub(super) fn open_states(states: StateSet) -> i32 {
-    let open = [
-        (StateKind::Running, RUNNING),
-        (StateKind::Unknown, UNKNOWN),
-        (StateKind::Released, RELEASED),
-    ];
-    open.iter().filter(|(kind, _)| states.contains(*kind)).map(|(_, number)| 1 << number).sum()
+    i32::from(states.open_bits()) << RUNNING
 }
 
 /// The record in a row of the table. A row that does not read is an error for its id, never absent.
@@ -265,6 +253,7 @@ pub(super) const COMPLETED: i16 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::StateKind;
 
     #[test]
     fn a_guard_names_its_states_by_their_numbers_and_never_the_completed_one() {

@@ -42,28 +42,22 @@ impl Connection {
         statements: &[String],
         listener: Option<Listener>,
     ) -> Result<Self, PostgresOpenError> {
-        // Boxed: it is large, and part of every call that may have to reconnect.
-        let connecting = Box::pin(Self::open_now(address, statements, listener));
-        let opened = timeout(CONNECT_WAIT_MAX, connecting).await;
-        opened.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
-    }
-
-    async fn open_now(
-        address: &ServerAddress,
-        statements: &[String],
-        listener: Option<Listener>,
-    ) -> Result<Self, PostgresOpenError> {
         let failed = |error| address.failed(error);
-        let connected = address.config.connect(address.tls.clone()).await;
-        let (client, connection) = connected.map_err(failed)?;
-        let (warned, mut driver) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
-        driver.spawn(drive(connection, warned.clone(), listener));
-        let server = Server::ask(&client, address).await?;
-        let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql))).await;
-        let prepared = prepared.map_err(failed)?;
-        // A warning from before the first write is about the database itself, such as the version of a collation.
-        warned.store(false, Ordering::Release);
-        Ok(Self { client, server, prepared, driver, warned })
+        let connecting = async {
+            let connected = address.config.connect(address.tls.clone()).await;
+            let (client, connection) = connected.map_err(failed)?;
+            let (warned, mut driver) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+            driver.spawn(drive(connection, warned.clone(), listener));
+            let server = Server::ask(&client, address).await?;
+            let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql))).await;
+            let prepared = prepared.map_err(failed)?;
+            // A warning from before the first write is about the database itself, such as the version of a collation.
+            warned.store(false, Ordering::Release);
+            Ok(Self { client, server, prepared, driver, warned })
+        };
+        // Boxed: it is large, and part of every call that may have to reconnect.
+        let opened = timeout(CONNECT_WAIT_MAX, Box::pin(connecting)).await;
+        opened.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
     }
 
     /// Runs a statement, one of [`prepared`](Self::prepared) or a text, with parameters that are not logged.

@@ -5,6 +5,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use super::schema::VERSION;
 use crate::store::BoxError;
 
 /// Why a store could not be opened. Nothing was changed.
@@ -27,140 +28,72 @@ pub enum PostgresOpenError {
         "{0} does not offer TLS, and sslmode asks for it: set ssl = on in the server, or give sslmode=disable"
     )]
     NoTls(String),
-    /// Nobody answers there. Start the server, or give another address.
-    #[error("{address} cannot be reached: is the server running, and is this its address?")]
-    Unreachable {
-        /// Server and database.
-        address: String,
-        /// What the system said.
-        #[source]
-        source: BoxError,
-    },
+    /// Nobody answers at this server and database. Start the server, or give another address.
+    #[error("{0} cannot be reached: is the server running, and is this its address?")]
+    Unreachable(String, #[source] BoxError),
     /// The server does not know this user or this password. Correct them.
-    #[error("{address} refuses this user or password")]
-    WrongPassword {
-        /// Server and database.
-        address: String,
-        /// What the server said.
-        #[source]
-        source: BoxError,
-    },
+    #[error("{0} refuses this user or password")]
+    WrongPassword(String, #[source] BoxError),
     /// There is no such database. Make it first.
     #[error("{0} does not exist: make the database first")]
     NoDatabase(String),
-    /// Onlyonce has no tables there. Name the database of your service, or run `onlyonce migrate --to postgres://…`.
+    /// Onlyonce has no tables in this schema. Name the database of your service, or run
+    /// `onlyonce migrate --to postgres://…`.
     #[error(
-        "this database has no tables of onlyonce in the schema {schema}: is it the right one? `onlyonce migrate --to` makes them"
+        "this database has no tables of onlyonce in the schema {0}: is it the right one? `onlyonce migrate --to` makes them"
     )]
-    NotInstalled {
-        /// The schema.
-        schema: String,
-    },
-    /// This user may not. Let it make the schema, or make the schema for it and give it to that user.
-    #[error(
-        "no permission in {address}: this user must own the schema {schema}, or be allowed to make it"
-    )]
-    NoPermission {
-        /// Server and database.
-        address: String,
-        /// The schema.
-        schema: String,
-        /// What the server said.
-        #[source]
-        source: BoxError,
-    },
+    NotInstalled(String),
+    /// This user may not, in this database and schema. Let it make the schema, or make the schema for it and give it to
+    /// that user.
+    #[error("no permission in {0}: this user must own the schema {1}, or be allowed to make it")]
+    NoPermission(String, String, #[source] BoxError),
     /// It follows another server and takes no writes. Give the address of the primary; an address may list
     /// several hosts with `target_session_attrs=read-write`.
     #[error("{0} is a standby: records are read from and written to the primary only")]
     Standby(String),
-    /// The server is too old. Upgrade it.
-    #[error(
-        "{address} runs Postgres {found}, and at least {SERVER_MIN} is needed: upgrade the server"
-    )]
-    TooOld {
-        /// Server and database.
-        address: String,
-        /// Its version.
-        found: i32,
-    },
+    /// The server has this version, which is too old. Upgrade it.
+    #[error("{0} runs Postgres {1}, and at least {SERVER_MIN} is needed: upgrade the server")]
+    TooOld(String, i64),
     /// A setting that the promise rests on is not in force. Correct it and restart the server.
     #[error(
-        "{address} is not durable: {setting} is off; set it to on, or keys are forgotten when the machine fails"
+        "{0} is not durable: fsync is off; set it to on, or keys are forgotten when the machine fails"
     )]
-    NotDurable {
-        /// Server and database.
-        address: String,
-        /// The setting.
-        setting: &'static str,
-    },
+    NotDurable(String),
     /// A pooler between us hands every transaction to another session. Connect past it, or through one in
     /// session mode.
     #[error(
         "{0} is behind a pooler in transaction mode: connect to the server itself, or use session mode"
     )]
     Pooled(String),
-    /// Written by a newer version. Run that version, or a newer one.
+    /// A newer version has written this schema, of this version. Run that version, or a newer one.
     #[error(
-        "schema {schema} has version {found}, and this build knows up to {supported}: run the newer version"
+        "schema {0} has version {1}, and this build knows up to {VERSION}: run the newer version"
     )]
-    Newer {
-        /// The schema.
-        schema: String,
-        /// Its version.
-        found: i32,
-        /// Ours.
-        supported: i32,
-    },
-    /// Written by a build that was never released. Use a new schema; nothing was changed in this one.
+    Newer(String, i64),
+    /// A build that was never released has written this schema, of this version. Use a new schema; nothing was changed in
+    /// this one.
     #[error(
-        "schema {schema} has version {found} of an unreleased build, which this build does not read: use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
+        "schema {0} has version {1} of an unreleased build, which this build does not read: use a new one, as in ?schema=NAME. Retries of keys in the old one will be executed again"
     )]
-    Older {
-        /// The schema.
-        schema: String,
-        /// Its version.
-        found: i32,
-        /// Ours.
-        supported: i32,
-    },
-    /// Its records are kept elsewhere now. Open that one.
-    #[error("schema {schema} was moved to {to}: open that one")]
-    Moved {
-        /// The schema.
-        schema: String,
-        /// Where its records went.
-        to: String,
-    },
-    /// The records of another store are being copied here. Wait for the end of that; if it was interrupted, repeat it.
+    Older(String, i64),
+    /// The records of this schema are kept elsewhere now. Open that one.
+    #[error("schema {0} was moved to {1}: open that one")]
+    Moved(String, String),
+    /// The records of another store are being copied to this schema. Wait for the end of that; if it was interrupted,
+    /// repeat it.
     #[error(
-        "schema {schema} is being filled from {from}: wait for the end of that migration, or repeat it if it was interrupted"
+        "schema {0} is being filled from {1}: wait for the end of that migration, or repeat it if it was interrupted"
     )]
-    Importing {
-        /// The schema.
-        schema: String,
-        /// Where the records come from.
-        from: String,
-    },
+    Importing(String, String),
     /// It has records of its own, and another store's cannot be copied there. Give another schema.
     #[error("schema {0} has records already: give one that is empty, as in ?schema=NAME")]
     NotEmpty(String),
-    /// It is there, and is not what was made. Restore it from a backup; nothing was changed.
-    #[error("schema {schema} is damaged ({what}): restore it from a backup")]
-    Damaged {
-        /// The schema.
-        schema: String,
-        /// What was found.
-        what: &'static str,
-    },
+    /// This schema is there, and is not what was made. Restore it from a backup; nothing was changed.
+    #[error("schema {0} is damaged ({1}): restore it from a backup")]
+    Damaged(String, &'static str),
     /// The server refused. Its own words say why.
-    #[error("{address} cannot be opened")]
-    Server {
-        /// Server and database.
-        address: String,
-        /// What it said.
-        #[source]
-        source: BoxError,
-    },
+    #[error("{0} cannot be opened")]
+    Server(String, #[source] BoxError),
     /// The system gives no thread for the connections.
     #[error("the system gives no thread")]
     Thread(#[source] io::Error),
@@ -176,19 +109,18 @@ impl PostgresOpenError {
         let source = error.into();
         match code {
             SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                Self::WrongPassword { address, source }
+                Self::WrongPassword(address, source)
             }
             SqlState::INVALID_CATALOG_NAME => Self::NoDatabase(address),
             SqlState::INSUFFICIENT_PRIVILEGE => {
-                Self::NoPermission { address, schema: schema.to_owned(), source }
+                Self::NoPermission(address, schema.to_owned(), source)
             }
             SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby(address),
-            SqlState::CANNOT_CONNECT_NOW => Self::Unreachable { address, source },
+            SqlState::CANNOT_CONNECT_NOW => Self::Unreachable(address, source),
             SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => {
-                let what = "a table or a column is not there";
-                Self::Damaged { schema: schema.to_owned(), what }
+                Self::Damaged(schema.to_owned(), "a table or a column is not there")
             }
-            _ => Self::Server { address, source },
+            _ => Self::Server(address, source),
         }
     }
 
@@ -200,10 +132,10 @@ impl PostgresOpenError {
             (text, _) if text.starts_with("error performing TLS handshake") => {
                 Self::Tls(error.into())
             }
-            _ => Self::Unreachable { address, source: error.into() },
+            _ => Self::Unreachable(address, error.into()),
         }
     }
 }
 
 /// The oldest server that is supported, as `server_version_num` counts.
-pub(super) const SERVER_MIN: i32 = 140_000;
+pub(super) const SERVER_MIN: i64 = 140_000;

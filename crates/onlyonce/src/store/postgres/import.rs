@@ -35,7 +35,7 @@ impl Import {
         let mut connection = Connection::open(&address, &[], None).await?;
         match ensure(&mut connection.client, &address, Missing::Make).await {
             Ok(_) => {}
-            Err(PostgresOpenError::Importing { from: before, .. }) if before == from => {}
+            Err(PostgresOpenError::Importing(_, before)) if before == from => {}
             Err(error) => return Err(error),
         }
         let import = Self { connection, address };

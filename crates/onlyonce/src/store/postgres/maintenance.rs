@@ -7,7 +7,7 @@ use super::batch::Answer;
 use super::columns::Param;
 use super::connection::{Connection, Reconnecting, bounded};
 use super::noted::{OwnChain, commit_noted, with_chain};
-use super::sql_error::{SqlError, unclear};
+use super::sql_error::SqlError;
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
@@ -46,13 +46,10 @@ impl Maintenance {
     pub(super) async fn census(&mut self) -> Result<Census, SqlError> {
         let rows = self.connection.query(Statement::Census, &[]).await?;
         let row = rows.into_iter().next().ok_or(SqlError::Moved)?;
-        let count = |name: &str| -> Result<u64, SqlError> {
-            let count: i64 = row.try_get(name).map_err(unclear)?;
-            Ok(u64::try_from(count).unwrap_or(0))
-        };
-        let since = |name: &str| -> Result<Option<StoreTime>, SqlError> {
-            let moment: Option<Moment> = row.try_get(name).map_err(unclear)?;
-            Ok(moment.map(|Moment(moment)| moment))
+        let count = |name| row.try_get::<&str, i64>(name).map(i64::unsigned_abs);
+        let since = |name| {
+            let moment = row.try_get::<&str, Option<Moment>>(name);
+            moment.map(|moment| moment.map(|Moment(moment)| moment))
         };
         let (running, unknown) = (count("running")?, count("unknown")?);
         Ok(Census {

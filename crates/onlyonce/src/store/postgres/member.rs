@@ -19,8 +19,7 @@ use crate::clock::StoreTime;
 use crate::record::{Record, Response, Revision, SettledBy, Token};
 use crate::scope::OperationId;
 use crate::store::audit::Note;
-use crate::store::cas::{self, Effect};
-use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap};
+use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap, cas};
 
 pub(super) struct Member {
     pub(super) id: OperationId,
@@ -49,10 +48,8 @@ enum Step {
     Claim(Box<Record>),
     /// Complete the record of this token, if it is in one of these states.
     Complete { token: Token, states: i32, settled_by: SettledBy, response: Arc<Response> },
-    /// Replace the record of this revision.
-    Put(Box<Record>, Revision),
-    /// Delete the record of this revision.
-    Delete(Revision),
+    /// Put this in the place of the record of this revision, or delete it.
+    Put(Revision, Option<Box<Record>>),
 }
 
 /// Queues a call and waits for its answer. If its worker died with it, the answer is what `lost` makes of that.
@@ -109,7 +106,7 @@ impl Member {
     /// What the call adds to a batch.
     pub(super) fn body_bytes(&self) -> usize {
         match &self.call {
-            Call::Swap(_, to, _) => body_bytes(to),
+            Call::Swap(_, to, _) => to.body_bytes(),
             Call::Load(_) | Call::Claim(..) => 0,
         }
     }
@@ -119,8 +116,8 @@ impl Member {
             Step::Load => Statement::Load,
             Step::Claim(_) => Statement::Claim,
             Step::Complete { .. } => Statement::Complete,
-            Step::Put(..) => Statement::Put,
-            Step::Delete(_) => Statement::Delete,
+            Step::Put(_, Some(_)) => Statement::Put,
+            Step::Put(_, None) => Statement::Delete,
         }
     }
 
@@ -139,19 +136,23 @@ impl Member {
                 let row = Row { old_token: uuid(*token), old_states: *states, ..Row::of_id(id) };
                 row.with_response(*settled_by, response)
             }
-            Step::Put(record, revision) => {
-                Row { not_after, ..Row::of_record(id, record) }.unchanged_since(*revision)
+            Step::Put(Revision { token, count }, to) => {
+                let (old_token, old_count) = (uuid(*token), count.cast_signed());
+                let row = match to {
+                    Some(to) => Row::of_record(id, to),
+                    None => Row::of_id(id),
+                };
+                Row { old_token, old_count, not_after, ..row }
             }
-            Step::Delete(revision) => Row::of_id(id).unchanged_since(*revision),
         }
     }
 
     /// The server must not write the record after this moment.
     fn not_after(&self) -> StoreTime {
         match &self.call {
+            Call::Load(_) => StoreTime::MAX,
             Call::Claim(draft, _) => draft.not_after,
-            Call::Swap(_, Next::Running(attempt), _) => attempt.draft.not_after,
-            _ => StoreTime::MAX,
+            Call::Swap(_, to, _) => to.not_after(),
         }
     }
 
@@ -216,42 +217,19 @@ fn swapped(
     to: &Next,
     answer: &Answer,
 ) -> Result<ControlFlow<Swap, Step>, Fault> {
-    match (step, answer.written(id)) {
-        (_, Some(revision)) => return Ok(Break(Swap::Done(revision))),
-        (Step::Load, None) => {}
-        (_, None) => return Ok(Continue(Step::Load)),
-    }
-    let seen = answer.seen(id)?;
-    let effect = cas::swap(seen.record.as_ref(), guard, to, seen.now);
-    Ok(match (effect, seen.record.as_ref().map(Record::revision)) {
-        (Effect::Already(revision), _) => Break(Swap::Done(revision)),
-        (Effect::Write(record), Some(read)) => Continue(Step::Put(record, read)),
-        (Effect::Delete(_), Some(read)) => Continue(Step::Delete(read)),
-        _ => Break(Swap::Stale(Box::new(seen))),
+    Ok(match (step, answer.written(id)) {
+        (_, Some(revision)) => Break(Swap::Done(revision)),
+        (Step::Load, None) => match cas::judge(answer.seen(id)?, guard, to) {
+            Break(swap) => Break(swap),
+            Continue((read, to)) => Continue(Step::Put(read, to)),
+        },
+        (_, None) => Continue(Step::Load),
     })
 }
 
 fn tell<T>(reply: Reply<T>, answer: Result<T, Fault>) -> Option<Member> {
     drop(reply.send(answer));
     None
-}
-
-/// Refuses a body that is over the limit, before anything is sent.
-pub(super) fn demand_fit(to: &Next) -> Result<(), Fault> {
-    let bytes = body_bytes(to);
-    if bytes > BODY_BYTES_MAX {
-        let why = format!("a body of {bytes} bytes is over the limit of {BODY_BYTES_MAX}");
-        return Err(Fault::NotDone(StoreError::Refused(why.into())));
-    }
-    Ok(())
-}
-
-fn body_bytes(to: &Next) -> usize {
-    match to {
-        Next::Completed { response, .. } => response.body_bytes(),
-        Next::Replaced(record) => record.response().map_or(0, |response| response.body_bytes()),
-        _ => 0,
-    }
 }
 
 /// The largest body that is kept: one commit must not hold up the others for long.

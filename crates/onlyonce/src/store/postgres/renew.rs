@@ -1,12 +1,9 @@
 //! Renewing leases, on a connection of their own, so that no batch can make one lapse.
 
-use std::collections::HashMap;
-
-use uuid::Uuid;
-
+use super::batch::Answer;
 use super::columns::{Row, uuid};
 use super::connection::Reconnecting;
-use super::sql_error::{SqlError, unclear};
+use super::sql_error::SqlError;
 use super::statement::Statement;
 use crate::record::Token;
 use crate::scope::OperationId;
@@ -36,26 +33,15 @@ async fn renew_part(
         lease_ms: lease.as_ms(),
         ..Row::of_id(*id)
     };
-    let asked: Vec<_> = held.iter().map(row).collect();
-    let rows = connection.query(Statement::Renew, &Statement::Renew.params(&asked)).await?;
-    if rows.is_empty() {
-        return Err(SqlError::Moved);
-    }
-    let mut is_renewed = HashMap::new();
-    for row in &rows {
-        if let Some(id) = row.try_get::<_, Option<Uuid>>("id").map_err(unclear)? {
-            let token: Uuid = row.try_get("token").map_err(unclear)?;
-            *is_renewed.entry((id, token)).or_insert(false) |=
-                row.try_get::<_, bool>("wrote").map_err(unclear)?;
-        }
-    }
-    let beat = |asked: &Row<'_>| match is_renewed.get(&(asked.id, asked.token)) {
-        Some(true) => Beat::Kept,
+    let params = Statement::Renew.params(&held.iter().map(row).collect::<Vec<_>>());
+    let answer = Answer::read(connection.query(Statement::Renew, &params).await?)?;
+    let beat = |(id, token): &(OperationId, Token)| match answer.written(*id) {
+        Some(revision) if revision.token == *token => Beat::Kept,
         // It was passed because it is locked: it may be anyone's by now.
-        Some(false) => Beat::Unsure,
-        None => Beat::Lost,
+        None if answer.has(*id) => Beat::Unsure,
+        _ => Beat::Lost,
     };
-    Ok(asked.iter().map(beat).collect())
+    Ok(held.iter().map(beat).collect())
 }
 
 /// Leases in one statement.

@@ -14,14 +14,14 @@ use tokio_postgres::{Client, Error};
 use super::address::ServerAddress;
 use super::connection::Connection;
 use super::error::PostgresOpenError;
-use super::server::is_pooled;
+use super::server::{is_pooled, json};
 use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
 /// transactions; 3: without an audit trail; 4: without the transactional mode; 5: without recovery
 /// points; 6: without the names of repeatable calls; 7: with CHECKs where the transactional mode has domains. None of them
 /// was released.
-pub(super) const VERSION: i32 = 8;
+pub(super) const VERSION: i64 = 8;
 
 /// What to do about a schema that has no tables of ours.
 pub(super) enum Missing {
@@ -58,31 +58,30 @@ pub(super) async fn ensure(
     match (is_made(client, &schema).await.map_err(failed)?, missing) {
         (true, _) => {}
         (false, Missing::Make) => make(client, &schema).await.map_err(failed)?,
-        (false, Missing::Refuse) => return Err(PostgresOpenError::NotInstalled { schema }),
+        (false, Missing::Refuse) => return Err(PostgresOpenError::NotInstalled(schema)),
     }
-    let meta = client.query_opt(&meta_sql(&schema), &[]).await.map_err(failed)?;
-    judge(&schema, meta.as_ref().map(|row| row.get("meta")))
+    judge(&schema, json(client, &meta_sql(&schema)).await.map_err(failed)?)
 }
 
 /// Reads the schema's own row as JSON: that of another version may not have all columns.
 pub(super) fn meta_sql(schema: &str) -> String {
-    format!("SELECT to_jsonb(m)::text AS meta FROM {schema}.meta m WHERE one = 1")
+    format!("SELECT to_jsonb(m) FROM {schema}.meta m WHERE one = 1")
 }
 
 /// The id of a schema, or why this build does not use it.
-pub(super) fn judge(schema: &str, meta: Option<&str>) -> Result<String, PostgresOpenError> {
-    let (schema, supported) = (schema.to_owned(), VERSION);
-    let Some(meta) = meta.and_then(|meta| serde_json::from_str::<Value>(meta).ok()) else {
-        return Err(PostgresOpenError::Damaged { schema, what: "its own row is gone" });
-    };
-    let number = |name: &str| meta[name].as_i64().and_then(|number| i32::try_from(number).ok());
-    let (found, oldest) = (number("version").unwrap_or(0), number("oldest").unwrap_or(0));
+pub(super) fn judge(schema: &str, meta: Value) -> Result<String, PostgresOpenError> {
+    let schema = schema.to_owned();
+    if meta.is_null() {
+        return Err(PostgresOpenError::Damaged(schema, "its own row is gone"));
+    }
+    let number = |name: &str| meta[name].as_i64().unwrap_or(0);
+    let (found, oldest) = (number("version"), number("oldest"));
     let text = |name: &str| meta[name].as_str().map(str::to_owned);
     match (text("moved_to"), text("imported_from")) {
-        _ if found < VERSION => Err(PostgresOpenError::Older { schema, found, supported }),
-        _ if oldest > VERSION => Err(PostgresOpenError::Newer { schema, found, supported }),
-        (Some(to), _) => Err(PostgresOpenError::Moved { schema, to }),
-        (None, Some(from)) => Err(PostgresOpenError::Importing { schema, from }),
+        _ if found < VERSION => Err(PostgresOpenError::Older(schema, found)),
+        _ if oldest > VERSION => Err(PostgresOpenError::Newer(schema, found)),
+        (Some(to), _) => Err(PostgresOpenError::Moved(schema, to)),
+        (None, Some(from)) => Err(PostgresOpenError::Importing(schema, from)),
         (None, None) => Ok(text("generation").unwrap_or_default().replace('-', "")),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
@@ -25,31 +26,40 @@ impl Server {
     ) -> Result<Self, PostgresOpenError> {
         let failed = |error| address.failed(error);
         client.batch_execute(include_str!("sql/session.sql")).await.map_err(failed)?;
-        let answer = client.simple_query(include_str!("sql/about.sql")).await.map_err(failed)?;
-        let row = first_row(&answer);
-        let text = |name: &str| row.and_then(|row| row.get(name)).unwrap_or_default().to_owned();
-        let (name, found) = (&address.name, text("version").parse().unwrap_or_default());
-        if text("in_recovery") != "f" {
+        let about = json(client, include_str!("sql/about.sql")).await.map_err(failed)?;
+        let (name, settings, version) =
+            (&address.name, &about["settings"], about["version"].as_i64().unwrap_or(0));
+        if about["is_standby"] != false {
             return Err(PostgresOpenError::Standby(name.clone()));
         }
-        if found < SERVER_MIN {
-            return Err(PostgresOpenError::TooOld { address: name.clone(), found });
+        if version < SERVER_MIN {
+            return Err(PostgresOpenError::TooOld(name.clone(), version));
         }
-        if text("fsync") != "on" {
-            return Err(PostgresOpenError::NotDurable { address: name.clone(), setting: "fsync" });
+        if settings["fsync"] != "on" {
+            return Err(PostgresOpenError::NotDurable(name.clone()));
         }
-        let is_due =
-            |column| text(column) == "t" && (column != UNVERIFIED || address.is_unverified);
-        let warnings = WARNINGS.iter().filter(|(column, _)| is_due(column));
-        let warnings = warnings.map(|(_, warning)| format!("{name}: {warning}")).collect();
-        Ok(Self { session: Session { pid: text("pid"), since: text("since") }, warnings })
+        let warnings = [
+            (settings["full_page_writes"] != "on", TEARS_PAGES),
+            (settings["synchronous_standby_names"] == "" && about["standbys"]["all"] != 0, MAY_LAG),
+            (address.is_unverified && about["is_encrypted"] == true, UNVERIFIED),
+        ];
+        let warnings = warnings.iter().filter(|(is_due, _)| *is_due);
+        // The next session must be able to end this one.
+        let (Some(pid), Some(since)) = (about["pid"].as_i64(), about["since"].as_str()) else {
+            let why = "it does not name its sessions";
+            return Err(PostgresOpenError::Server(name.clone(), why.into()));
+        };
+        Ok(Self {
+            session: Session { pid, since: since.to_owned() },
+            warnings: warnings.map(|(_, warning)| format!("{name}: {warning}")).collect(),
+        })
     }
 }
 
 /// A session as the server names it: the id of its process, and since when, because ids come again.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    pid: String,
+    pid: i64,
     since: String,
 }
 
@@ -97,6 +107,13 @@ async fn session(client: &Client) -> Result<Option<String>, Error> {
     Ok(first_row(&said).and_then(|row| row.get(0)).map(str::to_owned))
 }
 
+/// The only value of a statement that answers with JSON; null if there is none.
+pub(super) async fn json(client: &Client, sql: &str) -> Result<Value, Error> {
+    let answer = client.simple_query(sql).await?;
+    let text = first_row(&answer).and_then(|row| row.get(0)).unwrap_or_default();
+    Ok(serde_json::from_str(text).unwrap_or_default())
+}
+
 fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
     answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
@@ -104,16 +121,11 @@ fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
     })
 }
 
-/// Columns of `about.sql`, and what each of them warns of.
-const WARNINGS: [(&str, &str); 3] = [
-    (
-        "tears_pages",
-        "full_page_writes is off; unless the file system never tears a page, a power cut may lose keys",
-    ),
-    ("may_lag", "its standbys are not synchronous; a failover may forget keys that were answered"),
-    (UNVERIFIED, "nobody checked who answers there; use sslmode=verify-full"),
-];
-const UNVERIFIED: &str = "is_encrypted";
+const TEARS_PAGES: &str =
+    "full_page_writes is off; unless the file system never tears a page, a power cut may lose keys";
+const MAY_LAG: &str =
+    "its standbys are not synchronous; a failover may forget keys that were answered";
+const UNVERIFIED: &str = "nobody checked who answers there; use sslmode=verify-full";
 const END_PAUSE: Duration = Duration::from_millis(10);
 const SESSION_LOOKS: usize = 4;
 const LOOK_WAIT_MAX: Duration = Duration::from_secs(2);

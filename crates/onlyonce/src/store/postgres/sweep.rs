@@ -15,8 +15,8 @@ use super::sql_error::{SqlError, unclear};
 use super::statement::Statement;
 use super::value::Moment;
 use crate::clock::StoreTime;
+use crate::store::Swept;
 use crate::store::audit::Note;
-use crate::store::{BoxError, Swept};
 
 /// Deletes expired records in small pieces, each followed by a pause in proportion. Other calls get the connection
 /// between two pieces.
@@ -46,8 +46,7 @@ impl Maintenance {
             Box::new(i64::try_from(rows).unwrap_or(0)),
         ];
         let sweep = async |connection: &Connection| {
-            let rows = connection.run(Statement::Sweep, &params).await?;
-            Piece::read(&rows).map_err(unclear)?.ok_or(SqlError::Moved)
+            Piece::read(&connection.run(Statement::Sweep, &params).await?)
         };
         // A deletion that a crash of the server undoes is made again by the next sweep, so it does not wait for the disk.
         // Entries of the audit trail do.
@@ -71,20 +70,19 @@ struct Piece {
 }
 
 impl Piece {
-    /// `None` if there is no row: the records were moved elsewhere.
-    fn read(rows: &[Row]) -> Result<Option<Self>, BoxError> {
-        let Some(first) = rows.first() else { return Ok(None) };
+    fn read(rows: &[Row]) -> Result<Self, SqlError> {
+        let first = rows.first().ok_or(SqlError::Moved)?;
         let Moment(now) = first.try_get("now")?;
         let mut piece = Self { expired: Vec::new(), more: first.try_get("more")?, reached: None };
         for row in rows {
             // A row without an id only tells the time.
             if let Some(id) = row.try_get::<_, Option<Uuid>>("id")? {
                 let Moment(expired_at) = row.try_get("expires_at")?;
-                piece.expired.push((now, expired(id, row)?));
+                piece.expired.push((now, expired(id, row).map_err(unclear)?));
                 piece.reached = piece.reached.max(Some(expired_at));
             }
         }
-        Ok(Some(piece))
+        Ok(piece)
     }
 }
 

@@ -23,9 +23,7 @@ pub(super) fn connector(
     let provider = rustls::crypto::ring::default_provider();
     let algorithms = provider.signature_verification_algorithms;
     let config = ClientConfig::builder_with_provider(provider.into());
-    let config = config
-        .with_safe_default_protocol_versions()
-        .map_err(|e| PostgresOpenError::Tls(e.into()))?;
+    let config = config.with_safe_default_protocol_versions().map_err(failed)?;
     let config = match is_verified {
         true => config.with_root_certificates(roots(root_cert)?),
         false => {
@@ -38,18 +36,22 @@ pub(super) fn connector(
 }
 
 fn roots(file: Option<&Path>) -> Result<RootCertStore, PostgresOpenError> {
-    let failed = |why: BoxError| PostgresOpenError::Tls(why);
     let mut roots = RootCertStore::empty();
-    let Some(file) = file else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let none = || failed("this machine trusts no certificate: give sslrootcert".into());
-        return if roots.is_empty() { Err(none()) } else { Ok(roots) };
-    };
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(error.into()))? {
-        let certificate = certificate.map_err(|error| failed(error.into()))?;
-        roots.add(certificate).map_err(|error| failed(error.into()))?;
+    if let Some(file) = file {
+        for certificate in CertificateDer::pem_file_iter(file).map_err(failed)? {
+            roots.add(certificate.map_err(failed)?).map_err(failed)?;
+        }
+        return Ok(roots);
+    }
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(failed("this machine trusts no certificate: give sslrootcert"));
     }
     Ok(roots)
+}
+
+fn failed(why: impl Into<BoxError>) -> PostgresOpenError {
+    PostgresOpenError::Tls(why.into())
 }
 
 /// Encrypts the connection to any server. Signatures are still checked, so that nobody else reads along.

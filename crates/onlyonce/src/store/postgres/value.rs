@@ -1,14 +1,12 @@
 //! How our values travel to Postgres and back.
 
-use std::error::Error;
 use std::fmt;
 
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::clock::StoreTime;
-
-type AnyError = Box<dyn Error + Sync + Send>;
+use crate::store::BoxError;
 
 /// A moment as a `timestamptz`: microseconds since 2000. Later than Postgres can say is `infinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +19,7 @@ impl Default for Moment {
 }
 
 impl ToSql for Moment {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         let us = self.0.as_ms().saturating_sub(YEAR_2000_MS).saturating_mul(1_000);
         let us = if us >= END_US { INFINITY } else { us };
         out.extend_from_slice(&us.to_be_bytes());
@@ -33,7 +31,7 @@ impl ToSql for Moment {
 }
 
 impl FromSql<'_> for Moment {
-    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, AnyError> {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, BoxError> {
         Ok(Self(match i64::from_be_bytes(raw.try_into()?) {
             INFINITY => StoreTime::MAX,
             us => StoreTime::from_ms(us.div_euclid(1_000).saturating_add(YEAR_2000_MS)),
@@ -58,7 +56,7 @@ impl fmt::Debug for Hidden<'_> {
 }
 
 impl ToSql for Hidden<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, AnyError> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         self.0.to_sql_checked(kind, out)
     }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-use super::batch::{Answers, send};
-use super::connection::Reconnecting;
+use super::batch::{Answers, commit};
+use super::connection::{Reconnecting, bounded};
 use super::member::Member;
 use super::noted::{OwnChain, with_chain};
 use super::notify::Notifier;
 use super::sql_error::SqlError;
+use super::statement::Statement;
 use crate::scope::OperationId;
 use crate::store::audit::Chain;
 
@@ -134,7 +135,13 @@ impl Worker {
 
     async fn try_send(&mut self, part: &[Member], hurry: bool) -> Result<Answers, SqlError> {
         let connection = self.connection.ready().await?;
-        let commit = async |chain: Option<&mut Chain>| send(connection, part, hurry, chain).await;
+        let commit = async |chain: Option<&mut Chain>| {
+            let answers = bounded(commit(connection, part, hurry, chain)).await?;
+            if answers.keys().any(|statement| *statement != Statement::Load) {
+                connection.demand_no_warning()?;
+            }
+            Ok(answers)
+        };
         with_chain(&mut self.chain, connection, commit).await
     }
 

@@ -1,16 +1,14 @@
 //! One connection to Redis: answers calls until it is lost, and none after that.
 
-use std::time::Duration;
-
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, RedisError, ServerErrorKind, Value};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::error::{RedisOpenError, if_allowed};
 use super::link::OnConnect;
 use super::scripts::{Script, ScriptCall};
-use crate::store::{Fault, StoreError};
+use crate::store::{BoxError, Fault, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -59,16 +57,16 @@ impl Connection {
     }
 
     /// Runs the script. If Redis does not answer in time, the connection is lost with all calls on it.
-    pub(super) async fn answer(&self, call: &ScriptCall, within: Duration) -> Result<Value, Fault> {
-        if *self.lost.borrow() || within.is_zero() {
-            return Err(not_sent(Lost));
+    pub(super) async fn answer(&self, call: &ScriptCall, by: Instant) -> Result<Value, Fault> {
+        if *self.lost.borrow() {
+            return Err(not_sent(LOST));
         }
         tokio::select! {
-            answer = timeout(within, self.send(call)) => match answer {
+            answer = timeout_at(by, self.send(call)) => match answer {
                 Ok(answer) => answer.map_err(|error| self.fault(error)),
                 Err(elapsed) => Err(self.give_up(elapsed)),
             },
-            () = self.lost() => Err(unanswered(Lost)),
+            () = self.lost() => Err(unanswered(LOST)),
         }
     }
 
@@ -99,25 +97,21 @@ impl Connection {
         }
     }
 
-    fn give_up(&self, why: impl std::error::Error + Send + Sync + 'static) -> Fault {
+    fn give_up(&self, why: impl Into<BoxError>) -> Fault {
         self.lost.send_replace(true);
         unanswered(why)
     }
 }
 
-pub(super) fn unanswered(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
-    Fault::Unsure(StoreError::Unavailable(Box::new(why)))
+pub(super) fn unanswered(why: impl Into<BoxError>) -> Fault {
+    Fault::Unsure(StoreError::Unavailable(why.into()))
 }
 
-pub(super) fn not_sent(why: impl std::error::Error + Send + Sync + 'static) -> Fault {
-    Fault::NotDone(StoreError::Unavailable(Box::new(why)))
+pub(super) fn not_sent(why: impl Into<BoxError>) -> Fault {
+    Fault::NotDone(StoreError::Unavailable(why.into()))
 }
 
-/// The connection was lost before there was an answer.
-#[derive(Debug, thiserror::Error)]
-#[error("the connection to Redis was lost")]
-pub(super) struct Lost;
-
+pub(super) const LOST: &str = "the connection to Redis was lost";
 /// The error of a server that was a primary and is now a replica.
 const READONLY: &str = "READONLY";
 /// The error of a server that has been running somebody's script for longer than `busy-reply-threshold`.

@@ -15,7 +15,7 @@ use super::error::{RedisOpenError, if_allowed};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// `None` if the server does not let us read them.
-    settings: Option<Settings>,
+    pub(super) settings: Option<Settings>,
 }
 
 /// What `CONFIG GET` says.
@@ -43,11 +43,6 @@ impl Promise {
                 && setting(settings, "appendfsync") == "always"
                 && setting(settings, "maxmemory-policy") == "noeviction"
         })
-    }
-
-    /// Reads the configuration of the server. If it refuses to tell a setting, nothing is promised.
-    pub(super) async fn read(connection: MultiplexedConnection) -> Result<Self, RedisOpenError> {
-        Ok(Self { settings: read_settings(connection).await? })
     }
 }
 

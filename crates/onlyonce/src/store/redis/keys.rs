@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::error::RedisOpenError;
 use super::scripts::{Script, ScriptCall};
+use crate::hex;
 use crate::scope::OperationId;
 use crate::velocity::Allowance;
 
@@ -19,25 +20,21 @@ impl Keys {
         if (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
             return Ok(Self { prefix: prefix.to_owned() });
         }
-        Err(RedisOpenError::Prefix { prefix: prefix.to_owned() })
+        Err(RedisOpenError::Prefix(prefix.to_owned()))
     }
 
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    pub(super) fn record(&self, id: OperationId) -> String {
-        self.named(&hex(id))
-    }
-
     /// A completed entry of the filter. No prefix has a `/`, so that it is no record of another store.
     pub(crate) fn filter_entry(&self, id: OperationId) -> String {
-        self.named(&format!("filter/{}", hex(id)))
+        self.named(&format!("filter/{id}"))
     }
 
     /// What a limit was used for. No prefix has a `/`, so that it is no record of another store.
     fn limited(&self, subject: &[u8; 16]) -> String {
-        self.named(&format!("limit/{:032x}", u128::from_be_bytes(*subject)))
+        self.named(&format!("limit/{}", hex::encode(subject)))
     }
 
     /// A use of each allowance.
@@ -57,17 +54,6 @@ impl Keys {
     pub(super) fn named(&self, name: &str) -> String {
         format!("{}:{name}", self.prefix)
     }
-}
-
-/// 32 digits: how an id is written in keys, in the sorted sets and in messages.
-pub(super) fn hex(id: OperationId) -> String {
-    format!("{:032x}", u128::from_be_bytes(*id.as_bytes()))
-}
-
-pub(super) fn from_hex(text: &[u8]) -> Option<OperationId> {
-    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 32)?;
-    let number = u128::from_str_radix(text, 16).ok()?;
-    Some(OperationId::from_bytes(number.to_be_bytes()))
 }
 
 /// The sorted set of the running records, by the end of their lease.
@@ -91,9 +77,9 @@ mod tests {
         let id =
             OperationId::from_bytes(0x0123_4567_89ab_cdef_0000_0000_0000_0c02_u128.to_be_bytes());
         let keys = Keys::new("oo").unwrap();
-        assert_eq!(keys.record(id), "oo:0123456789abcdef0000000000000c02");
-        assert_eq!(from_hex(hex(id).as_bytes()), Some(id));
-        assert_eq!(from_hex(b"0c02"), None);
+        assert_eq!(keys.load(id).keys[1], "oo:0123456789abcdef0000000000000c02");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert!("0c02".parse::<OperationId>().is_err());
     }
 
     #[test]

@@ -8,20 +8,18 @@
 //!    call comes after its first copy.
 //! 4. While Redis cannot be reached, calls fail at once.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::connection::{Connection, Lost, not_sent, unanswered};
+use super::connection::{Connection, LOST, not_sent, unanswered};
 use super::error::RedisOpenError;
 use super::scripts::ScriptCall;
-use crate::clock::{Clock, SystemClock};
 use crate::runtime_thread::RuntimeThread;
 use crate::store::{Fault, StoreError};
 
@@ -41,12 +39,11 @@ pub(crate) struct LinkOptions {
     pub(crate) calls_max: u32,
     /// How long a call may take, its wait for a connection included.
     pub(crate) answer_within: Duration,
-    /// Whether the first connection must succeed, and calls wait while a lost connection is replaced. Otherwise they
-    /// are refused meanwhile.
+    /// Whether the first connection must succeed, and calls wait while a lost connection is replaced, at once. Otherwise
+    /// they are refused meanwhile, and it is replaced after the pause.
     pub(crate) waits_for_connection: bool,
-    /// The pause before the next attempt to connect. It doubles with each failure, up to `pause_max`.
-    pub(crate) pause_min: Duration,
-    pub(crate) pause_max: Duration,
+    /// Before the next attempt to connect.
+    pub(crate) retry_pause: Duration,
 }
 
 /// What is done with each new connection.
@@ -57,7 +54,7 @@ pub(crate) trait OnConnect: Send + Sync + 'static {
         connection: MultiplexedConnection,
     ) -> impl Future<Output = Result<(), RedisOpenError>> + Send;
 
-    /// Runs for as long as the connection is used.
+    /// Runs for as long as the connection is used: if it ends, so does that.
     fn run_beside(
         &self,
         client: Client,
@@ -71,7 +68,6 @@ enum Current {
     Connecting,
     Up(Arc<Connection>),
     Down(Arc<RedisOpenError>),
-    Closed,
 }
 
 impl Link {
@@ -114,26 +110,20 @@ async fn answer(
     options: LinkOptions,
     script: ScriptCall,
 ) -> Result<Value, Fault> {
-    let start = SystemClock.boot();
+    let deadline = Instant::now() + options.answer_within;
     let waits = options.waits_for_connection;
     let ready = current.wait_for(|current| !(waits && matches!(current, Current::Connecting)));
-    let connection = match timeout(options.answer_within, ready).await {
+    let connection = match timeout_at(deadline, ready).await {
         Ok(Ok(current)) => match &*current {
             Current::Up(connection) => connection.clone(),
-            Current::Down(error) => return Err(not_sent(NotConnected(error.clone()))),
-            Current::Closed => return Err(Fault::NotDone(StoreError::Closed)),
-            Current::Connecting => return Err(not_sent(Lost)),
+            Current::Down(error) => return Err(not_sent(error.clone())),
+            Current::Connecting => return Err(not_sent(LOST)),
         },
-        _ => return Err(not_sent(Lost)),
+        Ok(Err(_)) => return Err(Fault::NotDone(StoreError::Closed)),
+        Err(elapsed) => return Err(not_sent(elapsed)),
     };
-    let waited = SystemClock.boot().saturating_sub(start);
-    connection.answer(&script, options.answer_within.saturating_sub(waited)).await
+    connection.answer(&script, deadline).await
 }
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no connection to Redis: {0}")]
-struct NotConnected(Arc<RedisOpenError>);
 
 /// The thread behind a link: makes connections, one after the other.
 struct LinkThread<O> {
@@ -148,11 +138,13 @@ struct LinkThread<O> {
 
 impl<O: OnConnect> LinkThread<O> {
     async fn run(self, opened: oneshot::Sender<Result<(), RedisOpenError>>) {
-        let first = self.connect(None).await;
-        match first {
+        match self.connect(None).await {
             Err(error) if self.options.waits_for_connection => drop(opened.send(Err(error))),
             first => {
                 drop(opened.send(Ok(())));
+                if first.is_err() {
+                    self.tell(false);
+                }
                 self.serve(first).await;
             }
         }
@@ -160,39 +152,35 @@ impl<O: OnConnect> LinkThread<O> {
 
     /// Has calls use the connection until it is lost, then the next one, until the link is closed.
     async fn serve(self, mut made: Result<Connection, RedisOpenError>) {
-        let LinkOptions { pause_min, pause_max, waits_for_connection, .. } = self.options;
-        let (mut pause, mut last_address, mut was_up) = (pause_min, None, None);
-        while !*self.stopped.borrow() {
-            let mut pauses = true;
+        let mut last_address = None;
+        while !self.is_stopped() {
+            let pauses = made.is_err() || !self.options.waits_for_connection;
             match made {
                 Ok(connection) => {
                     // A connection whose address is not known is not closed; the one before it still may be.
                     last_address = connection.address.clone().or(last_address);
-                    self.tell(&mut was_up, true);
-                    let used_for = self.use_connection(connection).await;
-                    pause = if used_for > pause_max { pause_min } else { pause };
-                    pauses = !waits_for_connection;
+                    self.tell(true);
+                    self.use_connection(Arc::new(connection)).await;
+                    self.tell(false);
                 }
                 Err(error) => drop(self.connected.send_replace(Current::Down(Arc::new(error)))),
             }
-            self.tell(&mut was_up, false);
             if pauses {
-                self.unless_stopped(sleep(pause)).await;
-                pause = (pause * 2).min(pause_max);
+                drop(timeout(self.options.retry_pause, self.stopped()).await);
             }
             self.connected.send_replace(Current::Connecting);
             made = self.connect(last_address.as_deref()).await;
         }
-        self.connected.send_replace(Current::Closed);
+        // The calls that wait for a connection are told that the link is closed.
+        drop(self.connected);
         let all_calls = self.room.acquire_many(self.options.calls_max);
         drop(timeout(self.options.answer_within, all_calls).await);
     }
 
     /// Logs when a filter becomes usable or unusable. A store needs no such line: its calls fail.
-    fn tell(&self, was_up: &mut Option<bool>, is_up: bool) {
-        let is_news = was_up.replace(is_up) != Some(is_up);
+    fn tell(&self, is_up: bool) {
         match is_up {
-            _ if !is_news || self.options.waits_for_connection || *self.stopped.borrow() => {}
+            _ if self.options.waits_for_connection || self.is_stopped() => {}
             true => info!("the filter is in use"),
             false => {
                 warn!("the filter is lost: the store answers every retry until the filter is back");
@@ -200,39 +188,30 @@ impl<O: OnConnect> LinkThread<O> {
         }
     }
 
-    /// Returns how long the connection was used.
-    async fn use_connection(&self, connection: Connection) -> Duration {
-        let start = SystemClock.boot();
-        let connection = Arc::new(connection);
+    async fn use_connection(&self, connection: Arc<Connection>) {
         self.connected.send_replace(Current::Up(connection.clone()));
-        let beside = async {
-            self.on_connect.run_beside(self.client.clone(), connection.inner.clone()).await;
-            pending::<()>().await;
-        };
-        let used = async {
-            tokio::select! {
-                () = connection.lost() => {}
-                () = beside => {}
-            }
-        };
-        self.unless_stopped(used).await;
+        tokio::select! {
+            () = connection.lost() => {}
+            () = self.on_connect.run_beside(self.client.clone(), connection.inner.clone()) => {}
+            () = self.stopped() => {}
+        }
         self.connected.send_replace(Current::Connecting);
-        SystemClock.boot() - start
     }
 
-    async fn unless_stopped(&self, work: impl Future<Output = ()>) {
-        let mut stopped = self.stopped.clone();
-        tokio::select! {
-            () = work => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-        }
+    fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+
+    async fn stopped(&self) {
+        // An error says that the link is gone.
+        drop(self.stopped.clone().wait_for(|stopped| *stopped).await);
     }
 
     /// A connection that is ready for calls.
     async fn connect(&self, last_address: Option<&str>) -> Result<Connection, RedisOpenError> {
         let making = Connection::make(&self.client, &self.on_connect, last_address);
         let made = timeout(CONNECT_WAIT, making).await;
-        made.unwrap_or(Err(RedisOpenError::Silent { within: CONNECT_WAIT }))
+        made.unwrap_or(Err(RedisOpenError::Silent(CONNECT_WAIT)))
     }
 }
 

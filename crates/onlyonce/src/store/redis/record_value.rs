@@ -1,19 +1,46 @@
 //! The value of a record in Redis: a head, which the scripts read and write, then details, then the outcome.
 //!
-//! `lua/common.lua` has the layout. The script takes the times from Redis's clock and makes the head. The details
-//! are the record as it was drafted, in the [versioned codec](codec). The outcome is who settled the record, and the
-//! response. A sum over the id, the head and the details shows damage to these, a checksum damage to the outcome.
+//! `lua/common.lua` has the layout. The details are the record but for its state, in the [versioned codec](codec); of what
+//! is in both, the head counts. The outcome is who settled the record, and the response. A sum over the id, the head and
+//! the details shows damage to these, a checksum damage to the outcome.
 
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use sha1::{Digest, Sha1};
 
-use super::keys::hex;
 use crate::clock::StoreTime;
+use crate::hex;
 use crate::record::codec::{self, CodecError};
 use crate::record::{Record, Response, SettledBy, State, Token};
 use crate::scope::OperationId;
+
+/// The value of the record of `id`.
+pub(super) fn encode(id: OperationId, record: &Record) -> Vec<u8> {
+    let (tag, at, outcome) = match &record.state {
+        State::Running { lease_until } => (1, *lease_until, Vec::new()),
+        State::Unknown { since } => (2, *since, Vec::new()),
+        State::Released { expires_at } => (3, *expires_at, Vec::new()),
+        State::Completed { expires_at, settled_by, response } => {
+            (4, *expires_at, outcome(*settled_by, response))
+        }
+    };
+    // Nobody reads the state in the details.
+    let details = Record { state: State::Running { lease_until: at }, ..record.clone() };
+    let details = codec::encode(&details);
+    let mut value = vec![FORMAT, tag];
+    value.extend(record.token.as_bytes());
+    value.extend(record.count.to_le_bytes());
+    for ms in [at.as_ms(), record.first_claimed_at.as_ms(), record.ttl_ms] {
+        value.extend(ms.to_le_bytes());
+    }
+    let (details_bytes, outcome_bytes) = (details.len() as u32, outcome.len() as u32);
+    for number in [record.attempt, details_bytes, outcome_bytes, checksum(&outcome)] {
+        value.extend(number.to_le_bytes());
+    }
+    value.extend(sum(id, &value, &details));
+    [value, details, outcome].concat()
+}
 
 /// Who settled the record, the head of the response, and its body.
 pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
@@ -86,19 +113,16 @@ fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecEr
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.
-pub(super) fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
-    let digest = Sha1::new().chain_update(hex(id)).chain_update(head).chain_update(details);
-    let digest = digest.finalize();
-    digest[..4].iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+fn sum(id: OperationId, head: &[u8], details: &[u8]) -> Vec<u8> {
+    let digest = Sha1::new().chain_update(id.to_string()).chain_update(head).chain_update(details);
+    hex::encode(&digest.finalize()[..4]).into_bytes()
 }
 
 const fn damaged(what: &'static str) -> CodecError {
     CodecError::Damaged { what }
 }
 
-/// The format that the scripts write.
-pub(super) const FORMAT: u8 = 1;
+/// The format that is written.
+const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 74;
 const SUM_AT: usize = HEAD_BYTES - 8;
-/// Far below the 512 MiB that Redis takes for one value: a script copies it several times.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 20;

@@ -1,85 +1,78 @@
 //! What the scripts answer.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 
-use super::keys::from_hex;
 use super::record_value;
-use super::scan_position::Position;
+use super::scripts::to_cursor;
 use crate::clock::StoreTime;
-use crate::record::{Record, Revision, Token};
+use crate::record::{Revision, Token};
 use crate::scope::OperationId;
-use crate::store::{Beat, BoxError, Draft, Fault, Guard, Page, Seen, StoreError, Swap, cas};
+use crate::store::cas::{self, Put};
+use crate::store::{Beat, BoxError, Draft, Fault, Guard, Next, Page, Seen, StoreError, Swap};
 
 /// The answer of a script about one record.
 pub(super) struct Reply {
     now: StoreTime,
-    kind: i64,
-    /// The value that is stored, or the token that it has after a write.
-    first: Vec<u8>,
-    /// The count that it has after a write.
-    second: Vec<u8>,
+    wrote: bool,
+    /// The token and the count of what was written; else the value that is stored, `None` if the record is absent.
+    what: Option<Vec<u8>>,
 }
 
 impl Reply {
     pub(super) fn read(value: Value) -> Result<Self, Fault> {
-        let (now, kind, first, second) = understood(value)?;
-        Ok(Self { now: StoreTime::from_ms(now), kind, first, second })
+        let (now, wrote, what) = understood(value)?;
+        Ok(Self { now: StoreTime::from_ms(now), wrote, what })
     }
 
     /// The record of `id` as the script saw it, by the claim of `draft` if it was one.
     pub(super) fn seen(&self, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
-        let record = self.record(id)?;
+        let record = self.what.as_deref().map(|value| record_value::decode(id, value));
+        let record = record.transpose().map_err(unreadable)?;
         let mine = draft.is_some_and(|draft| cas::is_mine(record.as_ref(), draft));
         Ok(Seen { record, mine, now: self.now })
     }
 
-    pub(super) fn swap(&self, id: OperationId, guard: Guard) -> Result<Swap, Fault> {
-        match self.kind {
-            DONE => self.revision().map(Swap::Done),
-            DELETED => Ok(Swap::Done(cas::deletion(&guard))),
-            _ => Ok(Swap::Stale(Box::new(self.seen(id, None)?))),
+    /// What became of a swap; or what it is to put in the place of the record that the script saw.
+    pub(super) fn swap(
+        &self,
+        id: OperationId,
+        guard: &Guard,
+        to: &Next,
+    ) -> Result<ControlFlow<Swap, Put>, Fault> {
+        match self.wrote {
+            true => Ok(ControlFlow::Break(Swap::Done(self.revision()?))),
+            false => Ok(cas::judge(self.seen(id, None)?, guard, to)),
         }
     }
 
-    pub(super) fn beat(&self) -> Beat {
-        match self.kind {
-            DONE => Beat::Kept,
-            ABSENT => Beat::Lost,
-            _ => Beat::Unsure,
-        }
-    }
-
-    fn record(&self, id: OperationId) -> Result<Option<Record>, Fault> {
-        match self.kind {
-            ABSENT => Ok(None),
-            FOUND => record_value::decode(id, &self.first).map(Some).map_err(unreadable),
-            UNREADABLE => Err(unreadable("its key holds no record, or a damaged one")),
-            _ => Err(not_understood()),
+    pub(super) fn beat(&self, id: OperationId) -> Beat {
+        match self.wrote {
+            true => Beat::Kept,
+            false => self.seen(id, None).map_or(Beat::Unsure, |_| Beat::Lost),
         }
     }
 
     fn revision(&self) -> Result<Revision, Fault> {
-        let token = <[u8; 16]>::try_from(self.first.as_slice()).map(Token::from_bytes);
-        let count = <[u8; 8]>::try_from(self.second.as_slice()).map(u64::from_le_bytes);
-        let (Ok(token), Ok(count)) = (token, count) else {
-            return Err(not_understood());
-        };
-        Ok(Revision { token, count })
+        let written = self.what.as_deref().unwrap_or_default();
+        let (token, count) = written.split_first_chunk().ok_or_else(not_understood)?;
+        let count = count.try_into().map_err(|_| not_understood())?;
+        Ok(Revision { token: Token::from_bytes(*token), count: u64::from_le_bytes(count) })
     }
 }
 
-/// The answer of the scan, and where its listing goes on. A record that cannot be read is left out: a load of it is an
-/// error.
-pub(super) fn page(value: Value, from: Position) -> Result<(Page, Option<Position>), Fault> {
-    let (now, has_more, number, place, found): (_, bool, _, _, Vec<Vec<u8>>) = understood(value)?;
-    let records = found.chunks_exact(2).filter_map(|pair| {
-        let id = from_hex(&pair[0])?;
-        Some((id, record_value::decode(id, &pair[1]).ok()?))
+/// The answer of the scan. A record that cannot be read is left out: a load of it is an error.
+pub(super) fn page(value: Value) -> Result<Page, Fault> {
+    type Found = Vec<(String, Vec<u8>)>;
+    let (now, has_more, number, place, found): (_, bool, _, _, Found) = understood(value)?;
+    let records = found.into_iter().filter_map(|(id, value)| {
+        let id = id.parse().ok()?;
+        Some((id, record_value::decode(id, &value).ok()?))
     });
-    let page = Page { records: records.collect(), next: None, now: StoreTime::from_ms(now) };
-    Ok((page, has_more.then_some(Position { number, place, ..from })))
+    let next = has_more.then(|| to_cursor(number, place));
+    Ok(Page { records: records.collect(), next, now: StoreTime::from_ms(now) })
 }
 
 /// How long to wait before a limit may be used again; `None` if it was used.
@@ -107,9 +100,3 @@ fn not_understood() -> Fault {
 fn unreadable(why: impl Into<BoxError>) -> Fault {
     Fault::NotDone(StoreError::Unreadable(why.into()))
 }
-
-const ABSENT: i64 = 0;
-const FOUND: i64 = 1;
-const UNREADABLE: i64 = 2;
-const DONE: i64 = 3;
-const DELETED: i64 = 4;

@@ -1,15 +1,15 @@
-//! The scripts: one for each operation, so that its guard and its write are one step of the server. And the keys and
+//! The scripts: one for each kind of write, so that its guard and the write are one step of the server. And the keys and
 //! arguments of each, in the order that the script in `lua/` names.
 
 use ::redis::Cmd;
 
-use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN, hex};
+use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN};
 use super::record_value;
-use super::scan_position::{Listing, Position};
 use crate::clock::StoreTime;
-use crate::record::{Record, State, StateKind, StateSet, Token, codec};
+use crate::hex;
+use crate::record::{Record, Response, Revision, SettledBy, StateKind, StateSet, Token};
 use crate::scope::{IdPrefix, OperationId};
-use crate::store::{Draft, Guard, Lease, Next, cas};
+use crate::store::{Cursor, Draft, Lease, Scan, cas};
 
 macro_rules! scripts {
     ($($name:ident: $($part:literal)+;)+) => {
@@ -27,7 +27,8 @@ macro_rules! scripts {
 scripts! {
     Load: "lua/common.lua" "lua/record.lua" "lua/load.lua";
     Claim: "lua/common.lua" "lua/record.lua" "lua/claim.lua";
-    Swap: "lua/common.lua" "lua/record.lua" "lua/swap.lua";
+    Complete: "lua/common.lua" "lua/record.lua" "lua/complete.lua";
+    Put: "lua/common.lua" "lua/record.lua" "lua/put.lua";
     Renew: "lua/common.lua" "lua/record.lua" "lua/renew.lua";
     Scan: "lua/common.lua" "lua/scan.lua";
     CheckValue: "lua/common.lua" "lua/check.lua";
@@ -61,27 +62,40 @@ impl Keys {
     }
 
     pub(super) fn claim(&self, draft: &Draft) -> ScriptCall {
-        let [not_after, lease, ttl] = draft_parts(draft);
-        let (token, attempt) = (draft.token.as_bytes().to_vec(), 1_u32.to_le_bytes().to_vec());
-        let own = [
-            token,
-            not_after,
-            lease,
-            ttl,
-            attempt,
-            codec::encode(&cas::first_attempt(draft, NO_TIME)),
-        ];
+        let record = record_value::encode(draft.id, &cas::first_attempt(draft, NO_TIME));
+        let own = [record, time(draft.not_after.as_ms()), time(draft.lease.as_ms())];
         self.about_record(Script::Claim, draft.id, own)
     }
 
     pub(super) fn renew(&self, id: OperationId, token: Token, lease: Lease) -> ScriptCall {
-        let own = [token.as_bytes().to_vec(), text(bounded(lease.as_ms()))];
+        let own = [token.as_bytes().to_vec(), time(lease.as_ms())];
         self.about_record(Script::Renew, id, own)
     }
 
-    pub(super) fn swap(&self, id: OperationId, guard: Guard, to: &Next) -> ScriptCall {
-        let own = guard_parts(guard).into_iter().chain(next_parts(to)).chain(attempt_parts(to));
-        self.about_record(Script::Swap, id, own)
+    /// An owner's completion.
+    pub(super) fn complete(
+        &self,
+        id: OperationId,
+        (token, states): (Token, StateSet),
+        (settled_by, response): (SettledBy, &Response),
+    ) -> ScriptCall {
+        let outcome = record_value::outcome(settled_by, response);
+        let crc = record_value::checksum(&outcome).to_le_bytes().to_vec();
+        let own = [token.as_bytes().to_vec(), text(states.open_bits()), outcome, crc];
+        self.about_record(Script::Complete, id, own)
+    }
+
+    /// Replaces the record that was read by `to`, or deletes it.
+    pub(super) fn put(
+        &self,
+        id: OperationId,
+        read: Revision,
+        to: Option<&Record>,
+        not_after: StoreTime,
+    ) -> ScriptCall {
+        let read = [&read.token.as_bytes()[..], &read.count.to_le_bytes()].concat();
+        let to = to.map_or_else(Vec::new, |record| record_value::encode(id, record));
+        self.about_record(Script::Put, id, [read, time(not_after.as_ms()), to])
     }
 
     fn about_record(
@@ -90,11 +104,10 @@ impl Keys {
         id: OperationId,
         own: impl IntoIterator<Item = Vec<u8>>,
     ) -> ScriptCall {
-        let [none, running, unknown] = [NONE, RUNNING, UNKNOWN].map(|name| self.named(name));
-        let keys = vec![none, self.record(id), running, unknown];
-        let mut args = vec![text(hex(id)), text(self.named(CHANNEL))];
+        let keys = [NONE, &id.to_string(), RUNNING, UNKNOWN].map(|name| self.named(name));
+        let mut args = vec![text(id), text(self.named(CHANNEL))];
         args.extend(own);
-        ScriptCall { script, keys, args }
+        ScriptCall { script, keys: keys.into(), args }
     }
 
     /// How many keys the database has.
@@ -102,29 +115,23 @@ impl Keys {
         ScriptCall { script: Script::Size, keys: vec![self.named(NONE)], args: Vec::new() }
     }
 
-    /// Where all keys are listed, ids must begin with `prefix`.
-    pub(super) fn scan(
-        &self,
-        prefix: Option<IdPrefix>,
-        states: StateSet,
-        from: Position,
-        limit: usize,
-    ) -> ScriptCall {
-        let digits =
-            |prefix: IdPrefix| hex(prefix.first_id())[..2 * prefix.as_bytes().len()].into();
-        let keys = match from.listing {
-            Listing::Running => vec![self.named(NONE), self.named(RUNNING)],
-            Listing::Unknown => vec![self.named(NONE), self.named(UNKNOWN)],
-            Listing::AllKeys => vec![self.named(NONE)],
-        };
+    /// Of a scan through all keys, ids must begin with `prefix`.
+    pub(super) fn scan(&self, scan: &Scan, prefix: Option<IdPrefix>) -> ScriptCall {
+        let mut keys = vec![self.named(NONE)];
+        for (kind, set) in [(StateKind::Running, RUNNING), (StateKind::Unknown, UNKNOWN)] {
+            if scan.states == StateSet::of(&[kind]) {
+                keys.push(self.named(set));
+            }
+        }
+        let (number, place) = scan.after.map_or((0, 0), split_cursor);
         let args = vec![
             text(self.prefix()),
-            text(bits(states)),
-            text(limit),
+            text(scan.states.bits()),
+            text(scan.limit),
             text(PAGE_BYTES_MAX),
-            text(from.number),
-            text(from.place),
-            prefix.map_or_else(Vec::new, digits),
+            text(number),
+            text(place),
+            prefix.map_or_else(Vec::new, |prefix| text(hex::encode(prefix.as_bytes()))),
         ];
         ScriptCall { script: Script::Scan, keys, args }
     }
@@ -143,86 +150,23 @@ impl Keys {
     }
 }
 
-/// Its kind, token, states and count.
-fn guard_parts(guard: Guard) -> [Vec<u8>; 4] {
-    let (kind, token, states, count) = match guard {
-        Guard::Owner { token, states } => ("owner", token, bits(states), 0),
-        Guard::Unchanged(revision) => ("unchanged", revision.token, 0, revision.count),
-    };
-    [kind.into(), token.as_bytes().to_vec(), text(states), count.to_le_bytes().to_vec()]
+/// A cursor is a score in the sorted set, or the cursor of Redis's own `SCAN`; and the first place there which is not listed
+/// yet, 52 bits of an id.
+pub(super) fn to_cursor(number: u64, place: u64) -> Cursor {
+    Cursor(u128::from(number) << PLACE_BITS | u128::from(place))
 }
 
-/// Its name, moment and token, and its outcome with a checksum.
-fn next_parts(to: &Next) -> [Vec<u8>; 5] {
-    let (name, at, token) = match to {
-        Next::Absent => ("absent", None, None),
-        Next::Running(attempt) => ("running", None, Some(attempt.draft.token)),
-        Next::Unknown { since } => ("unknown", *since, None),
-        Next::Released { expires_at } => ("released", *expires_at, None),
-        Next::Completed { token, .. } => ("completed", None, *token),
-        Next::Replaced(record) => ("replaced", record.expires_at(), Some(record.token)),
-    };
-    let outcome = match to {
-        Next::Completed { settled_by, response, .. } => {
-            record_value::outcome(*settled_by, response)
-        }
-        Next::Replaced(record) => match &record.state {
-            State::Completed { settled_by, response, .. } => {
-                record_value::outcome(*settled_by, response)
-            }
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
-    };
-    let checksum = record_value::checksum(&outcome).to_le_bytes().to_vec();
-    let token = token.map_or_else(Vec::new, |token| token.as_bytes().to_vec());
-    [name.into(), moment(at), token, outcome, checksum]
+fn split_cursor(Cursor(cursor): Cursor) -> (u64, u64) {
+    ((cursor >> PLACE_BITS) as u64, (cursor & ((1 << PLACE_BITS) - 1)) as u64)
 }
 
-/// What only a new attempt has, and a record that replaces another.
-fn attempt_parts(to: &Next) -> Vec<Vec<u8>> {
-    let attempt = match to {
-        Next::Running(attempt) => attempt,
-        Next::Replaced(record) => return replaced_parts(record),
-        _ => return Vec::new(),
-    };
-    let [not_after, lease, ttl] = draft_parts(&attempt.draft);
-    let (first, number) =
-        (moment(attempt.first_claimed_at), attempt.attempt.to_le_bytes().to_vec());
-    vec![not_after, lease, first, ttl, number, codec::encode(&cas::later_attempt(attempt, NO_TIME))]
-}
-
-/// The same places, of which a record that replaces another has no use for the first two. Its state is not among its
-/// details.
-fn replaced_parts(record: &Record) -> Vec<Vec<u8>> {
-    let (first, ttl) = (record.first_claimed_at, record.ttl_ms.to_le_bytes().to_vec());
-    let details = Record { state: State::Running { lease_until: NO_TIME }, ..record.clone() };
-    let number = record.attempt.to_le_bytes().to_vec();
-    vec![Vec::new(), Vec::new(), moment(Some(first)), ttl, number, codec::encode(&details)]
-}
-
-/// Its last moment, its lease and its time to live.
-fn draft_parts(draft: &Draft) -> [Vec<u8>; 3] {
-    let (not_after, lease) = (bounded(draft.not_after.as_ms()), bounded(draft.lease.as_ms()));
-    [text(not_after), text(lease), draft.ttl_ms.to_le_bytes().to_vec()]
-}
-
-fn moment(at: Option<StoreTime>) -> Vec<u8> {
-    at.map_or_else(Vec::new, |at| at.as_ms().to_le_bytes().to_vec())
-}
-
-fn bits(states: StateSet) -> u8 {
-    let bit = |kind: StateKind| u8::from(states.contains(kind)) << kind as u8;
-    StateKind::ALL.into_iter().map(bit).sum()
-}
-
-fn text(number: impl ToString) -> Vec<u8> {
-    number.to_string().into_bytes()
+fn text(shown: impl ToString) -> Vec<u8> {
+    shown.to_string().into_bytes()
 }
 
 /// A time that the doubles of Lua hold exactly. Later ones are the end of time there.
-fn bounded(ms: i64) -> i64 {
-    ms.clamp(-EXACT_MAX, EXACT_MAX)
+fn time(ms: i64) -> Vec<u8> {
+    text(ms.clamp(-EXACT_MAX, EXACT_MAX))
 }
 
 /// The script takes the times from Redis's clock.
@@ -230,3 +174,17 @@ const NO_TIME: StoreTime = StoreTime::from_ms(0);
 const EXACT_MAX: i64 = 1 << 53;
 /// After so many bytes a page ends, however few records it has.
 const PAGE_BYTES_MAX: usize = 4 << 20;
+/// One more than the bits of a place: the place after the last one fits too.
+const PLACE_BITS: u32 = 53;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_says_where_it_was_made() {
+        for (number, place) in [(0, 0), (1_780_000_000_000, 7), (u64::MAX, 1 << 52)] {
+            assert_eq!(split_cursor(to_cursor(number, place)), (number, place));
+        }
+    }
+}

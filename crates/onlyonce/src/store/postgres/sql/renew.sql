@@ -8,9 +8,10 @@ free AS MATERIALIZED (
 made AS (
   UPDATE {schema}.record r SET lease_until = {schema}.after(c.now, f.lease_ms), count = r.count + 1
     FROM free f, clock c WHERE r.id = f.id
-  RETURNING r.id, r.token)
+  RETURNING r.id, r.token, r.count)
 SELECT c.now, x.* FROM clock c LEFT JOIN (
   SELECT true AS wrote, m.* FROM made m
   UNION ALL
-  SELECT false, r.id, r.token FROM {given} JOIN {schema}.record r ON r.id = a.id
-   WHERE r.token = a.token AND r.state = {running} AND r.format = {format}) x ON true
+  SELECT false, r.id, r.token, r.count FROM {given} JOIN {schema}.record r ON r.id = a.id
+   WHERE r.token = a.token AND r.state = {running} AND r.format = {format}
+     AND r.id NOT IN (SELECT f.id FROM free f)) x ON true

@@ -1,9 +1,8 @@
--- ARGV 3: token, not_after, lease_ms, ttl (8 bytes), attempt (4 bytes), details.
+-- ARGV 3: the record without its times, not_after, lease_ms.
 if not current and now <= tonumber(ARGV[4]) then
-  current = write({
-    state = RUNNING, token = ARGV[3], count = 1, at = moment(now + tonumber(ARGV[5])), first = moment(now),
-    ttl = ARGV[6], attempt = ARGV[7], details = ARGV[8], crc = '\0\0\0\0',
-  }, '')
+  local record = split(ARGV[3])
+  record.at, record.first = moment(now + tonumber(ARGV[5])), moment(now)
+  current = write(record, pack(record, ''))
   notify()
 end
 return seen()

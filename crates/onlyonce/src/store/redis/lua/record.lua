@@ -2,25 +2,26 @@
 -- KEYS: none, record, running, unknown. ARGV: id (32 hex digits), channel, then the script's own.
 local id = ARGV[1]
 local SETS = { [RUNNING] = KEYS[3], [UNKNOWN] = KEYS[4] }
-local ABSENT, FOUND, UNREADABLE, DONE, DELETED = 0, 1, 2, 3, 4
 local current = redis.pcall('GET', KEYS[2])
 
-local function answer(kind, a, b)
-  return { now, kind, a or '', b or '' }
+-- The value that is there, nil if there is none. A key that holds no string is answered as an empty value, which does not
+-- read.
+local function seen()
+  if type(current) == 'table' then return { now, 0, '' } end
+  return { now, 0, current }
 end
 
-local function seen()
-  if not current then return answer(ABSENT) end
-  if type(current) ~= 'string' then return answer(UNREADABLE) end
-  return answer(FOUND, current)
+-- The token and the count of what was written.
+local function done(revision)
+  return { now, 1, revision }
+end
+
+local function revision_of(value)
+  return string.sub(value, 3, 26)
 end
 
 local function notify()
   redis.pcall('PUBLISH', ARGV[2], id)
-end
-
-local function outcome_of(record)
-  return string.sub(record.value, HEAD + #record.details + 1)
 end
 
 local function pack(record, outcome)
@@ -48,12 +49,11 @@ local function set(record, value)
   redis.call('SET', KEYS[2], value, 'PX', string.format('%.0f', math.max(ttl_ms, 1)))
 end
 
-local function write(record, outcome, old_state)
+local function write(record, value, old_state)
   -- Without memory Redis refuses this, as it would refuse any first write. After a ZREM it refuses nothing more.
   redis.call('SET', KEYS[1], '', 'XX')
   list(record.state, record.at)
   if old_state ~= record.state then unlist(old_state) end
-  local value = pack(record, outcome)
   set(record, value)
   return value
 end

@@ -3,8 +3,8 @@
 -- the cursor of SCAN), and the first place at that number which is not listed yet; then what ids must begin with, where
 -- all keys are listed.
 -- Answers: now, 1 if there is more, the number and the place where to go on, and a list of id and value in turn.
-local prefix, states, limit, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local number, place = tonumber(ARGV[5]), tonumber(ARGV[6])
+local prefix, states, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local number, place = ARGV[5], tonumber(ARGV[6])
 -- So many ids are asked for at a time, and so many times when the answers have nothing that is wanted.
 local BATCH, BATCHES_MAX = 100, 10
 local found = {}
@@ -19,15 +19,11 @@ local function is_full()
   return #found >= 2 * limit or room <= 0
 end
 
-local function wants(state)
-  return bit.band(states, bit.lshift(1, state - 1)) ~= 0
-end
-
 -- Adds the record of `id`, if it is wanted and can be read; whether there is anything.
 local function add(id)
   local value = redis.pcall('GET', prefix .. ':' .. id)
   local record = parse(id, value)
-  if record and wants(record.state) then
+  if record and has(states, record.state) then
     found[#found + 1] = id
     found[#found + 1] = value
     room = room - #value
@@ -35,9 +31,10 @@ local function add(id)
   return value
 end
 
--- In the order of their scores. An id without a record (deleted by hand, or evicted) is removed.
+-- In the order of their scores: not by ZSCAN, which would leave out records when others go between two pages. An id
+-- without a record (deleted by hand, or evicted) is removed.
 local function list_set(set)
-  local start, start_place, gone = string.format('%.0f', number), place, {}
+  local start, start_place, gone = number, place, {}
   local offset, has_more = 0, false
   repeat
     local part = redis.call('ZRANGEBYSCORE', set, start, '+inf', 'WITHSCORES', 'LIMIT', offset, BATCH)
@@ -47,7 +44,7 @@ local function list_set(set)
       if has_more then break end
       if score > tonumber(start) or place_of(id) >= start_place then
         if not add(id) then gone[#gone + 1] = id end
-        number, place = score, place_of(id) + 1
+        number, place = string.format('%.0f', score), place_of(id) + 1
       end
     end
     offset = offset + BATCH
@@ -58,13 +55,12 @@ end
 
 -- In the order of SCAN, and of ids within a batch of it.
 local function list_keys()
-  local beginning = ARGV[7]
-  local pattern = prefix .. ':' .. beginning .. string.rep('[0-9a-f]', 32 - #beginning)
+  local pattern = prefix .. ':' .. ARGV[7] .. string.rep('[0-9a-f]', 32 - #ARGV[7])
   for _ = 1, BATCHES_MAX do
-    local part = redis.call('SCAN', string.format('%.0f', number), 'MATCH', pattern, 'COUNT', BATCH)
+    local part = redis.call('SCAN', number, 'MATCH', pattern, 'COUNT', BATCH)
     local ids = {}
     for i, key in ipairs(part[2]) do ids[i] = string.sub(key, -32) end
-    table.sort(ids, function(a, b) return place_of(a) < place_of(b) end)
+    table.sort(ids)
     for _, id in ipairs(ids) do
       if place_of(id) >= place then
         if is_full() then return true end
@@ -72,8 +68,8 @@ local function list_keys()
         place = place_of(id) + 1
       end
     end
-    number, place = tonumber(part[1]), 0
-    if number == 0 then return false end
+    number, place = part[1], 0
+    if number == '0' then return false end
   end
   return true
 end
