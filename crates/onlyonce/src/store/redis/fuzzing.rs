@@ -17,7 +17,7 @@ pub(crate) fn value(id: OperationId, record: &Record) -> Vec<u8> {
         State::Unknown { since } => (2, *since, Vec::new()),
         State::Released { expires_at } => (3, *expires_at, Vec::new()),
         State::Completed { expires_at, settled_by, response } => {
-            (4, *expires_at, record_value::outcome(*settled_by, response))
+            (4, *expires_at, codec::encode_outcome(*settled_by, response))
         }
     };
     // Details are the record as it was drafted, whose state nobody reads.

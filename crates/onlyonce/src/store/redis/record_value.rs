@@ -12,20 +12,8 @@ use sha1::{Digest, Sha1};
 use super::keys::hex;
 use crate::clock::StoreTime;
 use crate::record::codec::{self, CodecError};
-use crate::record::{Record, Response, SettledBy, State, Token};
+use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
-
-/// Who settled the record, the head of the response, and its body.
-pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
-    let head = codec::encode_head(response);
-    let mut outcome = vec![codec::settled_by_tag(settled_by)];
-    outcome.extend((head.len() as u32).to_le_bytes());
-    outcome.extend(head);
-    if let Some(body) = response.body.stored() {
-        outcome.extend_from_slice(body);
-    }
-    outcome
-}
 
 /// The checksum of an outcome; zero where there is none.
 pub(super) fn checksum(outcome: &[u8]) -> u32 {
@@ -75,14 +63,9 @@ fn state(tag: u8, at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
     }
 }
 
-fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecError> {
-    if outcome.len() < 5 {
-        return Err(damaged("outcome"));
-    }
-    let (settled_by, head_bytes) = (outcome.get_u8(), outcome.get_u32_le() as usize);
-    let (head, body) = outcome.split_at_checked(head_bytes).ok_or(damaged("outcome"))?;
-    let response = Arc::new(codec::decode_head(head, Bytes::copy_from_slice(body))?);
-    Ok(State::Completed { expires_at, settled_by: codec::settled_by(settled_by)?, response })
+fn completed(expires_at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
+    let (settled_by, response) = codec::decode_outcome(Bytes::copy_from_slice(outcome))?;
+    Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.

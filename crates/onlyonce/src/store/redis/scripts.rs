@@ -164,11 +164,11 @@ fn next_parts(to: &Next) -> [Vec<u8>; 5] {
     };
     let outcome = match to {
         Next::Completed { settled_by, response, .. } => {
-            record_value::outcome(*settled_by, response)
+            codec::encode_outcome(*settled_by, response)
         }
         Next::Replaced(record) => match &record.state {
             State::Completed { settled_by, response, .. } => {
-                record_value::outcome(*settled_by, response)
+                codec::encode_outcome(*settled_by, response)
             }
             _ => Vec::new(),
         },
