@@ -13,7 +13,7 @@ use emulator::{address, config, make, open};
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::durability::{check, child, kill_after, write_until_killed};
-use onlyonce::store::conformance::{Factory, Fresh, exercise};
+use onlyonce::store::conformance::{Factory, Fresh, Verdict, cases, exercise};
 use onlyonce::store::dynamodb::DynamoStore;
 use servers::{DynamoDb, Emulator};
 
@@ -28,8 +28,7 @@ impl Prefixes {
     async fn start(emulator: Emulator) -> Option<Self> {
         let server = DynamoDb::start_as(emulator)?;
         make(&server.url()).await;
-        let is_full = std::env::var("ONLYONCE_TEST_TIER").is_ok_and(|tier| tier == "full");
-        let rounds = if is_full { 100 } else { 4 };
+        let rounds = if is_full() && emulator == Emulator::Dynoxide { 100 } else { 4 };
         Some(Self { server, count: AtomicUsize::new(0), rounds })
     }
 
@@ -85,8 +84,10 @@ impl Factory for Prefixes {
     }
 }
 
-async fn passes(emulator: Emulator) {
-    let Some(factory) = Prefixes::start(emulator).await else {
+// threats B2, B12, D4, D5, I6, J11
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dynamodb_passes_in_dynoxide() {
+    let Some(factory) = Prefixes::start(Emulator::Dynoxide).await else {
         return;
     };
     let start = SystemClock.boot();
@@ -96,15 +97,37 @@ async fn passes(emulator: Emulator) {
     assert_eq!(report.skipped().collect::<Vec<_>>(), SKIPPED);
 }
 
-// threats B2, B12, D4, D5, I6, J11
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn dynamodb_passes_in_dynoxide() {
-    passes(Emulator::Dynoxide).await;
-}
-
+/// A second opinion. It is slow, and sometimes breaks by itself when updates of an item race: a 500 without a word, which is
+/// unsure, and which the suite does not take for an answer. Such a case is run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn dynamodb_passes_in_moto() {
-    passes(Emulator::Moto).await;
+    if !is_full() {
+        return eprintln!("only in the full tier: ONLYONCE_TEST_TIER=full");
+    }
+    let Some(factory) = Prefixes::start(Emulator::Moto).await else {
+        return;
+    };
+    let is_broken =
+        |verdict: &Verdict| matches!(verdict, Verdict::Failed(why) if why.contains(BROKEN));
+    let (mut broken, mut failed) = (0, Vec::new());
+    for case in cases() {
+        let mut verdict = case.run(&factory).await;
+        for _ in 0..BROKEN_MAX {
+            if is_broken(&verdict) {
+                broken += 1;
+                verdict = case.run(&factory).await;
+            }
+        }
+        if let Verdict::Failed(why) = verdict {
+            failed.push((case.name, why));
+        }
+    }
+    println!("{} cases, {broken} in which moto broke", cases().len());
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+fn is_full() -> bool {
+    std::env::var("ONLYONCE_TEST_TIER").is_ok_and(|tier| tier == "full")
 }
 
 // threat A14
@@ -140,4 +163,8 @@ const SKIPPED: [&str; 2] = [
     "a_claim_at_its_not_after_is_in_time",
     "time_does_not_run_backward_when_the_clock_is_set_back",
 ];
+/// What an answer without a word is called.
+const BROKEN: &str = "DynamoDB answered (nothing)";
+/// How often a case is run again in which the emulator broke.
+const BROKEN_MAX: usize = 3;
 const URL: &str = "ONLYONCE_CONFORMANCE_DYNAMODB";

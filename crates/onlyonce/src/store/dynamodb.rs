@@ -29,6 +29,7 @@
 //! ```
 
 mod address;
+mod answers;
 mod call;
 mod check_value;
 mod error;

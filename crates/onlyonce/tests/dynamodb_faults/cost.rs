@@ -79,3 +79,36 @@ async fn an_idle_node_asks_nothing_between_two_looks_of_the_reaper() {
     assert!(counts.calls.is_empty(), "{:?}", counts.calls);
     drop(once);
 }
+
+/// The figures that `onlyonce plan` goes by: `commands/plan/measured.rs` and `commands/plan/dynamodb.rs` of the binary.
+#[tokio::test]
+async fn a_record_takes_what_is_planned() {
+    let Some(lab) = Lab::start("").await else { return };
+    let drafts: Vec<_> = (1..=RECORDS).map(draft).collect();
+    for draft in &drafts {
+        won(&lab.store, draft).await;
+    }
+    is_near(bytes_per_record(&lab), 390.0);
+    for draft in &drafts {
+        done(&lab.store, draft, completed(vec![b'x'; 300])).await;
+    }
+    is_near(bytes_per_record(&lab), 460.0 + 300.0);
+}
+
+/// By what a consistent scan of the table costs: a unit for each 4 KiB.
+fn bytes_per_record(lab: &Lab) -> f64 {
+    let scan = r#"{"TableName":"keys","ConsistentRead":true,"ReturnConsumedCapacity":"TOTAL"}"#;
+    let (status, told) = lab.server.call("Scan", scan);
+    assert_eq!(status, 200, "{told}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["Count"], RECORDS);
+    told["ConsumedCapacity"]["CapacityUnits"].as_f64().unwrap() * 4096.0 / f64::from(RECORDS)
+}
+
+#[track_caller]
+fn is_near(measured: f64, planned: f64) {
+    println!("{measured:.0} bytes a record, {planned} planned");
+    assert!((0.8..=1.2).contains(&(planned / measured)), "{measured:.0} and not {planned}");
+}
+
+const RECORDS: u32 = 200;

@@ -50,11 +50,7 @@ impl Table {
     }
 
     async fn kept_value(&self, name: &str) -> Result<Option<String>, Fault> {
-        let _place = self.place().await?;
-        let get = self.client.get_item().table_name(&self.address.table).consistent_read(true);
-        let get = get.set_key(Some(self.names.check_value(name)));
-        let got = call(&self.time, |trace| get.customize().interceptor(trace).send()).await;
-        kept(got.map_err(Failed::fault)?.item)
+        kept(self.get_item(self.names.check_value(name)).await?)
     }
 }
 

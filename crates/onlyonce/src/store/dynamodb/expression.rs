@@ -11,54 +11,68 @@ use crate::scope::OperationId;
 use crate::store::{Guard, Next};
 
 /// An expression, and the values that it names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Expression {
     pub(super) text: String,
     pub(super) values: Vec<(String, AttributeValue)>,
 }
 
 impl Expression {
-    fn value(&mut self, name: &str, value: AttributeValue) {
-        self.values.push((format!(":{name}"), value));
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), values: Vec::new() }
     }
+
+    /// The same, with this value under `:name`.
+    pub(super) fn with(mut self, name: &str, value: AttributeValue) -> Self {
+        self.values.push((format!(":{name}"), value));
+        self
+    }
+
+    /// The same, with a value under the name of each of these states; and the names.
+    pub(super) fn with_states(self, states: &[StateKind]) -> (Self, String) {
+        let names: Vec<_> = states.iter().map(|kind| format!(":{}", kind.name())).collect();
+        let with = |all: Self, kind: &StateKind| all.with(kind.name(), text(kind.name()));
+        (states.iter().fold(self, with), names.join(", "))
+    }
+}
+
+/// There is no item.
+pub(super) fn absent() -> Expression {
+    Expression::new("attribute_not_exists(pk)")
 }
 
 /// What must be true of the item that is there. The state that `to` makes is left out of an owner's states: a record that
 /// has it may already be what this write makes it, and is looked at first. `None` if no state is left.
 pub(super) fn guarded(guard: &Guard, to: &Next) -> Option<Expression> {
-    let mut condition = Expression::default();
-    condition.value("v", number(FORMAT));
     match guard {
+        Guard::Unchanged(revision) => {
+            Some(unchanged(token(revision.token), number(revision.count)))
+        }
         Guard::Owner { token: owner, states } => {
             let kinds = StateKind::ALL.into_iter().filter(|kind| states.contains(*kind));
             let kinds: Vec<_> = kinds.filter(|kind| Some(*kind) != state_after(to)).collect();
-            if kinds.is_empty() {
-                return None;
-            }
-            let names: Vec<_> = kinds.iter().map(|kind| format!(":{}", kind.name())).collect();
-            condition.text = format!("v = :v AND tok = :tok AND st IN ({})", names.join(", "));
-            condition.value("tok", token(*owner));
-            for kind in kinds {
-                condition.value(kind.name(), text(kind.name()));
-            }
-        }
-        Guard::Unchanged(revision) => {
-            condition.text = "v = :v AND tok = :tok AND cnt = :cnt".to_owned();
-            condition.value("tok", token(revision.token));
-            condition.value("cnt", number(revision.count));
+            let (condition, names) = of_owner(*owner).with_states(&kinds);
+            let text = format!("{} AND st IN ({names})", condition.text);
+            (!kinds.is_empty()).then_some(Expression { text, ..condition })
         }
     }
-    Some(condition)
+}
+
+/// Exactly as it was read.
+pub(super) fn unchanged(token: AttributeValue, count: AttributeValue) -> Expression {
+    let condition = Expression::new("v = :v AND tok = :tok AND cnt = :cnt");
+    condition.with("v", number(FORMAT)).with("tok", token).with("cnt", count)
 }
 
 /// Running, with this token.
 pub(super) fn owned(owner: Token) -> Expression {
-    let mut condition = Expression::default();
-    condition.text = "v = :v AND tok = :tok AND st = :running".to_owned();
-    condition.value("v", number(FORMAT));
-    condition.value("tok", token(owner));
-    condition.value("running", text(StateKind::Running.name()));
-    condition
+    let (condition, name) = of_owner(owner).with_states(&[StateKind::Running]);
+    Expression { text: format!("{} AND st = {name}", condition.text), ..condition }
+}
+
+fn of_owner(owner: Token) -> Expression {
+    let condition = Expression::new("v = :v AND tok = :tok");
+    condition.with("v", number(FORMAT)).with("tok", token(owner))
 }
 
 const fn state_after(to: &Next) -> Option<StateKind> {
@@ -73,70 +87,61 @@ const fn state_after(to: &Next) -> Option<StateKind> {
 
 /// A lease that runs anew. It changes nothing that the index has.
 pub(super) fn renewed(lease_until: StoreTime) -> Expression {
-    let mut update = Expression::default();
-    update.text = "SET at_ms = :until, cnt = cnt + :one".to_owned();
-    update.value("until", number(lease_until.as_ms()));
-    update.value("one", number(1));
-    update
+    let update = Expression::new("SET at_ms = :until, cnt = cnt + :one");
+    update.with("until", number(lease_until.as_ms())).with("one", number(1))
 }
 
 /// The record is unknown since `since`.
 pub(super) fn unknown(names: &Names, id: OperationId, since: StoreTime) -> Expression {
-    let mut update = Expression::default();
-    update.text = format!(
+    Expression::new(format!(
         "SET st = :to, at_ms = :at, cnt = cnt + :one, {SHARD} = :shard REMOVE {EXPIRES}, answer, answer_in"
-    );
-    update.value("to", text(StateKind::Unknown.name()));
-    update.value("at", number(since.as_ms()));
-    update.value("one", number(1));
-    update.value("shard", text(names.shard_of(id)));
-    update
+    ))
+    .with("to", text(StateKind::Unknown.name()))
+    .with("at", number(since.as_ms()))
+    .with("one", number(1))
+    .with("shard", text(names.shard_of(id)))
 }
 
 /// The record is released until `expires_at`, or for its time to live.
 pub(super) fn released(expires_at: Option<StoreTime>, now: StoreTime) -> Expression {
-    let mut update = Expression::default();
-    let kept = kept_until(&mut update, expires_at, now);
-    update.text =
-        format!("SET st = :to, {kept}, cnt = cnt + :one REMOVE {SHARD}, answer, answer_in");
-    update.value("to", text(StateKind::Released.name()));
-    update.value("one", number(1));
-    update
+    let kept = kept_until(expires_at, now);
+    let written =
+        format!("SET st = :to, {}, cnt = cnt + :one REMOVE {SHARD}, answer, answer_in", kept.text);
+    let update = Expression { text: written, ..kept };
+    update.with("to", text(StateKind::Released.name())).with("one", number(1))
 }
 
 /// The record is completed for its time to live, under its token or a new one.
 pub(super) fn completed(answer: Answer, new_token: Option<Token>, now: StoreTime) -> Expression {
-    let mut update = Expression::default();
-    let kept = kept_until(&mut update, None, now);
+    let kept = kept_until(None, now);
     let revision = match new_token {
         Some(_) => "tok = :new, cnt = :one",
         None => "cnt = cnt + :one",
     };
     let (attribute, other) = (answer.attribute(), answer.other_attribute());
-    update.text =
-        format!("SET st = :to, {kept}, {revision}, {attribute} = :answer REMOVE {SHARD}, {other}");
-    update.value("to", text(StateKind::Completed.name()));
-    update.value("one", number(1));
-    update.value("answer", answer.value());
-    if let Some(new) = new_token {
-        update.value("new", token(new));
+    let written = format!(
+        "SET st = :to, {}, {revision}, {attribute} = :answer REMOVE {SHARD}, {other}",
+        kept.text
+    );
+    let update = Expression { text: written, ..kept }
+        .with("to", text(StateKind::Completed.name()))
+        .with("one", number(1))
+        .with("answer", answer.value());
+    match new_token {
+        Some(new) => update.with("new", token(new)),
+        None => update,
     }
-    update
 }
 
 /// The moments until which a record is kept: for the engine in milliseconds, for DynamoDB's own time to live in seconds.
 /// Its time to live is known to the item alone.
-fn kept_until(update: &mut Expression, at: Option<StoreTime>, now: StoreTime) -> String {
+fn kept_until(at: Option<StoreTime>, now: StoreTime) -> Expression {
     match at {
-        Some(at) => {
-            update.value("at", number(at.as_ms()));
-            update.value("at_s", number(seconds(at.as_ms())));
-            format!("at_ms = :at, {EXPIRES} = :at_s")
-        }
-        None => {
-            update.value("now", number(now.as_ms()));
-            update.value("now_s", number(now.as_ms() / 1000));
-            format!("at_ms = :now + ttl_ms, {EXPIRES} = :now_s + keep_s")
-        }
+        Some(at) => Expression::new(format!("at_ms = :at, {EXPIRES} = :at_s"))
+            .with("at", number(at.as_ms()))
+            .with("at_s", number(seconds(at.as_ms()))),
+        None => Expression::new(format!("at_ms = :now + ttl_ms, {EXPIRES} = :now_s + keep_s"))
+            .with("now", number(now.as_ms()))
+            .with("now_s", number(now.as_ms() / 1000)),
     }
 }

@@ -174,14 +174,14 @@ fn sum(bytes: &[u8], id: OperationId) -> u32 {
 
 /// A number as wide as an `i64`; what an update has added up beyond that is the end of time.
 pub(super) fn integer(item: &Item, name: &'static str) -> Result<i64, CodecError> {
-    let number = item.get(name).and_then(|value| value.as_n().ok()).ok_or(damaged(name))?;
+    let number = item.get(name).and_then(|value| value.as_n().ok()).ok_or_else(|| damaged(name))?;
     let number: i128 = number.parse().map_err(|_| damaged(name))?;
     Ok(number.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
 fn bytes<'a>(item: &'a Item, name: &'static str) -> Result<&'a [u8], CodecError> {
     let value = item.get(name).and_then(|value| value.as_b().ok());
-    value.map(Blob::as_ref).ok_or(damaged(name))
+    value.map(Blob::as_ref).ok_or_else(|| damaged(name))
 }
 
 /// Whole seconds for DynamoDB's own time to live: later than the milliseconds by [`SLACK_S`], because the engine's

@@ -30,7 +30,11 @@ pub(super) async fn open(
         Some(Missing::Table) => return Err(DynamoOpenError::NoTable { table: name() }),
         Some(Missing::OneRegion) => return Err(DynamoOpenError::GlobalTable { table: name() }),
         Some(Missing::Use(why)) => return Err(DynamoOpenError::WrongTable { table: name(), why }),
-        None => {}
+        None if table.time.is_known() => {}
+        None => {
+            let why = "its answers have no Date, and nobody knows what time it is";
+            return Err(DynamoOpenError::WrongTable { table: name(), why });
+        }
     }
     import::check(&table, import_from).await?;
     table.warnings = facts.warnings(table.address.sweeps);

@@ -8,8 +8,8 @@ use aws_sdk_dynamodb::types::KeysAndAttributes;
 use futures_util::future::try_join_all;
 
 use super::call::{Failed, call};
-use super::expression::Expression;
-use super::item::{self, FORMAT, Item, number, text};
+use super::expression::{self, Expression};
+use super::item::{Item, number, text};
 use super::names::{INDEX, PARTITION, SHARD, SHARDS, SORT, shard_of};
 use super::table::{Table, refused};
 use crate::clock::StoreTime;
@@ -134,15 +134,8 @@ impl Table {
         limit: usize,
     ) -> Result<(Listed, Option<OperationId>), Fault> {
         let mut start = after.map(|id| self.names.record(id));
-        let mut filter = self.records_only();
         let kinds = StateKind::ALL.into_iter().filter(|kind| states.contains(*kind));
-        let names: Vec<_> = kinds
-            .map(|kind| {
-                filter.values.push((format!(":{}", kind.name()), text(kind.name())));
-                format!(":{}", kind.name())
-            })
-            .collect();
-        filter.text += &format!(" AND st IN ({})", names.join(", "));
+        let filter = self.records_in(&kinds.collect::<Vec<_>>());
         for reads in 1.. {
             let (items, next) = self.table_page(&filter, start, limit).await?;
             let last = items.iter().filter_map(|item| self.names.id(item)).next_back();
@@ -179,10 +172,12 @@ impl Table {
         Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
     }
 
-    /// Records of this store, and no parts, check values or other stores' items.
-    fn records_only(&self) -> Expression {
-        let values = vec![(":records".to_owned(), text(self.names.all_records()))];
-        Expression { text: format!("begins_with({PARTITION}, :records)"), values }
+    /// Records of this store in these states, and no parts, check values or other stores' items.
+    fn records_in(&self, states: &[StateKind]) -> Expression {
+        let filter = Expression::new(format!("begins_with({PARTITION}, :records) AND st IN "));
+        let filter = filter.with("records", text(self.names.all_records()));
+        let (filter, names) = filter.with_states(states);
+        Expression { text: format!("{}({names})", filter.text), ..filter }
     }
 
     /// Up to `limit` records whose ids begin with `prefix`: they share a partition.
@@ -229,13 +224,15 @@ impl Table {
 
     /// Deletes what has expired at `until`, where this store does not leave that to DynamoDB. It reads the whole table.
     pub(super) async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        let (mut swept, mut start) = (Swept { deleted: 0, more: false }, None);
-        let mut filter = self.records_only();
-        filter.text += " AND st IN (:released, :completed) AND at_ms <= :until";
-        filter.values.push((":released".to_owned(), text(StateKind::Released.name())));
-        filter.values.push((":completed".to_owned(), text(StateKind::Completed.name())));
-        filter.values.push((":until".to_owned(), number(until.as_ms())));
-        while self.address.sweeps {
+        let mut swept = Swept { deleted: 0, more: false };
+        if !self.address.sweeps {
+            return Ok(swept);
+        }
+        let filter = self.records_in(&[StateKind::Released, StateKind::Completed]);
+        let expired = format!("{} AND at_ms <= :until", filter.text);
+        let filter = Expression { text: expired, ..filter }.with("until", number(until.as_ms()));
+        let mut start = None;
+        loop {
             let (items, next) = self.table_page(&filter, start, PAGE_ROWS_MAX).await?;
             for item in items {
                 if swept.deleted == limit {
@@ -245,28 +242,22 @@ impl Table {
             }
             start = next;
             if start.is_none() {
-                break;
+                return Ok(swept);
             }
         }
-        Ok(swept)
     }
 
     /// Deletes a record that has not changed since it was read.
     async fn sweep_one(&self, item: &Item) -> Result<bool, Fault> {
-        let (Some(id), Some(tok)) = (self.names.id(item), item.get("tok")) else {
+        let (Some(id), Some(token), Some(count)) =
+            (self.names.id(item), item.get("tok"), item.get("cnt"))
+        else {
             return Ok(false);
         };
-        let Ok(count) = item::integer(item, "cnt") else {
-            return Ok(false);
-        };
-        let values = [("v", number(FORMAT)), ("tok", tok.clone()), ("cnt", number(count))];
-        let unchanged = Expression {
-            text: "v = :v AND tok = :tok AND cnt = :cnt".to_owned(),
-            values: values.map(|(name, value)| (format!(":{name}"), value)).into(),
-        };
+        let unchanged = expression::unchanged(token.clone(), count.clone());
         match self.delete(id, unchanged).await {
             Ok(old) => {
-                self.forget_named_parts(id, old.as_ref()).await;
+                self.forget_parts(id, old.as_ref()).await;
                 Ok(true)
             }
             Err(Failed::Condition(_)) => Ok(false),

@@ -2,8 +2,8 @@
 //!
 //! 1. All parts are written before the completion that names them. A reader finds them by that name, so that it never
 //!    sees half an answer.
-//! 2. The name is a digest of the whole answer: a repeated write makes the same parts, and what was put together is
-//!    compared with it.
+//! 2. The name is the token that the record has with them, and a digest of the whole answer: a repeated write makes the same
+//!    parts, those of another attempt are others, and what was put together is compared with the digest.
 //! 3. Parts that no record names any more are deleted, or deleted by DynamoDB's own time to live.
 
 use std::fmt;
@@ -13,17 +13,21 @@ use sha2::{Digest, Sha256};
 
 use super::item::{Item, blob, number};
 use super::names::{EXPIRES, key};
+use crate::record::Token;
 
 /// The name of the parts of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
-    digest: String,
+    /// Token and digest, in hexadecimal digits.
+    name: String,
     pub(super) count: usize,
 }
 
 impl Parts {
-    pub(super) fn of(outcome: &[u8]) -> Self {
-        Self { digest: digest(outcome), count: outcome.len().div_ceil(PART_BYTES) }
+    /// The parts of `outcome` in a record with this token.
+    pub(super) fn of(token: Token, outcome: &[u8]) -> Self {
+        let name = format!("{}{}", hex(token.as_bytes()), digest(outcome));
+        Self { name, count: outcome.len().div_ceil(PART_BYTES) }
     }
 
     /// The items of these parts of `outcome`, in `partition`, kept until `expires_s`.
@@ -43,23 +47,18 @@ impl Parts {
     }
 
     fn key(&self, partition: &str, at: usize) -> Item {
-        key(partition.to_owned(), format!("{}{at:04}", self.sort_prefix()))
-    }
-
-    /// What the sort key of each of these parts begins with.
-    pub(super) fn sort_prefix(&self) -> String {
-        format!("{}-", self.digest)
+        key(partition.to_owned(), format!("{}-{at:04}", self.name))
     }
 
     /// Whether `outcome` is what these parts are named after.
     pub(super) fn is_whole(&self, outcome: &[u8]) -> bool {
-        digest(outcome) == self.digest
+        self.name.ends_with(&digest(outcome))
     }
 }
 
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.digest, self.count)
+        write!(f, "{}/{}", self.name, self.count)
     }
 }
 
@@ -67,15 +66,18 @@ impl FromStr for Parts {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (digest, count) = text.split_once('/').ok_or(())?;
+        let (name, count) = text.split_once('/').ok_or(())?;
         let count = count.parse().ok().filter(|count| (1..=PARTS_MAX).contains(count)).ok_or(())?;
-        Ok(Self { digest: digest.to_owned(), count })
+        Ok(Self { name: name.to_owned(), count })
     }
 }
 
 fn digest(outcome: &[u8]) -> String {
-    let digest = Sha256::digest(outcome);
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(outcome)[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What fits into one item beside the rest of it: DynamoDB takes 400 KB for an item, names of attributes included.
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn parts_put_together_are_the_answer_they_are_named_after() {
         let outcome: Vec<u8> = (0..PART_BYTES + 7).map(|at| at as u8).collect();
-        let parts = Parts::of(&outcome);
+        let parts = Parts::of(Token::from_bytes([7; 16]), &outcome);
         assert_eq!(parts.to_string().parse(), Ok(parts.clone()));
         let items = parts.items("p", &outcome, 1);
         assert_eq!((parts.count, items.len(), parts.keys("p").len()), (2, 2, 2));

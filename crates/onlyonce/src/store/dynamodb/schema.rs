@@ -73,10 +73,12 @@ impl DynamoFacts {
         }
     }
 
-    /// In how many regions it is written.
+    /// In how many regions it is written, at least: DynamoDB may list the other regions alone.
     pub fn regions(&self) -> usize {
-        let replicas = self.description.as_ref().map_or(0, |table| table.replicas().len());
-        replicas.max(1)
+        match self.description.as_ref().map_or(0, |table| table.replicas().len()) {
+            0 => 1,
+            replicas => replicas.max(2),
+        }
     }
 
     /// Read and write units that are paid for; `None` on demand.
@@ -260,3 +262,25 @@ impl Table {
 const MAKE_WAIT: Duration = Duration::from_secs(120);
 /// Between two looks at a new table.
 const MAKE_LOOK: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::types::ReplicaDescription;
+
+    use super::*;
+
+    fn facts(description: TableDescription) -> DynamoFacts {
+        let (expires, point_in_time_recovery) = (Some(true), Some(true));
+        let description = Some(description);
+        DynamoFacts { description, expires, point_in_time_recovery, clock_ahead_ms: 0 }
+    }
+
+    #[test]
+    fn a_table_with_a_replica_in_another_region_is_refused() {
+        let replica = ReplicaDescription::builder().region_name("eu-west-1").build();
+        let global = facts(TableDescription::builder().replicas(replica).build());
+        assert_eq!(global.missing(), Some(Missing::OneRegion));
+        let single = facts(TableDescription::builder().build());
+        assert_eq!(single.missing(), Some(Missing::Use("its keys are not pk and sk")));
+    }
+}

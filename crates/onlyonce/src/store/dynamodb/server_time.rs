@@ -32,6 +32,11 @@ impl ServerTime {
         known.ahead_ms = Some(known.ahead_ms.map_or(low, |ahead| ahead.clamp(low, high.max(low))));
     }
 
+    /// Whether an answer has told it.
+    pub(super) fn is_known(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ahead_ms.is_some()
+    }
+
     /// The server's time when the boot clock says `boot`.
     pub(super) fn now(&self, boot: Duration) -> StoreTime {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

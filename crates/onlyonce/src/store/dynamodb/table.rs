@@ -4,19 +4,20 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
+use super::ANSWER_WAIT;
 use super::address::DynamoAddress;
 use super::call::{Failed, call, unsure};
 use super::error::DynamoOpenError;
 use super::expression::{self, Expression};
-use super::item::{self, Answer, Item};
-use super::names::{Names, SORT};
-use super::parts::{INLINE_BYTES_MAX, PARTS_MAX, Parts};
+use super::item::{self, Item};
+use super::names::Names;
 use super::server_time::ServerTime;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::codec;
-use crate::record::{Record, Revision, State, Token};
+use crate::record::{Record, Revision, Token};
 use crate::scope::OperationId;
 use crate::store::cas::{self, Effect};
 use crate::store::{Beat, BoxError, Draft, Fault, Guard, Lease, Next, Seen, StoreError, Swap};
@@ -56,9 +57,13 @@ impl Table {
         self.time.now(SystemClock.boot())
     }
 
-    /// A place on the wire. Calls wait for it in their order.
-    pub(super) async fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Fault> {
-        self.wire.acquire().await.map_err(|_| Fault::NotDone(StoreError::Closed))
+    /// A place on the wire. Calls wait for it in their order, at most [`ANSWER_WAIT`].
+    pub(super) async fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        match timeout(ANSWER_WAIT, self.wire.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(Fault::NotDone(StoreError::Closed)),
+            Err(_) => Err(Fault::NotDone(StoreError::Busy)),
+        }
     }
 }
 
@@ -74,10 +79,14 @@ impl Table {
         Err(unsure("the parts of an answer changed whenever they were read"))
     }
 
-    async fn get(&self, id: OperationId) -> Result<Option<Item>, Fault> {
+    pub(super) async fn get(&self, id: OperationId) -> Result<Option<Item>, Fault> {
+        self.get_item(self.names.record(id)).await
+    }
+
+    pub(super) async fn get_item(&self, key: Item) -> Result<Option<Item>, Fault> {
         let _place = self.place().await?;
         let get = self.client.get_item().table_name(&self.address.table).consistent_read(true);
-        let get = get.set_key(Some(self.names.record(id)));
+        let get = get.set_key(Some(key));
         let got = call(&self.time, |trace| get.customize().interceptor(trace).send()).await;
         Ok(got.map_err(Failed::fault)?.item)
     }
@@ -149,10 +158,8 @@ impl Table {
     }
 
     async fn insert(&self, draft: &Draft, record: Record) -> Result<Seen, Fault> {
-        let mut absent = Expression::default();
-        absent.text = "attribute_not_exists(pk)".to_owned();
         let item = item::encode(&self.names, draft.id, &record, None);
-        match self.put(item, absent).await {
+        match self.put(item, expression::absent()).await {
             Ok(_) => {
                 self.known.insert(draft.id, ());
                 Ok(self.seen(Some(record)))
@@ -190,7 +197,7 @@ impl Table {
             };
             match cas::swap(seen.record.as_ref(), &guard, to, now) {
                 Effect::Already(revision) => {
-                    self.forget_parts(id, to, None).await;
+                    self.forget_erased(id, to).await;
                     return Ok(Swap::Done(revision));
                 }
                 Effect::Stale => return Ok(Swap::Stale(Box::new(seen))),
@@ -230,12 +237,15 @@ impl Table {
             }
             Next::Completed { settled_by, response, token } => {
                 let outcome = codec::encode_outcome(*settled_by, response);
-                let answer = self.answer(id, outcome, None).await.map_err(Failed::Fault)?;
+                let answer = self.answer(id, cas::token_after(guard, to), outcome).await?;
                 self.update(id, expression::completed(answer, *token, now), condition).await?
             }
         };
-        self.known.insert(id, ());
-        self.forget_parts(id, to, old.as_ref()).await;
+        match to {
+            Next::Absent => drop(self.known.remove(&id)),
+            _ => self.known.insert(id, ()),
+        }
+        self.forget_parts(id, old.as_ref()).await;
         revision_after(guard, to, old).map_err(Failed::Fault)
     }
 
@@ -331,121 +341,6 @@ impl Table {
     }
 }
 
-/// Answers, in the item or in parts.
-impl Table {
-    async fn answer_of(&self, id: OperationId, record: &Record) -> Result<Option<Answer>, Fault> {
-        match &record.state {
-            State::Completed { expires_at, settled_by, response } => {
-                let outcome = codec::encode_outcome(*settled_by, response);
-                self.answer(id, outcome, Some(*expires_at)).await.map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The answer as its item has it; its parts are written. They are kept for as long as the record is: until
-    /// `expires_at`, or for the time to live that only the item knows.
-    async fn answer(
-        &self,
-        id: OperationId,
-        outcome: Vec<u8>,
-        expires_at: Option<StoreTime>,
-    ) -> Result<Answer, Fault> {
-        let parts = Parts::of(&outcome);
-        match () {
-            () if outcome.len() <= INLINE_BYTES_MAX => return Ok(Answer::inline(outcome, id)),
-            () if !self.address.parts => {
-                return Err(refused("its answer is too large for one item"));
-            }
-            () if parts.count > PARTS_MAX => return Err(refused("its answer has too many parts")),
-            () => {}
-        }
-        let expires_at = match expires_at {
-            Some(expires_at) => expires_at,
-            None => match self.get(id).await? {
-                Some(item) => {
-                    self.now().plus_ms(item::integer(&item, "ttl_ms").map_err(unreadable)?)
-                }
-                None => return Ok(Answer::Parts(parts)),
-            },
-        };
-        let expires_s = item::seconds(expires_at.as_ms()).saturating_add(PART_SLACK_S);
-        for item in parts.items(&self.names.parts(id), &outcome, expires_s) {
-            self.put_item(item).await?;
-        }
-        Ok(Answer::Parts(parts))
-    }
-
-    async fn put_item(&self, item: Item) -> Result<(), Fault> {
-        let _place = self.place().await?;
-        let put = self.client.put_item().table_name(&self.address.table).set_item(Some(item));
-        let done = call(&self.time, |trace| put.customize().interceptor(trace).send()).await;
-        done.map(drop).map_err(Failed::fault)
-    }
-
-    /// The outcome that these parts have; `None` if they are not all there.
-    async fn read_parts(
-        &self,
-        id: OperationId,
-        parts: &Parts,
-    ) -> Result<Option<bytes::Bytes>, Fault> {
-        let mut outcome = Vec::new();
-        for key in parts.keys(&self.names.parts(id)) {
-            let _place = self.place().await?;
-            let get = self.client.get_item().table_name(&self.address.table).consistent_read(true);
-            let get = get.set_key(Some(key));
-            let got = call(&self.time, |trace| get.customize().interceptor(trace).send()).await;
-            let item = got.map_err(Failed::fault)?.item.unwrap_or_default();
-            let Some(part) = item.get("part").and_then(|part| part.as_b().ok()) else {
-                return Ok(None);
-            };
-            outcome.extend_from_slice(part.as_ref());
-        }
-        match parts.is_whole(&outcome) {
-            true => Ok(Some(outcome.into())),
-            false => Err(unreadable("the parts of its answer are damaged")),
-        }
-    }
-
-    /// Deletes the parts that a write has left without a record. An erased answer must not stay, so its parts are looked for
-    /// even if another copy of the write was first.
-    async fn forget_parts(&self, id: OperationId, to: &Next, old: Option<&Item>) {
-        let kept = match to {
-            Next::Completed { settled_by, response, .. } => Some((*settled_by, response)),
-            Next::Replaced(record) => match &record.state {
-                State::Completed { settled_by, response, .. } => Some((*settled_by, response)),
-                _ => None,
-            },
-            _ => None,
-        };
-        let has_parts = old.is_some_and(|old| old.contains_key("answer_in"));
-        if has_parts || matches!(to, Next::Replaced(_)) {
-            let kept = kept.map(|(by, response)| codec::encode_outcome(by, response));
-            self.delete_parts(id, kept.map(|outcome| Parts::of(&outcome))).await;
-        }
-    }
-
-    /// The same after a record was deleted.
-    pub(super) async fn forget_named_parts(&self, id: OperationId, old: Option<&Item>) {
-        self.forget_parts(id, &Next::Absent, old).await;
-    }
-
-    /// What is not deleted now is deleted by DynamoDB's own time to live.
-    async fn delete_parts(&self, id: OperationId, but: Option<Parts>) {
-        let but = but.map(|parts| parts.sort_prefix());
-        let is_kept = |sort: &str| but.as_ref().is_some_and(|but| sort.starts_with(but));
-        for key in self.part_keys(id).await.unwrap_or_default() {
-            let sort = key.get(SORT).and_then(|sort| sort.as_s().ok());
-            if !sort.is_some_and(|sort| is_kept(sort)) {
-                let delete = self.client.delete_item().table_name(&self.address.table);
-                let delete = delete.set_key(Some(key));
-                let _ =
-                    call(&self.time, |trace| delete.customize().interceptor(trace).send()).await;
-            }
-        }
-    }
-}
-
 pub(super) fn unreadable(why: impl Into<BoxError>) -> Fault {
     Fault::NotDone(StoreError::Unreadable(why.into()))
 }
@@ -463,5 +358,3 @@ const SWAPS_MAX: usize = 4;
 const KNOWN_IDS: usize = 65_536;
 /// Calls that may be on the wire at once. Each has a connection, and DynamoDB answers in milliseconds.
 const WIRE_CALLS_MAX: usize = 256;
-/// How much longer than its record a part stays.
-const PART_SLACK_S: i64 = 24 * 3600;
