@@ -4,6 +4,8 @@ mod access;
 pub mod audit;
 pub mod config;
 pub mod doctor;
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 pub mod exit;
 pub mod keys;
 pub mod migrate;

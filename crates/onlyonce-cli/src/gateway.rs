@@ -189,10 +189,12 @@ impl Gateway {
             policy: PolicyInForce(Arc::new(move || admin::in_force(&current.now().config))),
         });
         let (census, once) = (self.about.census.clone(), self.once.clone());
+        let is_paid = self.about.kind == "dynamodb";
+        let every = if is_paid { census::EVERY_PAID } else { census::EVERY };
         let current = self.current.clone();
         let acceptor = move || current.now().secured.admin.clone();
         let serve = move || async move {
-            tokio::spawn(census.refresh(once));
+            tokio::spawn(census.refresh(once, every));
             admin::serve(listener, acceptor, desk).await
         };
         self.admin_thread = Some(on_thread("onlyonce-admin", serve));

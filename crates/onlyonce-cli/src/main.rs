@@ -7,6 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use onlyonce_cli::commands::audit::Audit;
 use onlyonce_cli::commands::config::ConfigCommand;
 use onlyonce_cli::commands::doctor::Doctor;
+#[cfg(feature = "dynamodb")]
+use onlyonce_cli::commands::dynamodb::DynamoDb;
 use onlyonce_cli::commands::keys::Keys;
 use onlyonce_cli::commands::migrate::Migrate;
 use onlyonce_cli::commands::openapi::OpenapiCommand;
@@ -49,6 +51,10 @@ enum Command {
     Outbox(Outbox),
     Doctor(Doctor),
     Plan(Plan),
+    /// Describe the table that a store in DynamoDB needs
+    #[cfg(feature = "dynamodb")]
+    #[command(subcommand, name = "dynamodb")]
+    DynamoDb(DynamoDb),
     Torture(Box<Torture>),
     /// Print a script that completes this command in a shell
     Completions {
@@ -78,6 +84,8 @@ fn main() -> io::Result<ExitCode> {
         Command::Outbox(outbox) => Ok(outbox.run()),
         Command::Doctor(doctor) => Ok(doctor.run()),
         Command::Plan(plan) => Ok(plan.run()),
+        #[cfg(feature = "dynamodb")]
+        Command::DynamoDb(dynamodb) => Ok(dynamodb.run()),
         Command::Torture(torture) => Ok(torture.run()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut io::stdout());

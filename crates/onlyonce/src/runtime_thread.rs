@@ -80,7 +80,7 @@ impl RuntimeThread {
     /// Runs `call` on the thread, also if its caller leaves, once there is a permit in `room` for it. If the thread
     /// ended with it, the answer is what `lost` makes of that.
     #[cfg_attr(
-        not(any(feature = "postgres", feature = "redis")),
+        not(any(feature = "dynamodb", feature = "postgres", feature = "redis")),
         expect(dead_code, reason = "only the stores that are elsewhere run calls on a thread")
     )]
     pub(crate) async fn run<T: Send + 'static>(

@@ -17,6 +17,8 @@ pub mod audit;
 pub mod cas;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 #[cfg(feature = "redis")]
 pub mod layered;
 #[cfg(feature = "memory")]
@@ -29,7 +31,13 @@ pub mod redis;
 pub mod sealed;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "memory", feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg(any(
+    feature = "dynamodb",
+    feature = "memory",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 mod wake;
 
 use std::future::Future;

@@ -11,6 +11,8 @@
 //! assert!(url.starts_with("postgres://"));
 //! ```
 
+mod dynamodb;
+mod dynamodb_wire;
 mod folder;
 mod kafka;
 mod nats;
@@ -24,6 +26,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::dynamodb::{DynamoDb, Emulator};
+pub use self::dynamodb_wire::{DynamoWire, WireCounts, WireFault};
 pub use self::kafka::{Kafka, KafkaRecord};
 pub use self::nats::Nats;
 pub use self::pgbouncer::Pgbouncer;

@@ -35,7 +35,7 @@ pub(super) struct AccessFlags {
     token: Option<String>,
     #[command(flatten)]
     trust: TrustFlags,
-    /// A store instead: sqlite:FILE (of no running gateway), postgres://…, redis://… or env:NAME
+    /// A store instead: sqlite:FILE (of no running gateway), postgres://…, redis://…, dynamodb:TABLE or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse, conflicts_with = "token")]
     store: Option<StoreFlag>,
     /// The configuration that names the store, and the secret and the seal of its keys where there are any

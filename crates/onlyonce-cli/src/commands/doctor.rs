@@ -6,6 +6,8 @@
 
 mod config;
 mod disk;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod locks;
 mod node;
 mod postgres;
@@ -31,7 +33,7 @@ use crate::config::{Config, StoreFlag, StoreUrl};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Doctor {
-    /// The store: sqlite:FILE, postgres://…, redis://… or env:NAME; goes before the store of the configuration
+    /// The store: sqlite:FILE, postgres://…, redis://…, dynamodb:TABLE or env:NAME; goes before the store of the configuration
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     store: Option<StoreFlag>,
     /// The configuration to judge; it also names the store
@@ -98,6 +100,8 @@ async fn examine(store: &StoreUrl, config: Option<&Config>) -> Report {
         StoreUrl::Sqlite(path) => sqlite::examine(path),
         StoreUrl::Postgres(url) => postgres::examine(url.reveal()).await,
         StoreUrl::Redis(url) => redis::examine(url.reveal()).await,
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::DynamoDb(address) => dynamodb::examine(address).await,
     };
     match found {
         Ok(findings) => report.add(findings),

@@ -1,5 +1,7 @@
 //! `onlyonce migrate`: from the file of one process to the database of many.
 
+mod destination;
+
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,15 +9,15 @@ use std::process::ExitCode;
 use onlyonce::clock::StoreTime;
 use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
-use onlyonce::store::postgres::{Import, PostgresStore};
 use onlyonce::store::sqlite::{SqliteOpenError, SqliteStore};
 use onlyonce::store::{Fault, Maintain, Page, Scan};
 
+use self::destination::{Destination, Filling};
 use super::exit;
-use crate::config::{ServerUrl, StoreFlag, StoreUrl};
+use crate::config::{StoreFlag, StoreUrl};
 use crate::gateway::id_check;
 
-/// Make the tables and functions of a Postgres database, or move every live record from SQLite there.
+/// Make the tables and functions of a Postgres database, or a table of DynamoDB, or move every live record from SQLite there.
 ///
 /// Without --from it makes what is missing, and ends: for programs that call the functions in transactions of their own.
 ///
@@ -29,7 +31,7 @@ pub struct Migrate {
     /// Where the records are: sqlite:FILE
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     from: Option<StoreFlag>,
-    /// The database, and where the records go: postgres://… or env:NAME
+    /// The database, and where the records go: postgres://…, dynamodb:TABLE or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     to: StoreFlag,
 }
@@ -47,12 +49,16 @@ impl Migrate {
             (Ok(from), Ok(to)) => (from, to),
             (Err(error), _) | (_, Err(error)) => return exit::usage(&error.to_string()),
         };
-        let done = match (&from, &to) {
-            (None, StoreUrl::Postgres(server)) => super::block_on(make(server)),
-            (Some(StoreUrl::Sqlite(path)), StoreUrl::Postgres(server)) => {
-                super::block_on(move_all(path, server, &format!("sqlite:{}", path.display())))
+        let done = match (&from, Destination::of(to)) {
+            (None, Some(to)) => super::block_on(to.make()),
+            (Some(StoreUrl::Sqlite(path)), Some(to)) => {
+                super::block_on(move_all(path, &to, &format!("sqlite:{}", path.display())))
             }
-            _ => return exit::usage("migrate goes --to postgres://…, and --from sqlite:FILE"),
+            _ => {
+                return exit::usage(
+                    "migrate goes --to postgres://… or dynamodb:TABLE, and --from sqlite:FILE",
+                );
+            }
         };
         match done {
             Ok(Ok(done)) => {
@@ -65,19 +71,12 @@ impl Migrate {
     }
 }
 
-async fn make(to: &ServerUrl) -> Result<String, String> {
-    let opened = PostgresStore::open(to.reveal()).await;
-    let store = opened.map_err(|error| refused(&to.to_string(), &error))?;
-    store.close().await;
-    Ok(format!("{to} has the tables and functions of onlyonce {}", env!("CARGO_PKG_VERSION")))
-}
-
-async fn move_all(path: &Path, to: &ServerUrl, name: &str) -> Result<String, String> {
+async fn move_all(path: &Path, to: &Destination, name: &str) -> Result<String, String> {
     let moved = moved(path, to, name).await?;
     Ok(format!("{moved}; {name} is marked as moved, and is not opened again"))
 }
 
-async fn moved(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String> {
+async fn moved(path: &Path, to: &Destination, name: &str) -> Result<Moved, String> {
     super::demand_file(path)?;
     let opened = SqliteStore::open(path).await;
     let is_moved = |error: &SqliteOpenError| match error {
@@ -86,18 +85,14 @@ async fn moved(path: &Path, to: &ServerUrl, name: &str) -> Result<Moved, String>
     };
     // Interrupted right before the end: the records are there, and only the end is missing.
     if opened.as_ref().is_err_and(is_moved) {
-        let filling = begin(to, name).await?;
+        let filling = to.begin(name).await?;
         return filling.finish().await.map(|()| Moved::default()).map_err(interrupted);
     }
     let from = opened.map_err(|error| refused(name, &error))?;
-    let filling = begin(to, name).await?;
+    let filling = to.begin(name).await?;
     let moved = migrate(&from, &filling, &to.to_string()).await;
     from.close().await;
     moved.map_err(interrupted)
-}
-
-async fn begin(to: &ServerUrl, from: &str) -> Result<Import, String> {
-    Import::begin(to.reveal(), from).await.map_err(|error| refused(&to.to_string(), &error))
 }
 
 fn refused(what: &str, error: &dyn std::error::Error) -> String {
@@ -140,7 +135,7 @@ impl Moved {
     }
 }
 
-async fn migrate(from: &SqliteStore, to: &Import, name: &str) -> Result<Moved, Fault> {
+async fn migrate(from: &SqliteStore, to: &Filling, name: &str) -> Result<Moved, Fault> {
     let mut moved = Moved::default();
     let mut after = None;
     loop {

@@ -1,5 +1,6 @@
 //! `onlyonce plan`: how much disk, memory and writing does a load need? It shows its arithmetic.
 
+mod dynamodb;
 mod measured;
 mod parse;
 
@@ -55,6 +56,7 @@ enum Kind {
     Sqlite,
     Postgres,
     Redis,
+    DynamoDb,
 }
 
 const EXAMPLES: &str = "\
@@ -115,6 +117,9 @@ impl Plan {
     }
 
     fn section(&self, store: Kind) -> Vec<Line> {
+        if store == Kind::DynamoDb {
+            return self.dynamodb();
+        }
         let Measured { record, body, memory, log } = Measured::of(store);
         let (rows, response) = (self.rows(), self.response as f64);
         let per_record = record + response * body;
@@ -213,7 +218,10 @@ fn text(title: &str, lines: &[Line]) -> String {
 
 fn json_of(lines: &[Line]) -> Value {
     let line = |line: &Line| {
-        (line.name.to_owned(), json!({ "value": line.value.round(), "how": line.how }))
+        (
+            line.name.to_owned(),
+            json!({ "value": (line.value * 100.0).round() / 100.0, "how": line.how }),
+        )
     };
     Value::Object(lines.iter().map(line).collect())
 }
@@ -243,13 +251,14 @@ fn size(bytes: f64) -> String {
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Redis];
+    const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::DynamoDb];
 
     fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
             Self::Redis => "redis",
+            Self::DynamoDb => "dynamodb",
         }
     }
 }

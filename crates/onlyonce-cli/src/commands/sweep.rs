@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use onlyonce::clock::{Clock, StoreTime, SystemClock};
 use onlyonce::scope::OperationId;
 use onlyonce::store::audit::AuditOptions;
+#[cfg(feature = "dynamodb")]
+use onlyonce::store::dynamodb::DynamoStore;
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
 use onlyonce::store::redis::RedisStore;
 use onlyonce::store::sqlite::{SqliteOptions, SqliteStore};
@@ -24,7 +26,7 @@ use crate::config::{Config, StoreFlag, StoreUrl};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Sweep {
-    /// The store: sqlite:FILE (of no running gateway), postgres://…, redis://… or env:NAME
+    /// The store: sqlite:FILE (of no running gateway), postgres://…, redis://…, dynamodb:TABLE or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     store: Option<StoreFlag>,
     /// The configuration that names the store
@@ -116,6 +118,11 @@ async fn sweep_store(store: &StoreUrl, audit: Option<AuditOptions>) -> Result<us
                 None => PostgresOptions::new(),
             };
             let store = PostgresStore::open_with(url.reveal(), options).await;
+            sweep_all(&store.map_err(|error| refused(&error))?).await
+        }
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::DynamoDb(address) => {
+            let store = DynamoStore::open(address).await;
             sweep_all(&store.map_err(|error| refused(&error))?).await
         }
         StoreUrl::Redis(url) => {

@@ -19,7 +19,7 @@ pub struct Flags {
     /// The address for operators: their page, the API, health checks and metrics
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub admin: Option<SocketAddr>,
-    /// Where operations are recorded: sqlite:FILE, postgres://…, redis://…, memory: or env:NAME
+    /// Where operations are recorded: sqlite:FILE, postgres://…, redis://…, dynamodb:TABLE, memory: or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     pub store: Option<StoreFlag>,
     /// Allow routes with the preset payments on a Redis that may lose records

@@ -25,6 +25,9 @@ pub enum StoreUrl {
     Postgres(ServerUrl),
     /// `redis://…`: for many nodes; what it promises depends on how it is set up.
     Redis(ServerUrl),
+    /// `dynamodb:TABLE`: for many nodes, without a database to run. It has no credentials in it.
+    #[cfg(feature = "dynamodb")]
+    DynamoDb(String),
     /// `memory:`: forgotten when the process ends.
     Memory,
 }
@@ -67,9 +70,22 @@ impl FromStr for StoreUrl {
             Some(("redis" | "rediss", _)) => {
                 ServerUrl::new(text).map(Self::Redis).ok_or(StoreUrlError::Redis)
             }
+            Some(("dynamodb", _)) => dynamodb(text),
             _ => Err(StoreUrlError::Unknown),
         }
     }
+}
+
+#[cfg(feature = "dynamodb")]
+fn dynamodb(text: &str) -> Result<StoreUrl, StoreUrlError> {
+    use onlyonce::store::dynamodb::DynamoAddress;
+    let address = text.parse::<DynamoAddress>().map_err(|_| StoreUrlError::DynamoDb)?;
+    Ok(StoreUrl::DynamoDb(address.to_string()))
+}
+
+#[cfg(not(feature = "dynamodb"))]
+const fn dynamodb(_: &str) -> Result<StoreUrl, StoreUrlError> {
+    Err(StoreUrlError::NotBuilt)
 }
 
 fn sqlite(file: &str) -> Result<StoreUrl, StoreUrlError> {
@@ -86,6 +102,8 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Sqlite(file) => write!(f, "sqlite:{}", file.display()),
             Self::Postgres(url) | Self::Redis(url) => url.fmt(f),
+            #[cfg(feature = "dynamodb")]
+            Self::DynamoDb(address) => f.write_str(address),
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -169,7 +187,9 @@ pub struct FilterError;
 #[non_exhaustive]
 pub enum StoreUrlError {
     /// Use one of these.
-    #[error("a store is sqlite:FILE, postgres://HOST/DATABASE, redis://HOST or memory:")]
+    #[error(
+        "a store is sqlite:FILE, postgres://HOST/DATABASE, redis://HOST, dynamodb:TABLE or memory:"
+    )]
     Unknown,
     /// Give the file's name after the colon.
     #[error("sqlite: needs the name of a file")]
@@ -188,6 +208,14 @@ pub enum StoreUrlError {
     /// Give a host.
     #[error("a Redis is redis://HOST:PORT, or rediss:// with TLS")]
     Redis,
+    /// Give a table, and settings that there are.
+    #[error(
+        "a DynamoDB is dynamodb:TABLE, with ?region=…&endpoint=…&prefix=…&parts=off&sweep=scan"
+    )]
+    DynamoDb,
+    /// Build with the feature.
+    #[error("this build has no DynamoDB: build it with `--features dynamodb`")]
+    NotBuilt,
     /// Set the variable.
     #[error("the variable after `env:` is not set")]
     NoVariable,

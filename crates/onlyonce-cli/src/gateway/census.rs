@@ -28,7 +28,7 @@ impl LastCensus {
     }
 
     /// Counts for ever. A count that fails leaves the last one standing.
-    pub(super) async fn refresh(self, once: Once) {
+    pub(super) async fn refresh(self, once: Once, every: Duration) {
         loop {
             if let (Ok(census), Some(now)) = (once.operations().census().await, once.now()) {
                 let age = |since: Option<StoreTime>| {
@@ -40,9 +40,12 @@ impl LastCensus {
                 let counted = Counted { census, running_for, unknown_for };
                 *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(counted);
             }
-            sleep(EVERY).await;
+            sleep(every).await;
         }
     }
 }
 
-const EVERY: Duration = Duration::from_secs(5);
+/// Between two counts.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
+/// The same where each look at the store is paid for.
+pub(super) const EVERY_PAID: Duration = Duration::from_secs(60);

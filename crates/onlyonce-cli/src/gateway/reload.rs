@@ -51,6 +51,8 @@ impl Gateway {
             return Err(ReloadError::NeedsRestart(fixed.join(", ")));
         }
         store::check_payments(&config, &self.about)?;
+        #[cfg(feature = "dynamodb")]
+        store::check_leases(&config)?;
         let changes = id_check::changes(&self.once, &before.config, &config).await;
         let changes = changes.map_err(ReloadError::NoAnswer)?;
         if !changes.is_empty() {

@@ -1,6 +1,8 @@
 //! Opens the store that the configuration names.
 
 use onlyonce::clock::{Clock, StoreTime, SystemClock};
+#[cfg(feature = "dynamodb")]
+use onlyonce::store::dynamodb::DynamoStore;
 use onlyonce::store::layered::{Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::postgres::{PostgresOptions, PostgresStore};
@@ -16,7 +18,7 @@ use crate::config::{Config, FilterUrl, StoreUrl};
 /// What the operator may want to know of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    /// `sqlite`, `postgres`, `redis` or `memory`.
+    /// `sqlite`, `postgres`, `redis`, `dynamodb` or `memory`.
     pub(crate) kind: &'static str,
     /// When this process began to open its store.
     pub(crate) started_at: StoreTime,
@@ -35,6 +37,8 @@ impl About {
             StoreUrl::Sqlite(_) => "sqlite",
             StoreUrl::Postgres(_) => "postgres",
             StoreUrl::Redis(_) => "redis",
+            #[cfg(feature = "dynamodb")]
+            StoreUrl::DynamoDb(_) => "dynamodb",
         };
         Self {
             kind,
@@ -105,9 +109,39 @@ pub(crate) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartE
             about.warnings.extend(about.is_best_effort.then(|| promise.to_string()));
             Once::builder(redis)
         }
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::DynamoDb(address) => {
+            check_leases(config)?;
+            let store = DynamoStore::open(address).await.map_err(|error| refused(&error))?;
+            for warning in store.warnings() {
+                warn!("{warning}");
+                about.warnings.push(warning.clone());
+            }
+            Once::builder(store)
+        }
     };
     Ok((builder, about))
 }
+
+/// Clocks of nodes on DynamoDB differ by a second: a lease must be far longer than that.
+#[cfg(feature = "dynamodb")]
+pub(super) fn check_leases(config: &Config) -> Result<(), StartError> {
+    let StoreUrl::DynamoDb(_) = config.store else {
+        return Ok(());
+    };
+    let routes = config.routes.iter().chain([&config.fallback]);
+    let shortest = routes.map(|route| route.policy.lease()).min();
+    match shortest.filter(|lease| *lease < DYNAMODB_LEASE_MIN) {
+        Some(lease) => Err(StartError::Store(format!(
+            "a lease of {lease:?} is too short for DynamoDB, whose time is told in whole seconds: make it at least {DYNAMODB_LEASE_MIN:?}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The shortest lease on DynamoDB: a renewal is due every third of it, and must not be late by a second.
+#[cfg(feature = "dynamodb")]
+const DYNAMODB_LEASE_MIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 fn filtered(
     postgres: PostgresStore,

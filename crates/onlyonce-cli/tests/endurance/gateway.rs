@@ -52,6 +52,9 @@ impl Gateway {
     pub(crate) async fn listening(folder: &Path, listen: &str) -> Self {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"));
         command.args(["serve", "--config", "onlyonce.toml", "--listen", listen]);
+        // What an emulator of DynamoDB believes; no other store asks for it.
+        command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+        command.env("AWS_EC2_METADATA_DISABLED", "true");
         Self::running(folder, command.current_dir(folder).stdin(Stdio::null())).await
     }
 

@@ -1,6 +1,7 @@
 //! Duplicates across two gateways: one execution each, and equal answers, whatever the filter does.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::task::{JoinSet, block_in_place};
 use tokio::time::sleep;
 
 use crate::fleet::Fleet;
-use crate::upstream::QUICK;
+use crate::upstream::{QUICK, Upstream};
 use crate::{BODY, within};
 
 /// How many send each key.
@@ -24,9 +25,9 @@ const CALLERS: usize = 100;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duplicates_across_two_gateways_execute_once_and_are_answered_alike() {
     let fleet = Fleet::start("").await;
-    let callers = Callers::connect(&fleet).await;
+    let callers = Callers::connect(&fleet.addresses()).await;
     for n in 0..tiered(200) {
-        callers.all_send(&fleet, &format!("across-{n}")).await;
+        callers.all_send(&fleet.upstream, &format!("across-{n}")).await;
     }
     callers.report(tiered(200));
 }
@@ -39,7 +40,7 @@ async fn a_filter_that_forgets_hangs_dies_and_comes_back_changes_nothing() {
     let database = block_in_place(|| postgres.database());
     let top = format!("store = \"{database}\"\nfilter = \"{}\"", redis.url());
     let fleet = Fleet::on(postgres, &top, "").await;
-    let callers = Callers::connect(&fleet).await;
+    let callers = Callers::connect(&fleet.addresses()).await;
     let (is_over, faults) = (Arc::<AtomicBool>::default(), Arc::new(Faults::default()));
     let spoiling = std::thread::spawn({
         let (is_over, faults) = (is_over.clone(), faults.clone());
@@ -47,7 +48,7 @@ async fn a_filter_that_forgets_hangs_dies_and_comes_back_changes_nothing() {
     });
     for n in 0..tiered(200) {
         let key = format!("filtered-{n}");
-        callers.all_send(&fleet, &key).await;
+        callers.all_send(&fleet.upstream, &key).await;
         faults.sent.fetch_add(1, Ordering::SeqCst);
     }
     is_over.store(true, Ordering::SeqCst);
@@ -99,29 +100,29 @@ fn spoil(mut redis: Redis, is_over: &AtomicBool, faults: &Faults) {
 }
 
 /// Connections to both gateways in turn.
-struct Callers {
+pub(crate) struct Callers {
     connections: Vec<Arc<Mutex<Connection>>>,
     refusals: AtomicUsize,
     replays: AtomicUsize,
 }
 
 impl Callers {
-    async fn connect(fleet: &Fleet) -> Self {
+    pub(crate) async fn connect(addresses: &[SocketAddr]) -> Self {
         let mut connections = Vec::new();
-        for address in fleet.addresses().into_iter().cycle().take(CALLERS) {
+        for address in addresses.iter().copied().cycle().take(CALLERS) {
             connections.push(Arc::new(Mutex::new(Connection::open(address).await.unwrap())));
         }
         Self { connections, refusals: AtomicUsize::new(0), replays: AtomicUsize::new(0) }
     }
 
     /// All of them send the key at once, and again until it is answered.
-    async fn all_send(&self, fleet: &Fleet, key: &str) {
+    pub(crate) async fn all_send(&self, upstream: &Upstream, key: &str) {
         let mut requests = JoinSet::new();
         for connection in &self.connections {
             requests.spawn(send_until_answered(connection.clone(), key.to_owned()));
         }
         let answers = within("all answers", requests.join_all()).await;
-        let executions = fleet.upstream.executions(key);
+        let executions = upstream.executions(key);
         assert_eq!(executions.len(), 1, "{key}");
         let bodies: HashSet<_> = answers.iter().map(|answer| answer.body.clone()).collect();
         assert_eq!(bodies, HashSet::from_iter(executions), "{key}");
@@ -132,7 +133,7 @@ impl Callers {
         self.refusals.fetch_add(refusals, Ordering::SeqCst);
     }
 
-    fn report(&self, keys: usize) {
+    pub(crate) fn report(&self, keys: usize) {
         let [replays, refusals] =
             [&self.replays, &self.refusals].map(|count| count.load(Ordering::SeqCst));
         println!("{keys} keys, {keys} executions, {replays} replays, {refusals} refusals");

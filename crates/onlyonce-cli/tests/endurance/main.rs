@@ -15,6 +15,8 @@ mod hang_up;
 mod heavy_crowd;
 mod heavy_disk;
 mod heavy_duplicates;
+#[cfg(feature = "dynamodb")]
+mod heavy_dynamodb;
 mod heavy_fleet;
 mod heavy_kill;
 mod heavy_migrate;

@@ -47,7 +47,9 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = sleep_until(Instant::now() + poll) => poll = (poll * 2).min(POLL_MAX),
+                () = sleep_until(Instant::now() + until_next(poll, self.clock.boot())) => {
+                    poll = (poll * 2).min(POLL_MAX);
+                }
             }
         }
     }
@@ -66,6 +68,13 @@ impl Inner {
         }
         Some(Ended::Refused(refusal))
     }
+}
+
+/// How long until the next whole multiple of `poll` on the boot clock. All waiters of a node look at the same moments, so
+/// that those of one key share a read: in a store that cannot wake them, a key costs as many reads as there are nodes.
+fn until_next(poll: Duration, boot: Duration) -> Duration {
+    let passed = boot.as_nanos() % poll.as_nanos().max(1);
+    poll.saturating_sub(Duration::from_nanos(u64::try_from(passed).unwrap_or(0)))
 }
 
 /// The answer for a waiter, by the record; `None` while the operation runs.
@@ -92,3 +101,17 @@ pub(super) fn by_record(seen: &Seen, ask: &Ask) -> Option<Refusal> {
 /// How often a waiter reads the record without being woken, in case a wake-up was lost.
 const POLL_MIN: Duration = Duration::from_millis(100);
 const POLL_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiters_that_came_at_different_moments_look_at_the_same_ones() {
+        let ms = Duration::from_millis;
+        for boot in [3_000, 3_001, 3_250, 3_999] {
+            let next = ms(boot) + until_next(ms(1_000), ms(boot));
+            assert_eq!(next, ms(4_000));
+        }
+    }
+}

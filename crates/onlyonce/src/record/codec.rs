@@ -22,7 +22,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::StatusCode;
 
 use self::wire::{Reader, Writer};
@@ -71,6 +71,32 @@ pub fn decode_head(head: &[u8], body: Bytes) -> Result<Response, CodecError> {
     let response = read_head(&mut reader, body)?;
     reader.finish()?;
     Ok(response)
+}
+
+/// Who settled a record, the head of the response, and its body, for stores that keep the outcome as one value.
+pub fn encode_outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
+    let head = encode_head(response);
+    let mut outcome = vec![settled_by_tag(settled_by)];
+    outcome.extend((head.len() as u32).to_le_bytes());
+    outcome.extend(head);
+    if let Some(body) = response.body.stored() {
+        outcome.extend_from_slice(body);
+    }
+    outcome
+}
+
+/// The outcome that was encoded. The body shares its bytes.
+pub fn decode_outcome(mut outcome: Bytes) -> Result<(SettledBy, Response), CodecError> {
+    let damaged = CodecError::Damaged { what: "outcome" };
+    if outcome.len() < 5 {
+        return Err(damaged);
+    }
+    let (tag, head_bytes) = (outcome.get_u8(), outcome.get_u32_le() as usize);
+    if outcome.len() < head_bytes {
+        return Err(damaged);
+    }
+    let head = outcome.split_to(head_bytes);
+    Ok((settled_by(tag)?, decode_head(&head, outcome)?))
 }
 
 /// A whole record, body included, for stores that keep one value per operation.

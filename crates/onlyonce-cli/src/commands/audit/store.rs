@@ -111,6 +111,10 @@ pub(in crate::commands) async fn kept_by(store: &StoreUrl) -> Result<Option<Audi
     if let StoreUrl::Redis(_) | StoreUrl::Memory = store {
         return Ok(None);
     }
+    #[cfg(feature = "dynamodb")]
+    if let StoreUrl::DynamoDb(_) = store {
+        return Ok(None);
+    }
     let refused = |error| Failed::trouble(&format!("the store cannot be opened: {error}"));
     let heads = open(store).await.map_err(refused)?.heads().await.map_err(unread)?;
     Ok((!heads.is_empty()).then(AuditOptions::default))
@@ -128,6 +132,8 @@ async fn open(store: &StoreUrl) -> Result<Box<dyn Trail>, String> {
             Ok(Box::new(store.map_err(|error| told(&error))?))
         }
         StoreUrl::Redis(_) => Err("Redis alone keeps no audit trail".to_owned()),
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::DynamoDb(_) => Err("DynamoDB keeps no audit trail".to_owned()),
         StoreUrl::Memory => Err("memory: is gone with its process, and its trail too".to_owned()),
     }
 }
@@ -152,6 +158,8 @@ async fn kept_secret(store: &StoreUrl) -> Result<Option<String>, String> {
             let kept = store.check_value(IdChange::SECRET, None, None).await;
             kept.map_err(|fault| told(fault.error()))
         }
+        #[cfg(feature = "dynamodb")]
+        StoreUrl::DynamoDb(_) => Ok(None),
         StoreUrl::Redis(_) | StoreUrl::Memory => Ok(None),
     }
 }

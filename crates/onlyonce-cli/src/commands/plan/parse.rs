@@ -26,6 +26,7 @@ pub(super) fn store(text: &str) -> Result<Kind, &'static str> {
         "sqlite" => Ok(Kind::Sqlite),
         "postgres" | "postgresql" => Ok(Kind::Postgres),
         "redis" | "rediss" => Ok(Kind::Redis),
+        "dynamodb" => Ok(Kind::DynamoDb),
         _ => Err(STORE),
     }
 }
@@ -33,7 +34,7 @@ pub(super) fn store(text: &str) -> Result<Kind, &'static str> {
 const RATE: &str = "a rate is a number and one of /s, /m, /h, /d, such as \"1000/s\"";
 const RATE_MAX: f64 = 1e12;
 const PERCENT: &str = "a share is a number from 0 to below 100 and %, such as \"5%\"";
-const STORE: &str = "a store is sqlite, postgres or redis";
+const STORE: &str = "a store is sqlite, postgres, redis or dynamodb";
 
 #[cfg(test)]
 mod tests {

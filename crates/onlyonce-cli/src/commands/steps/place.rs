@@ -25,7 +25,7 @@ impl PlaceFlags {
                 opened.map_err(|error| Failed::trouble(&doctor::told(&error)))
             }
             StoreUrl::Sqlite(path) => in_file(&path),
-            StoreUrl::Redis(_) | StoreUrl::Memory => Err(Failed::usage(&ELSEWHERE)),
+            _ => Err(Failed::usage(&ELSEWHERE)),
         }
     }
 }

@@ -20,9 +20,9 @@ pub const TOP: Section = Section {
         ),
         Name::new(
             "store",
-            "\"sqlite:FILE\", \"postgres://…\", \"redis://…\", \"memory:\", or \"env:NAME\" for what that variable holds",
+            "\"sqlite:FILE\", \"postgres://…\", \"redis://…\", \"dynamodb:TABLE\", \"memory:\", or \"env:NAME\" for what that variable holds",
             "\"sqlite:onlyonce.db\"",
-            "where operations are recorded: a file for one process, Postgres for many. Redis alone is best effort unless it syncs every write; `memory:` loses everything at exit and needs `--ephemeral`",
+            "where operations are recorded: a file for one process, Postgres for many; DynamoDB in a build with that feature. Redis alone is best effort unless it syncs every write; `memory:` loses everything at exit and needs `--ephemeral`",
         ),
         Name::new(
             "filter",

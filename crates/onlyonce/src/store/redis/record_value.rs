@@ -12,7 +12,7 @@ use sha1::{Digest, Sha1};
 use crate::clock::StoreTime;
 use crate::hex;
 use crate::record::codec::{self, CodecError};
-use crate::record::{Record, Response, SettledBy, State, Token};
+use crate::record::{Record, State, Token};
 use crate::scope::OperationId;
 
 /// The value of the record of `id`.
@@ -22,7 +22,7 @@ pub(super) fn encode(id: OperationId, record: &Record) -> Vec<u8> {
         State::Unknown { since } => (2, *since, Vec::new()),
         State::Released { expires_at } => (3, *expires_at, Vec::new()),
         State::Completed { expires_at, settled_by, response } => {
-            (4, *expires_at, outcome(*settled_by, response))
+            (4, *expires_at, codec::encode_outcome(*settled_by, response))
         }
     };
     // Nobody reads the state in the details.
@@ -40,18 +40,6 @@ pub(super) fn encode(id: OperationId, record: &Record) -> Vec<u8> {
     }
     value.extend(sum(id, &value, &details));
     [value, details, outcome].concat()
-}
-
-/// Who settled the record, the head of the response, and its body.
-pub(super) fn outcome(settled_by: SettledBy, response: &Response) -> Vec<u8> {
-    let head = codec::encode_head(response);
-    let mut outcome = vec![codec::settled_by_tag(settled_by)];
-    outcome.extend((head.len() as u32).to_le_bytes());
-    outcome.extend(head);
-    if let Some(body) = response.body.stored() {
-        outcome.extend_from_slice(body);
-    }
-    outcome
 }
 
 /// The checksum of an outcome; zero where there is none.
@@ -102,14 +90,9 @@ fn state(tag: u8, at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
     }
 }
 
-fn completed(expires_at: StoreTime, mut outcome: &[u8]) -> Result<State, CodecError> {
-    if outcome.len() < 5 {
-        return Err(damaged("outcome"));
-    }
-    let (settled_by, head_bytes) = (outcome.get_u8(), outcome.get_u32_le() as usize);
-    let (head, body) = outcome.split_at_checked(head_bytes).ok_or(damaged("outcome"))?;
-    let response = Arc::new(codec::decode_head(head, Bytes::copy_from_slice(body))?);
-    Ok(State::Completed { expires_at, settled_by: codec::settled_by(settled_by)?, response })
+fn completed(expires_at: StoreTime, outcome: &[u8]) -> Result<State, CodecError> {
+    let (settled_by, response) = codec::decode_outcome(Bytes::copy_from_slice(outcome))?;
+    Ok(State::Completed { expires_at, settled_by, response: Arc::new(response) })
 }
 
 /// The first eight hex digits of the SHA-1, the only digest that scripts can make.

@@ -7,6 +7,7 @@ use super::keys::{CHANNEL, CHECK_VALUES, Keys, NONE, RUNNING, UNKNOWN};
 use super::record_value;
 use crate::clock::StoreTime;
 use crate::hex;
+use crate::record::codec;
 use crate::record::{Record, Response, Revision, SettledBy, StateKind, StateSet, Token};
 use crate::scope::{IdPrefix, OperationId};
 use crate::store::{Cursor, Draft, Lease, Scan, cas};
@@ -79,7 +80,7 @@ impl Keys {
         (token, states): (Token, StateSet),
         (settled_by, response): (SettledBy, &Response),
     ) -> ScriptCall {
-        let outcome = record_value::outcome(settled_by, response);
+        let outcome = codec::encode_outcome(settled_by, response);
         let crc = record_value::checksum(&outcome).to_le_bytes().to_vec();
         let own = [token.as_bytes().to_vec(), text(states.open_bits()), outcome, crc];
         self.about_record(Script::Complete, id, own)

@@ -1,0 +1,286 @@
+//! The table that a store needs: how it is made, and whether one is as it should be.
+
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType,
+    PointInTimeRecoverySpecification, PointInTimeRecoveryStatus, Projection, ProjectionType,
+    ScalarAttributeType, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
+};
+use tokio::time::{sleep, timeout};
+
+use super::address::DynamoAddress;
+use super::call::{Failed, call};
+use super::error::DynamoOpenError;
+use super::names::{EXPIRES, INDEX, PARTITION, SHARD, SORT};
+use super::open::client;
+use super::table::Table;
+use crate::clock::{Clock, SystemClock};
+use crate::store::{BoxError, Fault};
+use std::time::Duration;
+
+/// How a table is set up. Read by [`inspect`]; nothing is written.
+#[derive(Clone, Debug)]
+pub struct DynamoFacts {
+    description: Option<TableDescription>,
+    /// Whether DynamoDB deletes what is over, by our attribute; `None` if it does not let us ask.
+    pub expires: Option<bool>,
+    /// Whether the table can be restored to any second of the last weeks; `None` if DynamoDB does not let us ask.
+    pub point_in_time_recovery: Option<bool>,
+    /// How far DynamoDB's clock is ahead of this machine's.
+    pub clock_ahead_ms: i64,
+}
+
+/// Why a table cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is not there.
+    Table,
+    /// It is replicated between regions.
+    OneRegion,
+    /// Something in it.
+    Use(&'static str),
+}
+
+impl DynamoFacts {
+    /// Whether it is there.
+    pub fn is_there(&self) -> bool {
+        self.description.is_some()
+    }
+
+    /// The first thing for which it cannot be used, if there is one.
+    pub fn missing(&self) -> Option<Missing> {
+        let Some(table) = &self.description else {
+            return Some(Missing::Table);
+        };
+        let index =
+            table.global_secondary_indexes().iter().find(|index| index.index_name() == Some(INDEX));
+        match () {
+            () if self.regions() > 1 => Some(Missing::OneRegion),
+            () if table.table_status() == Some(&TableStatus::Deleting) => {
+                Some(Missing::Use("it is being deleted"))
+            }
+            () if !is_keyed(table.key_schema(), PARTITION, SORT) => {
+                Some(Missing::Use("its keys are not pk and sk"))
+            }
+            () => match index {
+                None => Some(Missing::Use("it has no index named pending")),
+                Some(index) if !is_keyed(index.key_schema(), SHARD, PARTITION) => {
+                    Some(Missing::Use("the keys of its index are not shard_key and pk"))
+                }
+                Some(_) => None,
+            },
+        }
+    }
+
+    /// In how many regions it is written, at least: DynamoDB may list the other regions alone.
+    pub fn regions(&self) -> usize {
+        match self.description.as_ref().map_or(0, |table| table.replicas().len()) {
+            0 => 1,
+            replicas => replicas.max(2),
+        }
+    }
+
+    /// Read and write units that are paid for; `None` on demand.
+    pub fn provisioned(&self) -> Option<(i64, i64)> {
+        let table = self.description.as_ref()?;
+        let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
+        let units = table.provisioned_throughput()?;
+        let units = (units.read_capacity_units()?, units.write_capacity_units()?);
+        (mode != Some(&BillingMode::PayPerRequest) && units != (0, 0)).then_some(units)
+    }
+
+    /// Whether it is refused that anybody deletes it by mistake.
+    pub fn is_protected(&self) -> bool {
+        let table = self.description.as_ref();
+        table.and_then(TableDescription::deletion_protection_enabled).unwrap_or(false)
+    }
+
+    /// What is worth a line at every start.
+    pub(super) fn warnings(&self, sweeps: bool) -> Vec<String> {
+        match self.expires {
+            Some(false) if !sweeps => vec![format!(
+                "nothing deletes expired records: turn on the time to live of the table, by the attribute {EXPIRES}, or use sweep=scan"
+            )],
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) async fn read(table: &Table) -> Result<Self, DynamoOpenError> {
+        let description = describe(table).await?;
+        let name = &table.address.table;
+        let expires = match table.client.describe_time_to_live().table_name(name).send().await {
+            Ok(told) => told.time_to_live_description.map(|told| {
+                let is_on = matches!(
+                    told.time_to_live_status(),
+                    Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+                );
+                is_on && told.attribute_name() == Some(EXPIRES)
+            }),
+            Err(_) => None,
+        };
+        let backups = table.client.describe_continuous_backups().table_name(name).send().await;
+        let backups = backups.ok().and_then(|told| told.continuous_backups_description);
+        let point_in_time_recovery = backups.map(|told| {
+            let status = told.point_in_time_recovery_description();
+            let status = status.and_then(|told| told.point_in_time_recovery_status());
+            status == Some(&PointInTimeRecoveryStatus::Enabled)
+        });
+        let clock_ahead_ms = table.now().since_ms(SystemClock.wall());
+        Ok(Self { description, expires, point_in_time_recovery, clock_ahead_ms })
+    }
+}
+
+fn is_keyed(schema: &[KeySchemaElement], partition: &str, sort: &str) -> bool {
+    let has = |name, kind| {
+        schema.iter().any(|key| key.attribute_name() == name && *key.key_type() == kind)
+    };
+    has(partition, KeyType::Hash) && has(sort, KeyType::Range)
+}
+
+/// Reads how the table at `address` is set up.
+///
+/// # Errors
+/// When DynamoDB cannot be reached, or refuses us.
+pub async fn inspect(address: &str) -> Result<DynamoFacts, DynamoOpenError> {
+    let address: DynamoAddress = address.parse()?;
+    let client = client(&address, None).await;
+    DynamoFacts::read(&Table::new(client, address)?).await
+}
+
+/// Makes the table at `address` if it is not there: paid for on demand, with its index, its time to live and
+/// point-in-time recovery. Says whether it was made.
+///
+/// # Errors
+/// When DynamoDB cannot be reached, or refuses us.
+pub async fn make_table(address: &str, config: Option<SdkConfig>) -> Result<bool, DynamoOpenError> {
+    let address: DynamoAddress = address.parse()?;
+    let client = client(&address, config).await;
+    let table = Table::new(client, address)?;
+    if describe(&table).await?.is_some() {
+        return Ok(false);
+    }
+    table.make().await.map_err(DynamoOpenError::Unreachable)?;
+    match timeout(MAKE_WAIT, until_active(&table)).await {
+        Ok(active) => active?,
+        Err(late) => return Err(DynamoOpenError::Unreachable(late.into())),
+    }
+    let name = &table.address.table;
+    let ttl = TimeToLiveSpecification::builder().enabled(true).attribute_name(EXPIRES).build();
+    let ttl = ttl.map_err(|error| DynamoOpenError::Unreachable(error.into()))?;
+    let set = table.client.update_time_to_live().table_name(name);
+    let set = set.time_to_live_specification(ttl).send().await;
+    set.map_err(|error| DynamoOpenError::Unreachable(error.into_service_error().into()))?;
+    // An emulator may not know it, and `doctor` says whether it is on.
+    let recovery = PointInTimeRecoverySpecification::builder().point_in_time_recovery_enabled(true);
+    if let Ok(recovery) = recovery.build() {
+        let set = table.client.update_continuous_backups().table_name(name);
+        drop(set.point_in_time_recovery_specification(recovery).send().await);
+    }
+    Ok(true)
+}
+
+async fn until_active(table: &Table) -> Result<(), DynamoOpenError> {
+    while describe(table)
+        .await?
+        .is_none_or(|told| told.table_status() != Some(&TableStatus::Active))
+    {
+        sleep(MAKE_LOOK).await;
+    }
+    Ok(())
+}
+
+/// `None` if it is not there.
+async fn describe(table: &Table) -> Result<Option<TableDescription>, DynamoOpenError> {
+    let describe = table.client.describe_table().table_name(&table.address.table);
+    let told = call(&table.time, |trace| async {
+        match describe.customize().interceptor(trace).send().await {
+            Err(error) if is_absent(error.as_service_error()) => Ok(None),
+            told => told.map(Some),
+        }
+    });
+    match told.await {
+        Ok(told) => Ok(told.and_then(|told| told.table)),
+        Err(failed) => Err(DynamoOpenError::Unreachable(unwrapped(failed.fault()))),
+    }
+}
+
+fn is_absent(error: Option<&DescribeTableError>) -> bool {
+    error.is_some_and(DescribeTableError::is_resource_not_found_exception)
+}
+
+/// What went wrong, without who was asked.
+fn unwrapped(fault: Fault) -> BoxError {
+    use crate::store::StoreError::Unavailable;
+    match fault {
+        Fault::NotDone(Unavailable(error)) | Fault::Unsure(Unavailable(error)) => error,
+        fault => fault.into(),
+    }
+}
+
+impl Table {
+    /// DynamoDB's own count of the items, some hours old.
+    pub(super) async fn items(&self) -> Result<u64, Fault> {
+        let describe = self.client.describe_table().table_name(&self.address.table);
+        let told = call(&self.time, |trace| describe.customize().interceptor(trace).send()).await;
+        let items = told.map_err(Failed::fault)?.table.and_then(|table| table.item_count);
+        Ok(items.and_then(|items| u64::try_from(items).ok()).unwrap_or_default())
+    }
+
+    async fn make(&self) -> Result<(), BoxError> {
+        let key = |name: &str, kind: KeyType| {
+            KeySchemaElement::builder().attribute_name(name).key_type(kind).build()
+        };
+        let text = |name: &str| {
+            let text = AttributeDefinition::builder().attribute_name(name);
+            text.attribute_type(ScalarAttributeType::S).build()
+        };
+        let keys_only = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
+        let index = GlobalSecondaryIndex::builder().index_name(INDEX).projection(keys_only);
+        let index = index
+            .key_schema(key(SHARD, KeyType::Hash)?)
+            .key_schema(key(PARTITION, KeyType::Range)?);
+        let make = self.client.create_table().table_name(&self.address.table);
+        let make = make.billing_mode(BillingMode::PayPerRequest);
+        let make =
+            make.key_schema(key(PARTITION, KeyType::Hash)?).key_schema(key(SORT, KeyType::Range)?);
+        let make = make.attribute_definitions(text(PARTITION)?).attribute_definitions(text(SORT)?);
+        let make =
+            make.attribute_definitions(text(SHARD)?).global_secondary_indexes(index.build()?);
+        match make.send().await {
+            Ok(_) => Ok(()),
+            // Another node was first.
+            Err(error) => match error.into_service_error() {
+                error if error.is_resource_in_use_exception() => Ok(()),
+                error => Err(error.into()),
+            },
+        }
+    }
+}
+
+/// How long a new table may take until it can be used.
+const MAKE_WAIT: Duration = Duration::from_secs(120);
+/// Between two looks at a new table.
+const MAKE_LOOK: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::types::ReplicaDescription;
+
+    use super::*;
+
+    fn facts(description: TableDescription) -> DynamoFacts {
+        let (expires, point_in_time_recovery) = (Some(true), Some(true));
+        let description = Some(description);
+        DynamoFacts { description, expires, point_in_time_recovery, clock_ahead_ms: 0 }
+    }
+
+    #[test]
+    fn a_table_with_a_replica_in_another_region_is_refused() {
+        let replica = ReplicaDescription::builder().region_name("eu-west-1").build();
+        let global = facts(TableDescription::builder().replicas(replica).build());
+        assert_eq!(global.missing(), Some(Missing::OneRegion));
+        let single = facts(TableDescription::builder().build());
+        assert_eq!(single.missing(), Some(Missing::Use("its keys are not pk and sk")));
+    }
+}

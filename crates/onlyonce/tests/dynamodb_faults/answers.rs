@@ -1,0 +1,121 @@
+//! Answers that are too large for one item.
+
+use onlyonce::record::{Kept, KeyText, NotKept, Record, State, Token};
+use onlyonce::store::{Fault, Guard, Maintain, Next, Store, StoreError, Swap};
+use servers::WireFault;
+
+use crate::lab::{Lab, completed, done, draft, won, write};
+
+/// Three parts.
+const BODY_BYTES: usize = 900_000;
+
+fn large(seed: u8) -> Vec<u8> {
+    (0..BODY_BYTES).map(|at| (at % 251) as u8 ^ seed).collect()
+}
+
+fn body(record: &Record) -> &[u8] {
+    match &record.response().expect("it is completed").body {
+        Kept::Bytes { body, .. } => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_is_replayed_byte_for_byte_by_another_node() {
+    let Some(lab) = Lab::start("").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    done(&lab.store, &draft, completed(large(1))).await;
+    println!("{:?}", lab.wire.counts());
+    let other = lab.other_node().await;
+    let seen = other.claim(draft.clone()).await.unwrap();
+    assert_eq!(body(seen.record.as_ref().unwrap()), large(1));
+    // A repeated settle finds that it is done.
+    done(&lab.store, &draft, completed(large(1))).await;
+    assert!(matches!(write(&lab.store, &draft, completed(large(2))).await, Ok(Swap::Stale(_))));
+    assert_eq!(body(&other.load(draft.id).await.unwrap().record.unwrap()), large(1));
+}
+
+#[tokio::test]
+async fn nobody_sees_half_an_answer_wherever_its_settle_is_cut() {
+    let Some(lab) = Lab::start("").await else { return };
+    let other = lab.other_node().await;
+    // Two of the three parts, the third, and the completion itself.
+    for (number, passes) in [(1, 2), (2, 3)] {
+        for fault in [WireFault::CallLost, WireFault::ReplyLost] {
+            let draft = draft(number * 10 + u32::from(fault == WireFault::ReplyLost));
+            won(&lab.store, &draft).await;
+            let mut writes = 0;
+            lab.wire.change(move |action| {
+                writes += usize::from(["PutItem", "UpdateItem"].contains(&action));
+                if writes > passes { fault } else { WireFault::None }
+            });
+            let settle = write(&lab.store, &draft, completed(large(1))).await;
+            assert!(matches!(settle, Err(Fault::Unsure(_))), "{settle:?}");
+            let record = other.load(draft.id).await.unwrap().record.unwrap();
+            match record.state {
+                State::Running { .. } => {}
+                State::Completed { .. } => assert_eq!(body(&record), large(1)),
+                state => panic!("{state:?}"),
+            }
+            lab.wire.change(|_| WireFault::None);
+            done(&lab.store, &draft, completed(large(1))).await;
+            assert_eq!(body(&other.load(draft.id).await.unwrap().record.unwrap()), large(1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_part_is_an_error_and_never_a_shorter_answer() {
+    let Some(lab) = Lab::start("").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    done(&lab.store, &draft, completed(large(1))).await;
+    let keys = part_keys(&lab);
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    let delete = format!(r#"{{"TableName":"keys","Key":{}}}"#, keys[1]);
+    assert_eq!(lab.server.call("DeleteItem", &delete).0, 200);
+    let seen = lab.store.load(draft.id).await;
+    assert!(matches!(seen, Err(Fault::NotDone(StoreError::Unreadable(_)))), "{seen:?}");
+}
+
+#[tokio::test]
+async fn an_erased_answer_leaves_no_part_behind() {
+    let Some(lab) = Lab::start("").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    done(&lab.store, &draft, completed(large(1))).await;
+    let record = lab.store.load(draft.id).await.unwrap().record.unwrap();
+    let mut erased =
+        Record { token: Token::random(), count: 1, key: KeyText::erased(), ..record.clone() };
+    if let State::Completed { response, .. } = &mut erased.state {
+        *response = std::sync::Arc::new(response.without_body(NotKept::Erased));
+    }
+    let to = Next::Replaced(Box::new(erased.clone()));
+    let swap = lab.store.swap(draft.id, Guard::Unchanged(record.revision()), to).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    assert_eq!(lab.store.load(draft.id).await.unwrap().record, Some(erased));
+    assert_eq!(part_keys(&lab), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn without_parts_a_large_answer_is_refused_for_its_content() {
+    let Some(lab) = Lab::start("&parts=off").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    let limit = lab.store.limits().body_bytes_max;
+    let settle = write(&lab.store, &draft, completed(large(1))).await;
+    assert!(matches!(settle, Err(Fault::NotDone(StoreError::Refused(_)))), "{settle:?}");
+    done(&lab.store, &draft, completed(vec![7; limit])).await;
+    assert_eq!(body(&lab.store.load(draft.id).await.unwrap().record.unwrap()).len(), limit);
+}
+
+/// The keys of all parts in the table, in JSON.
+fn part_keys(lab: &Lab) -> Vec<String> {
+    let scan = r#"{"TableName":"keys","ProjectionExpression":"pk, sk",
+        "FilterExpression":"begins_with(pk, :parts)","ExpressionAttributeValues":{":parts":{"S":"oo/part/"}}}"#;
+    let (status, told) = lab.server.call("Scan", scan);
+    assert_eq!(status, 200, "{told}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    told["Items"].as_array().unwrap().iter().map(ToString::to_string).collect()
+}
