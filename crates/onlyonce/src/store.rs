@@ -330,7 +330,7 @@ impl Next {
     }
 
     /// The bytes of its body.
-    #[cfg(any(feature = "postgres", feature = "redis"))]
+    #[cfg(any(feature = "dynamodb", feature = "postgres", feature = "redis"))]
     pub(crate) fn body_bytes(&self) -> usize {
         let response = match self {
             Self::Completed { response, .. } => Some(response),
@@ -341,7 +341,7 @@ impl Next {
     }
 
     /// Refuses a body that is over the limit of a store.
-    #[cfg(any(feature = "postgres", feature = "redis"))]
+    #[cfg(any(feature = "dynamodb", feature = "postgres", feature = "redis"))]
     pub(crate) fn demand_fit(&self, body_bytes_max: usize) -> Result<(), Fault> {
         let bytes = self.body_bytes();
         if bytes <= body_bytes_max {

@@ -59,10 +59,10 @@ use self::table::Table;
 use super::wake::Wakers;
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreError, StoreLimits, Swap, Swept, Watch,
+    StoreError, StoreLimits, Swap, Swept, Watch, count_all,
 };
 use crate::clock::StoreTime;
-use crate::record::{Record, StateKind, StateSet, Token};
+use crate::record::{Record, StateKind, Token};
 use crate::runtime_thread::RuntimeThread;
 use crate::scope::{IdPrefix, OperationId};
 
@@ -163,14 +163,7 @@ impl Store for DynamoStore {
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
-        let response = match &to {
-            Next::Completed { response, .. } => Some(response),
-            Next::Replaced(record) => record.response(),
-            _ => None,
-        };
-        if response.is_some_and(|response| response.body_bytes() > self.limits().body_bytes_max) {
-            return Err(table::refused("its body is too large"));
-        }
+        to.demand_fit(self.limits().body_bytes_max)?;
         let wakers = self.wakers.clone();
         self.run(move |table| async move {
             let swap = table.swap(id, guard, &to).await?;
@@ -242,17 +235,9 @@ impl Inspect for DynamoStore {
     /// All records are DynamoDB's own count of the table's items, which is renewed every six hours.
     async fn census(&self) -> Result<Census, Fault> {
         let mut census = Census::default();
-        let states = StateSet::of(&[StateKind::Running, StateKind::Unknown]);
-        let mut scan = Scan { states, after: None, limit: CENSUS_ROWS };
-        loop {
-            let page = self.scan(scan.clone()).await?;
-            page.records.iter().for_each(|(_, record)| census.count(record));
-            scan.after = page.next;
-            if scan.after.is_none() {
-                let items = self.run(|table| async move { table.items().await }).await?;
-                return Ok(Census { records: items.max(census.records), ..census });
-            }
-        }
+        count_all(self, &[StateKind::Running, StateKind::Unknown], &mut census).await?;
+        let items = self.run(|table| async move { table.items().await }).await?;
+        Ok(Census { records: items.max(census.records), ..census })
     }
 }
 
@@ -260,5 +245,3 @@ impl Inspect for DynamoStore {
 pub const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;
-/// Rows of a page while running and unknown records are counted.
-const CENSUS_ROWS: usize = 500;

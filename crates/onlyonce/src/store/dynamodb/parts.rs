@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::item::{Item, blob, number};
 use super::names::{EXPIRES, key};
+use crate::hex;
 use crate::record::Token;
 
 /// The name of the parts of one answer.
@@ -26,7 +27,7 @@ pub(super) struct Parts {
 impl Parts {
     /// The parts of `outcome` in a record with this token.
     pub(super) fn of(token: Token, outcome: &[u8]) -> Self {
-        let name = format!("{}{}", hex(token.as_bytes()), digest(outcome));
+        let name = format!("{}{}", hex::encode(token.as_bytes()), digest(outcome));
         Self { name, count: outcome.len().div_ceil(PART_BYTES) }
     }
 
@@ -73,11 +74,7 @@ impl FromStr for Parts {
 }
 
 fn digest(outcome: &[u8]) -> String {
-    hex(&Sha256::digest(outcome)[..16])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(outcome)[..16])
 }
 
 /// What fits into one item beside the rest of it: DynamoDB takes 400 KB for an item, names of attributes included.

@@ -186,7 +186,7 @@ impl Table {
         let mut exact = guard;
         for _ in 0..SWAPS_MAX {
             let now = self.now();
-            let failed = match expression::guarded(&exact, to).filter(|_| in_time(to, now)) {
+            let failed = match expression::guarded(&exact, to).filter(|_| now <= to.not_after()) {
                 Some(condition) => self.write(id, &exact, to, condition, now).await,
                 None => Err(Failed::Condition(self.get(id).await?)),
             };
@@ -265,14 +265,6 @@ impl Table {
             }
             _ => Beat::Unsure,
         }
-    }
-}
-
-/// A take obeys its draft's `not_after`, like a claim.
-fn in_time(to: &Next, now: StoreTime) -> bool {
-    match to {
-        Next::Running(attempt) => now <= attempt.draft.not_after,
-        _ => true,
     }
 }
 
