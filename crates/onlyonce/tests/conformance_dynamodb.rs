@@ -13,7 +13,7 @@ use emulator::{address, config, make, open};
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::durability::{check, child, kill_after, write_until_killed};
-use onlyonce::store::conformance::{Factory, Fresh, Verdict, cases, exercise};
+use onlyonce::store::conformance::{Factory, Fresh, exercise};
 use onlyonce::store::dynamodb::DynamoStore;
 use servers::{DynamoDb, Emulator};
 
@@ -97,33 +97,17 @@ async fn dynamodb_passes_in_dynoxide() {
     assert_eq!(report.skipped().collect::<Vec<_>>(), SKIPPED);
 }
 
-/// A second opinion. It is slow, and sometimes breaks by itself when updates of an item race: a 500 without a word, which is
-/// unsure, and which the suite does not take for an answer. Such a case is run again.
+/// A second opinion. It is slow, because it takes one call at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn dynamodb_passes_in_moto() {
     if !is_full() {
         return eprintln!("only in the full tier: ONLYONCE_TEST_TIER=full");
     }
-    let Some(factory) = Prefixes::start(Emulator::Moto).await else {
-        return;
-    };
-    let is_broken =
-        |verdict: &Verdict| matches!(verdict, Verdict::Failed(why) if why.contains(BROKEN));
-    let (mut broken, mut failed) = (0, Vec::new());
-    for case in cases() {
-        let mut verdict = case.run(&factory).await;
-        for _ in 0..BROKEN_MAX {
-            if is_broken(&verdict) {
-                broken += 1;
-                verdict = case.run(&factory).await;
-            }
-        }
-        if let Verdict::Failed(why) = verdict {
-            failed.push((case.name, why));
-        }
+    if let Some(factory) = Prefixes::start(Emulator::Moto).await {
+        let report = exercise(&factory).await;
+        println!("{report}");
+        report.assert_passed();
     }
-    println!("{} cases, {broken} in which moto broke", cases().len());
-    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 fn is_full() -> bool {
@@ -163,8 +147,4 @@ const SKIPPED: [&str; 2] = [
     "a_claim_at_its_not_after_is_in_time",
     "time_does_not_run_backward_when_the_clock_is_set_back",
 ];
-/// What an answer without a word is called.
-const BROKEN: &str = "DynamoDB answered (nothing)";
-/// How often a case is run again in which the emulator broke.
-const BROKEN_MAX: usize = 3;
 const URL: &str = "ONLYONCE_CONFORMANCE_DYNAMODB";

@@ -26,21 +26,23 @@ pub struct DynamoDb {
 pub enum Emulator {
     /// Keeps its tables in a file, also when it is killed.
     Dynoxide,
-    /// Forgets its tables when it ends: a second opinion.
+    /// Forgets its tables when it ends: a second opinion. It takes one call at a time, because its conditional updates are
+    /// not atomic when they race.
     Moto,
 }
 
 impl Emulator {
     /// Whether it can be started here; scripts/test installs it.
     pub fn is_installed(self) -> bool {
-        self.program().exists()
+        let has_moto = || self.program().with_file_name("moto_server").exists();
+        self.program().exists() && (self != Self::Moto || has_moto())
     }
 
     fn program(self) -> PathBuf {
         let emulators = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dynamodb");
         match self {
             Self::Dynoxide => emulators.join("package/dynoxide"),
-            Self::Moto => emulators.join("python/bin/moto_server"),
+            Self::Moto => emulators.join("python/bin/python"),
         }
     }
 }
@@ -78,7 +80,7 @@ impl DynamoDb {
                 command.args(["serve", "--host", "127.0.0.1", "--port", &port, "--db-path"]);
                 command.arg(folder.join("tables.db"))
             }
-            Emulator::Moto => command.args(["-H", "127.0.0.1", "-p", &port]),
+            Emulator::Moto => command.args(["-c", ONE_AT_A_TIME, &port]),
         };
         let log = folder.join("log");
         self.process = Some(Process::start(command, &log, || self.is_ready()));
@@ -149,6 +151,13 @@ impl DynamoDb {
     }
 }
 
+/// `moto_server` has a thread for each call.
+const ONE_AT_A_TIME: &str = "import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+app = DomainDispatcherApplication(create_backend_app)
+run_simple('127.0.0.1', int(sys.argv[1]), app, threaded=False)
+";
 /// The emulators want a signature, and believe any.
 const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/dynamodb/aws4_request, \
                              SignedHeaders=host;x-amz-date, Signature=00";
