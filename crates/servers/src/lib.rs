@@ -22,7 +22,10 @@ mod process;
 mod redis;
 mod shim;
 
-use std::net::TcpListener;
+use std::hash::{BuildHasher, RandomState};
+use std::iter::repeat_with;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,11 +40,16 @@ pub use self::redis::Redis;
 /// How long a server may take to start or to stop.
 pub const START_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A loopback port that nobody listens on now.
+/// A loopback port that nobody listens on now. It is below the ports that the system gives to connections: a connection could
+/// take one of those before the server listens, or while it is down.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("a listener has an address").port()
+    let random = || PORTS.start + RandomState::new().hash_one(()) as u16 % PORTS.len() as u16;
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    repeat_with(random).take(PORT_TRIES).find(is_free).expect("a loopback port is free")
 }
+
+const PORTS: Range<u16> = 15_000..32_000;
+const PORT_TRIES: usize = 1_000;
 
 /// Where scripts/test puts the brokers that come from PyPI.
 fn brokers() -> PathBuf {
