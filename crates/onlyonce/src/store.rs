@@ -85,6 +85,12 @@ pub trait Watch: Store {
     /// Subscribed from the moment of the call, not of the first poll: subscribe, then load. The
     /// future ends after the next write of the record, and may end for nothing.
     fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static;
+
+    /// Whether writes of other nodes end [`changed`](Self::changed) too. Where they do not, a waiter finds them only by
+    /// reading the record again; the waiters of a node then do so at the same moments, and share a read.
+    fn hears_other_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// What the background work needs.

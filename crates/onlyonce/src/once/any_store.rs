@@ -146,6 +146,10 @@ impl AnyStore {
         self.store.changed(id)
     }
 
+    pub(crate) fn hears_other_nodes(&self) -> bool {
+        self.store.hears_other_nodes()
+    }
+
     /// The page has the store's own time: a lease is over when the clock that wrote it says so.
     pub(crate) async fn scan(&self, query: Scan) -> Result<Page, Fault> {
         let asked_at = self.clock.boot();
@@ -277,6 +281,7 @@ trait DynStore: Send + Sync {
         lease: Lease,
     ) -> BoxFuture<'a, Result<Vec<Beat>, Fault>>;
     fn changed(&self, id: OperationId) -> BoxFuture<'static, ()>;
+    fn hears_other_nodes(&self) -> bool;
     fn scan(&self, query: Scan) -> BoxFuture<'_, Result<Page, Fault>>;
     fn sweep(&self, until: StoreTime, limit: usize) -> BoxFuture<'_, Result<Swept, Fault>>;
     fn check_value<'a>(
@@ -315,6 +320,9 @@ impl<S: Store + Watch + Inspect> DynStore for S {
     }
     fn changed(&self, id: OperationId) -> BoxFuture<'static, ()> {
         Box::pin(Watch::changed(self, id))
+    }
+    fn hears_other_nodes(&self) -> bool {
+        Watch::hears_other_nodes(self)
     }
     fn scan(&self, query: Scan) -> BoxFuture<'_, Result<Page, Fault>> {
         Box::pin(Maintain::scan(self, query))

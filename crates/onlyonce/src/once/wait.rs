@@ -47,10 +47,17 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = sleep_until(Instant::now() + until_next(poll, self.clock.boot())) => {
-                    poll = (poll * 2).min(POLL_MAX);
-                }
+                () = sleep_until(Instant::now() + self.until_look(poll)) => poll = (poll * 2).min(POLL_MAX),
             }
+        }
+    }
+
+    /// How long until a waiter looks again by itself. In a store that cannot wake it, all waiters of a node look at the same
+    /// moments, so that those of one key share a read: a key costs as many reads as there are nodes.
+    fn until_look(&self, poll: Duration) -> Duration {
+        match self.store.hears_other_nodes() {
+            true => poll,
+            false => until_next(poll, self.clock.boot()),
         }
     }
 
@@ -70,8 +77,7 @@ impl Inner {
     }
 }
 
-/// How long until the next whole multiple of `poll` on the boot clock. All waiters of a node look at the same moments, so
-/// that those of one key share a read: in a store that cannot wake them, a key costs as many reads as there are nodes.
+/// How long until the next whole multiple of `poll` on the boot clock.
 fn until_next(poll: Duration, boot: Duration) -> Duration {
     let passed = boot.as_nanos() % poll.as_nanos().max(1);
     poll.saturating_sub(Duration::from_nanos(u64::try_from(passed).unwrap_or(0)))

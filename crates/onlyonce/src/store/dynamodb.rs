@@ -187,6 +187,10 @@ impl Watch for DynamoStore {
     fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
         self.wakers.changed(id)
     }
+
+    fn hears_other_nodes(&self) -> bool {
+        false
+    }
 }
 
 impl Maintain for DynamoStore {

@@ -346,6 +346,10 @@ impl<S: Watch + Maintain> Watch for Layered<S> {
     fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
         self.inner.authority.changed(id)
     }
+
+    fn hears_other_nodes(&self) -> bool {
+        self.inner.authority.hears_other_nodes()
+    }
 }
 
 impl<S: Watch + Maintain> Maintain for Layered<S> {

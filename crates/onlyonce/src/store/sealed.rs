@@ -98,6 +98,10 @@ impl<S: Watch> Watch for Sealed<S> {
     fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
         self.store.changed(id)
     }
+
+    fn hears_other_nodes(&self) -> bool {
+        self.store.hears_other_nodes()
+    }
 }
 
 impl<S: Maintain> Maintain for Sealed<S> {

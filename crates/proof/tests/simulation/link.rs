@@ -44,6 +44,9 @@ impl Link {
         self.outbox.send((number, heard)).await.map_err(|_| gone())?;
         let reply = hears.await.map_err(|_| gone())?;
         self.world.runs(self.node).await;
+        if let Ok(Reply::Seen(_) | Reply::Page(_)) = reply {
+            self.world.read_the_clock(self.node);
+        }
         reply
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct World {
 pub(crate) struct Node {
     /// Until when it stands still, in nanoseconds since the run began.
     stands_until_ns: AtomicU64,
+    has_read_the_clock: AtomicBool,
 }
 
 #[derive(Default)]
@@ -138,6 +139,15 @@ impl World {
         while let Some(left) = self.stands_for(node) {
             tokio::time::sleep(left).await;
         }
+    }
+
+    /// The gateway has an answer of the store, and with it the time.
+    pub(crate) fn read_the_clock(&self, node: usize) {
+        self.nodes[node].has_read_the_clock.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn all_read_the_clock(&self) -> bool {
+        self.nodes.iter().all(|node| node.has_read_the_clock.load(Ordering::Relaxed))
     }
 
     /// What the store's clock says.
