@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::future::Future;
 
-use tokio::sync::watch;
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use tokio::sync::{oneshot, watch};
 
 use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::scope::OperationId;
@@ -21,9 +23,12 @@ pub(crate) struct Flights<T>(Arc<Mutex<HashMap<OperationId, Option<Next<T>>>>>);
 struct Next<T> {
     /// Set to true when this call may go out.
     turn: watch::Sender<bool>,
-    /// The answer, once there is one. Closed without an answer if the caller that made the call was dropped.
-    answer: watch::Receiver<Option<T>>,
+    /// The answer, once there is one; an error if the caller that made the call was dropped.
+    answer: Answer<T>,
 }
+
+/// For every caller that has joined. They wake in the order in which they came, so that a simulation can be repeated.
+type Answer<T> = Shared<oneshot::Receiver<T>>;
 
 /// An answer, and whether this caller made the call.
 #[derive(Debug)]
@@ -46,11 +51,10 @@ impl<T: Clone + Send + Sync> Flights<T> {
     {
         loop {
             let seat = self.seat(id);
-            let Seat::Follow(mut answer) = seat else {
+            let Seat::Follow(answer) = seat else {
                 return Joined::Led(self.lead(id, seat, call).await);
             };
-            if let Ok(answer) = answer.wait_for(Option::is_some).await {
-                let answer = answer.clone().expect("it was waited for");
+            if let Ok(answer) = answer.await {
                 return Joined::Followed(answer);
             }
             // The caller that made the call was dropped before it ended: join another call, or make one.
@@ -67,8 +71,8 @@ impl<T: Clone + Send + Sync> Flights<T> {
             return Seat::Follow(next.answer.clone());
         }
         let (turn, turned) = watch::channel(false);
-        let (answers, answer) = watch::channel(None);
-        *next = Some(Next { turn, answer });
+        let (answers, answer) = oneshot::channel();
+        *next = Some(Next { turn, answer: answer.shared() });
         Seat::Then(turned, answers)
     }
 
@@ -83,7 +87,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
         let mut out = Out { flights: self, id, waits: Some(turned) };
         out.turn().await;
         let answer = call().await;
-        answers.send_replace(Some(answer.clone()));
+        let _ = answers.send(answer.clone());
         answer
     }
 
@@ -94,8 +98,8 @@ impl<T: Clone + Send + Sync> Flights<T> {
 
 enum Seat<T> {
     Now,
-    Then(watch::Receiver<bool>, watch::Sender<Option<T>>),
-    Follow(watch::Receiver<Option<T>>),
+    Then(watch::Receiver<bool>, oneshot::Sender<T>),
+    Follow(Answer<T>),
 }
 
 /// A call that is out, or waits for its turn. Dropped when the call ends or its caller is dropped.

@@ -119,11 +119,12 @@ impl Store for Link {
 
 impl Watch for Link {
     fn changed(&self, _: OperationId) -> impl Future<Output = ()> + Send + 'static {
-        let mut writes = self.store.writes.subscribe();
+        let written = self.store.writes.clone().notified_owned();
         let wakes = self.world.plan.wakes;
         async move {
-            if !wakes || writes.changed().await.is_err() {
-                std::future::pending::<()>().await;
+            match wakes {
+                true => written.await,
+                false => std::future::pending().await,
             }
         }
     }

@@ -17,7 +17,7 @@ use onlyonce::store::cas::{self, Effect};
 use onlyonce::store::{
     Beat, Cursor, Draft, Fault, Guard, Lease, Next, Page, Scan, Seen, StoreError, Swap, Swept,
 };
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use turmoil::net::UdpSocket;
 
@@ -27,8 +27,9 @@ use crate::world::{ANY, World};
 /// The records, and the calls and replies that are on their way.
 pub(crate) struct ModelStore {
     tables: Mutex<Tables>,
-    /// Counts the writes, so that a waiter notices the next one.
-    pub(crate) writes: watch::Sender<u64>,
+    /// Tells waiters of each write, in the order in which they came. (`watch` wakes them in an order of its own, which no seed
+    /// decides.)
+    pub(crate) writes: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ pub(crate) enum Reply {
 
 impl ModelStore {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { tables: Mutex::default(), writes: watch::Sender::new(0) })
+        Arc::new(Self { tables: Mutex::default(), writes: Arc::default() })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -110,7 +111,7 @@ impl ModelStore {
         };
         drop(tables);
         if is_write {
-            self.writes.send_modify(|writes| *writes += 1);
+            self.writes.notify_waiters();
         }
         reply
     }
