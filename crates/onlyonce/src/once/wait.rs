@@ -11,6 +11,7 @@ use super::{Ask, Ended, Inner, Refusal};
 use crate::engine::Write;
 use crate::planted::{Planted, planted};
 use crate::record::State;
+use crate::scope::OperationId;
 use crate::store::{Guard, Next, Seen};
 
 impl Inner {
@@ -47,17 +48,18 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = sleep_until(Instant::now() + self.until_look(poll)) => poll = (poll * 2).min(POLL_MAX),
+                () = sleep_until(Instant::now() + self.until_look(poll, ask.id)) => poll = (poll * 2).min(POLL_MAX),
             }
         }
     }
 
-    /// How long until a waiter looks again by itself. In a store that cannot wake it, all waiters of a node look at the same
-    /// moments, so that those of one key share a read: a key costs as many reads as there are nodes.
-    fn until_look(&self, poll: Duration) -> Duration {
+    /// How long until a waiter looks again by itself. In a store that cannot wake it, all waiters of a key look at the same
+    /// moments, so that they share a read: a key costs as many reads as there are nodes. Other keys have other moments.
+    fn until_look(&self, poll: Duration, id: OperationId) -> Duration {
+        let [.., last] = *id.as_bytes();
         match self.store.hears_other_nodes() {
             true => poll,
-            false => until_next(poll, self.clock.boot()),
+            false => until_next(poll, self.clock.boot() + POLL_MIN * u32::from(last) / 256),
         }
     }
 

@@ -198,7 +198,10 @@ impl Store for RedisStore {
                     return Ok(swap);
                 }
             };
-            let put = keys.put(id, read, record.as_deref(), to.not_after());
+            // A caller that stood still since it read the record judges it anew: the times in the new record are of that
+            // moment, and what is kept would live too short.
+            let not_after = to.not_after().min(reply.now().plus(PUT_WITHIN));
+            let put = keys.put(id, read, record.as_deref(), not_after);
             reply = self.call(put).await?;
         }
         Err(Fault::NotDone(StoreError::Busy))
@@ -311,6 +314,8 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
 const CALLS_MAX: u32 = 8192;
 /// The largest body that is kept, far below the 512 MiB that Redis takes for one value: a script copies it several times.
 const BODY_BYTES_MAX: usize = 64 << 20;
+/// How old what was read may be when it is written over.
+const PUT_WITHIN: Duration = Duration::from_secs(1);
 /// How often others may be faster with a record before a swap of it is refused as busy.
 const TRIES_MAX: usize = 16;
 /// Records in one page: Redis does nothing else while its script collects them.

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::item::{Answer, FORMAT, number, seconds, text, token};
 use super::names::{EXPIRES, Names, SHARD};
 use crate::clock::StoreTime;
-use crate::record::{StateKind, Token};
+use crate::record::{Revision, StateKind, Token};
 use crate::scope::OperationId;
 use crate::store::{Guard, Next};
 
@@ -56,6 +56,12 @@ pub(super) fn guarded(guard: &Guard, to: &Next) -> Option<Expression> {
             (!kinds.is_empty()).then_some(Expression { text, ..condition })
         }
     }
+}
+
+/// There is no item, or an earlier copy of this record.
+pub(super) fn absent_or(revision: Revision) -> Expression {
+    let copy = unchanged(token(revision.token), number(revision.count));
+    Expression { text: format!("attribute_not_exists(pk) OR ({})", copy.text), ..copy }
 }
 
 /// Exactly as it was read.
@@ -143,5 +149,19 @@ fn kept_until(at: Option<StoreTime>, now: StoreTime) -> Expression {
         None => Expression::new(format!("at_ms = :now + ttl_ms, {EXPIRES} = :now_s + keep_s"))
             .with("now", number(now.as_ms()))
             .with("now_s", number(now.as_ms() / 1000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_replaces_nothing_but_an_earlier_copy_of_the_same_record() {
+        let condition = absent_or(Revision { token: Token::from_bytes([7; 16]), count: 3 });
+        let copy = "v = :v AND tok = :tok AND cnt = :cnt";
+        assert_eq!(condition.text, format!("attribute_not_exists(pk) OR ({copy})"));
+        let names: Vec<_> = condition.values.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, [":v", ":tok", ":cnt"]);
     }
 }

@@ -93,7 +93,12 @@ impl Table {
 
     /// What is there after a write whose condition failed.
     async fn after_condition(&self, id: OperationId, old: Option<Item>) -> Result<Seen, Fault> {
-        match self.whole(id, old).await? {
+        let whole = match old {
+            Some(_) => self.whole(id, old).await?,
+            // Absent; or something that is not DynamoDB, and does not say what is there.
+            None => None,
+        };
+        match whole {
             Some(record) => Ok(self.seen(record)),
             None => self.load(id).await,
         }
@@ -169,10 +174,15 @@ impl Table {
         }
     }
 
-    /// Copies a record of another store, over an earlier copy of it.
+    /// Copies a record of another store, over an earlier copy of it and nothing else.
     pub(super) async fn import(&self, id: OperationId, record: &Record) -> Result<(), Fault> {
         let answer = self.answer_of(id, record).await?;
-        self.put_item(item::encode(&self.names, id, record, answer)).await
+        let item = item::encode(&self.names, id, record, answer);
+        match self.put(item, expression::absent_or(record.revision())).await {
+            // What is there is newer than the copy: a late copy of this very call must not undo it.
+            Ok(_) | Err(Failed::Condition(_)) => Ok(()),
+            Err(Failed::Fault(fault)) => Err(fault),
+        }
     }
 
     /// Writes under the guard. If it does not hold, [`cas`] says what that means for the record that is there: a repeated
@@ -238,7 +248,9 @@ impl Table {
             Next::Completed { settled_by, response, token } => {
                 let outcome = codec::encode_outcome(*settled_by, response);
                 let answer = self.answer(id, cas::token_after(guard, to), outcome).await?;
-                self.update(id, expression::completed(answer, *token, now), condition).await?
+                // Parts take their time, and the time to live begins with the completion.
+                let completed = expression::completed(answer, *token, self.now());
+                self.update(id, completed, condition).await?
             }
         };
         match to {

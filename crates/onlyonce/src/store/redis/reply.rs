@@ -27,6 +27,11 @@ impl Reply {
         Ok(Self { now: StoreTime::from_ms(now), wrote, what })
     }
 
+    /// The time of the answer.
+    pub(super) fn now(&self) -> StoreTime {
+        self.now
+    }
+
     /// The record of `id` as the script saw it, by the claim of `draft` if it was one.
     pub(super) fn seen(&self, id: OperationId, draft: Option<&Draft>) -> Result<Seen, Fault> {
         let record = self.what.as_deref().map(|value| record_value::decode(id, value));
