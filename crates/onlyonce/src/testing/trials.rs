@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower_service::Service;
@@ -88,10 +90,15 @@ where
 
     async fn at_once(&mut self) {
         let (key, before) = self.next().await;
+        // None is sent before all of them are ready to be: on a busy machine the first would be answered before the last is sent.
+        let start = Arc::new(Barrier::new(AT_ONCE));
         let mut sending = JoinSet::new();
         for _ in 0..AT_ONCE {
-            let request = self.whole(&key);
-            sending.spawn(send(self.service.clone(), request));
+            let (start, service, request) = (start.clone(), self.service.clone(), self.whole(&key));
+            sending.spawn(async move {
+                start.wait().await;
+                send(service, request).await
+            });
         }
         let answers = sending.join_all().await;
         let first = self.settled(Trial::AtOnce, &key, before, None).await;
