@@ -16,6 +16,12 @@ pub(crate) fn private(name: &str) -> TempDir {
     folder
 }
 
+/// A folder in one that is removed.
+pub(crate) fn make(path: &Path) {
+    fs::create_dir(path).expect("a folder can be made");
+    hand_over(path);
+}
+
 /// Gives `path` to the user that servers run as.
 pub(crate) fn hand_over(path: &Path) {
     if is_root() {

@@ -2,7 +2,7 @@
 //!
 //! 1. Nothing that already runs on the machine is touched. A server is stopped by its own process id.
 //! 2. A server that is dropped is stopped, and its folder removed. One whose test was killed ends with it.
-//! 3. Postgres and pgbouncer refuse root: as root they run as an unprivileged user.
+//! 3. Postgres, with Patroni or without, and pgbouncer refuse root: as root they run as an unprivileged user.
 //! 4. Everything here waits for a condition, at most [`START_WAIT_MAX`], and panics with a sentence.
 //!
 //! ```no_run
@@ -16,6 +16,7 @@ mod dynamodb_wire;
 mod folder;
 mod kafka;
 mod nats;
+mod patroni;
 mod pgbouncer;
 mod postgres;
 mod process;
@@ -33,6 +34,7 @@ pub use self::dynamodb::{DynamoDb, Emulator};
 pub use self::dynamodb_wire::{DynamoWire, WireCounts, WireFault};
 pub use self::kafka::{Kafka, KafkaRecord};
 pub use self::nats::Nats;
+pub use self::patroni::Patroni;
 pub use self::pgbouncer::Pgbouncer;
 pub use self::postgres::{Disk, Postgres};
 pub use self::redis::Redis;

@@ -22,12 +22,17 @@ pub(crate) fn is_root() -> bool {
 
 /// `program` as an unprivileged user, that ends when this process does.
 pub(crate) fn unprivileged(program: impl AsRef<Path>) -> Command {
+    unprivileged_told("QUIT", program)
+}
+
+/// The same, with the signal that it gets when this process ends.
+pub(crate) fn unprivileged_told(signal: &str, program: impl AsRef<Path>) -> Command {
     let mut command = Command::new("setpriv");
     if is_root() {
         command.arg(format!("--reuid={UNPRIVILEGED}"));
         command.arg(format!("--regid={UNPRIVILEGED}")).arg("--clear-groups");
     }
-    command.arg("--pdeathsig=QUIT").arg("--").arg(program.as_ref());
+    command.arg(format!("--pdeathsig={signal}")).arg("--").arg(program.as_ref());
     // A folder that the user may enter: ours may be root's own.
     command.current_dir("/");
     command
@@ -105,13 +110,8 @@ impl Process {
 
     /// Kills it and all of its children as a power cut would: none gets to write another byte.
     pub(crate) fn kill_tree(&mut self) {
-        self.signal(Signal::STOP);
-        let children = children_of(self.child.id());
-        for child in &children {
-            signal_to(*child, Signal::KILL);
-        }
+        kill_tree(self.child.id());
         self.end(Signal::KILL);
-        wait_until("its children to end", || !children.iter().any(|child| is_alive(*child)));
     }
 }
 
@@ -149,10 +149,35 @@ fn signal_to(id: u32, signal: Signal) {
     let _ = kill_process(id.expect("a process id is positive"), signal);
 }
 
+/// Kills the process with this id, and its children.
+pub(crate) fn kill_tree(id: u32) {
+    let tree = stop_tree(id);
+    tree.iter().for_each(|id| signal_to(*id, Signal::KILL));
+    wait_until("a process and its children to end", || !tree.iter().any(|id| is_alive(*id)));
+}
+
+/// Stops it before its children are counted, so that it has no more of them.
+fn stop_tree(id: u32) -> Vec<u32> {
+    signal_to(id, Signal::STOP);
+    let children = children_of(id).into_iter().flat_map(stop_tree);
+    children.chain([id]).collect()
+}
+
+/// Those of all of its threads.
 fn children_of(parent: u32) -> Vec<u32> {
-    let path = format!("/proc/{parent}/task/{parent}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
-    children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+    let threads = PathBuf::from(format!("/proc/{parent}/task"));
+    let children = |thread: u32| fs::read_to_string(threads.join(format!("{thread}/children")));
+    let children: Vec<_> = numbers_in(&threads).filter_map(|id| children(id).ok()).collect();
+    children
+        .iter()
+        .flat_map(|ids| ids.split_whitespace())
+        .filter_map(|id| id.parse().ok())
+        .collect()
+}
+
+fn numbers_in(folder: &Path) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Whether the process runs; one that is dead and not yet reaped does not.

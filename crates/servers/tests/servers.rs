@@ -1,8 +1,10 @@
 //! The servers start, forget nothing that they promised to keep when killed, and leave nothing behind.
 
+use std::fs;
 use std::net::TcpStream;
+use std::path::Path;
 
-use servers::{Pgbouncer, Postgres, Redis};
+use servers::{Patroni, Pgbouncer, Postgres, Redis};
 
 #[test]
 fn postgres_keeps_what_was_committed_when_it_is_killed_and_leaves_no_folder() {
@@ -50,6 +52,28 @@ fn pgbouncer_passes_statements_on() {
     let database = postgres.database();
     let pooler = Pgbouncer::start(&postgres, "transaction");
     assert_eq!(postgres.sql(&pooler.url(&database), "SELECT 7"), "7");
+}
+
+#[test]
+fn a_cluster_of_patroni_ends_with_all_that_it_runs() {
+    let Some(mut cluster) = Patroni::start() else { return };
+    let (port, folder) = (cluster.primary_port(), cluster.folder().to_owned());
+    // etcd, and two times Patroni and Postgres.
+    assert_eq!(programs_in(&folder), 5);
+    cluster.kill_primary();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "a killed server answers");
+    assert_eq!(programs_in(&folder), 3);
+    drop(cluster);
+    assert_eq!(programs_in(&folder), 0);
+    assert!(!folder.exists());
+}
+
+/// How many programs run that were started with the name of a file in `folder`.
+fn programs_in(folder: &Path) -> usize {
+    let processes = fs::read_dir("/proc").expect("Linux lists its processes").flatten();
+    let commands = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let folder = folder.to_str().expect("temporary folders have readable names");
+    commands.filter(|command| String::from_utf8_lossy(command).contains(folder)).count()
 }
 
 fn ask(redis: &Redis, command: &str) -> String {

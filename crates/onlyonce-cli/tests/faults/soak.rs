@@ -21,7 +21,12 @@ async fn random_faults_break_no_promise_of_any_store() {
     let seed: u64 = setting("ONLYONCE_SOAK_SEED").unwrap_or_else(now_ns);
     fastrand::seed(seed);
     println!("seed {seed}, {minutes} minutes");
-    let stores = [Kind::Sqlite, Kind::Postgres, Kind::Filtered];
+    let chosen: String = setting("ONLYONCE_SOAK_STORES").unwrap_or_default();
+    let is_chosen =
+        |kind: &Kind| chosen.is_empty() || chosen.split(' ').any(|name| name == kind.name());
+    let stores = [Kind::Sqlite, Kind::Postgres, Kind::Filtered].into_iter().filter(is_chosen);
+    let stores: Vec<_> = stores.collect();
+    assert!(!stores.is_empty(), "the stores are sqlite, postgres and filtered");
     let share = Duration::from_secs_f64(minutes * 60.0 / stores.len() as f64);
     let least = (FAULTED_IN_TEN_MINUTES as f64 * (minutes / 10.0).min(1.0)) as usize;
     for kind in stores {
@@ -44,6 +49,12 @@ async fn soak(kind: Kind, share: Duration, needs: &[(String, usize)]) -> usize {
     }
     load.end().await;
     lab.judge(needs).await.faulted
+}
+
+impl Kind {
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {

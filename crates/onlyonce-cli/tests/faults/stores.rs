@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use proof::cutter::Cutter;
-use servers::{Postgres, Redis};
+use servers::{Patroni, Postgres, Redis};
 use tokio::task::block_in_place;
 
 /// Which store the gateways have.
@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Filtered,
     /// Postgres for two, with a synchronous standby.
     Replicated,
+    /// The same, and Patroni decides which of them is the primary.
+    Patroni,
 }
 
 impl Kind {
@@ -27,10 +29,11 @@ impl Kind {
 }
 
 /// The servers of a store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) postgres: Option<Postgres>,
     pub(crate) standby: Option<Postgres>,
+    pub(crate) patroni: Option<Patroni>,
     pub(crate) redis: Option<Redis>,
     /// Between the gateways and Postgres.
     pub(crate) line: Option<Cutter>,
@@ -43,20 +46,23 @@ impl Servers {
     pub(crate) async fn start(kind: Kind, folder: &Path) -> Self {
         if kind == Kind::Sqlite {
             let settings = format!("store = \"sqlite:{}\"", folder.join("onlyonce.db").display());
-            let (postgres, standby, redis, line) = (None, None, None, None);
-            return Self { postgres, standby, redis, line, settings, standbys: 0 };
+            return Self { settings, ..Self::default() };
+        }
+        if kind == Kind::Patroni {
+            let patroni = block_in_place(Patroni::start).unwrap();
+            let database = block_in_place(|| patroni.database());
+            let (line, settings) = line_to(patroni.primary_port(), &database).await;
+            return Self { patroni: Some(patroni), line, settings, ..Self::default() };
         }
         let postgres = block_in_place(Postgres::start);
         let database = block_in_place(|| postgres.database());
-        let line = Cutter::start(address(&postgres)).await.unwrap();
-        let ports = [postgres.port(), line.address.port()].map(|port| format!(":{port}/"));
-        let mut settings = format!("store = \"{}\"", database.replace(&ports[0], &ports[1]));
+        let (line, mut settings) = line_to(postgres.port(), &database).await;
         let redis = (kind == Kind::Filtered).then(|| block_in_place(|| Redis::start(&[])));
         if let Some(redis) = &redis {
             settings += &format!("\nfilter = \"{}\"", redis.url());
         }
-        let (postgres, line) = (Some(postgres), Some(line));
-        let mut servers = Self { postgres, standby: None, redis, line, settings, standbys: 0 };
+        let mut servers =
+            Self { postgres: Some(postgres), redis, line, settings, ..Self::default() };
         if kind == Kind::Replicated {
             servers.add_standby().await;
         }
@@ -92,12 +98,32 @@ impl Servers {
             standby.promote();
             standby.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''");
             standby.sql("postgres", "SELECT pg_reload_conf()");
-            self.line.as_ref().unwrap().lead_to(address(&standby));
+            self.line.as_ref().unwrap().lead_to(address(standby.port()));
             self.postgres = Some(standby);
+        });
+    }
+
+    /// The primary dies, and Patroni promotes its standby; the line follows, as a proxy that asks Patroni does.
+    pub(crate) fn fail_over_by_patroni(&mut self) {
+        let patroni = self.patroni.as_mut().unwrap();
+        block_in_place(|| {
+            let before = patroni.primary_port();
+            patroni.kill_primary();
+            let after = patroni.primary_port();
+            assert_ne!(before, after, "the dead primary is still the primary");
+            self.line.as_ref().unwrap().lead_to(address(after));
         });
     }
 }
 
-fn address(postgres: &Postgres) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], postgres.port()))
+/// A line to the server at `port`, and how the store is named in a configuration that takes it.
+async fn line_to(port: u16, database: &str) -> (Option<Cutter>, String) {
+    let line = Cutter::start(address(port)).await.unwrap();
+    let ports = [port, line.address.port()].map(|port| format!(":{port}/"));
+    let settings = format!("store = \"{}\"", database.replace(&ports[0], &ports[1]));
+    (Some(line), settings)
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }

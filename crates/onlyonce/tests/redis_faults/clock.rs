@@ -1,17 +1,19 @@
 //! A Redis whose clock somebody sets.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::poll;
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::record::StateKind;
 use onlyonce::scope::Principal;
-use onlyonce::store::{Draft, Lease, Next, Store};
+use onlyonce::store::{Draft, Lease, Next, Store, Swap};
 use onlyonce::{Once, Operation, Outcome, Policy};
 use servers::Redis;
 use tokio::sync::oneshot;
 
-use crate::lab::{done, draft, id, open, settled, until, won};
+use crate::lab::{done, draft, id, open, settled, until, won, write};
 
 /// The leases that were given before end an hour later by the new clock. The reaper does not wait for that.
 // threat B7
@@ -64,6 +66,24 @@ async fn a_redis_whose_clock_is_set_forward_forgets_early_and_only_what_has_ende
     assert_eq!(store.load(id(1)).await.unwrap().record, None);
     assert_eq!(state(&store, &running).await, Some(StateKind::Running));
     assert_eq!(state(&store, &unknown).await, Some(StateKind::Unknown));
+}
+
+/// A swap reads, then writes. The times that it writes are of the moment of its write, however long its caller stood still
+/// in between.
+#[tokio::test]
+async fn what_a_caller_that_stood_still_writes_is_kept_for_all_of_its_time() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let draft = draft(1);
+    won(&store, &draft).await;
+    let mut released = pin!(write(&store, &draft, Next::Released { expires_at: None }));
+    assert!(poll!(released.as_mut()).is_pending(), "the record is being read");
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let now = store.load(draft.id).await.unwrap().now;
+    let released = released.await;
+    assert!(matches!(released, Ok(Swap::Done(_))), "{released:?}");
+    let expires_at = store.load(draft.id).await.unwrap().record.unwrap().expires_at().unwrap();
+    assert!(expires_at >= now.plus_ms(draft.ttl_ms), "{expires_at:?} after {now:?}");
 }
 
 async fn state(store: &impl Store, draft: &Draft) -> Option<StateKind> {
