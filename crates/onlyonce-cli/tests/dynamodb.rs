@@ -97,6 +97,24 @@ async fn the_records_of_a_file_are_moved_to_a_table() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("has records already"));
 }
 
+/// Records that do not read are records: nothing is copied over them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_whose_records_do_not_read_is_not_filled() {
+    let Some(server) = DynamoDb::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onlyonce.db");
+    fill(&file).await;
+    let to = format!("dynamodb:keys?endpoint={}", server.url());
+    told(&onlyonce(&["migrate", "--to", &to]));
+    let newer = r#"{"TableName":"keys","Item":{"pk":{"S":"oo:00000000"},"sk":{"S":"000000000000000000000001"},
+        "v":{"N":"2"},"st":{"S":"completed"}}}"#;
+    assert_eq!(server.call("PutItem", newer).0, 200);
+    let from = format!("sqlite:{}", file.display());
+    let refused = onlyonce(&["migrate", "--from", &from, "--to", &to]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("has records already"), "{said}");
+}
+
 /// Ten completed operations, one of them with an answer that does not fit into an item, and ten unknown ones.
 async fn fill(file: &Path) {
     let store = SqliteStore::open(file).await.unwrap();

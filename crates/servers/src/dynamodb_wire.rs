@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::DynamoDb;
@@ -23,6 +23,8 @@ pub enum WireFault {
     Throttled,
     /// It is not carried out: the credentials have expired.
     Expired,
+    /// It waits until [`DynamoWire::release`], and is carried out and answered then.
+    Held,
 }
 
 /// A network in front of one emulator. It is used until the process ends.
@@ -35,6 +37,9 @@ pub struct DynamoWire {
 struct Shared {
     target: u16,
     plan: Mutex<Plan>,
+    /// How many calls are held, and whether they may go on.
+    held: Mutex<(usize, bool)>,
+    release: Condvar,
     counts: Mutex<WireCounts>,
 }
 
@@ -70,7 +75,8 @@ impl DynamoWire {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
         let port = listener.local_addr().expect("a listener has an address").port();
         let (plan, counts) = (Mutex::new(Box::new(plan) as Plan), Mutex::default());
-        let shared = Arc::new(Shared { target: server.port(), plan, counts });
+        let (target, held, release) = (server.port(), Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { target, plan, held, release, counts });
         let of_all = shared.clone();
         thread::spawn(move || {
             for store in listener.incoming().flatten() {
@@ -85,6 +91,17 @@ impl DynamoWire {
     /// Asks another plan from now on.
     pub fn change(&self, plan: impl FnMut(&str) -> WireFault + Send + 'static) {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
+    }
+
+    /// How many calls are held now.
+    pub fn held(&self) -> usize {
+        self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Lets the calls go on that are held, and all later ones.
+    pub fn release(&self) {
+        self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.shared.release.notify_all();
     }
 
     /// What went over it so far.
@@ -126,6 +143,7 @@ impl Shared {
                     answers.write_all(&error(400, "ExpiredTokenException"))?;
                     continue;
                 }
+                WireFault::Held => self.hold()?,
                 WireFault::None | WireFault::ReplyLost | WireFault::FailedAfter => {}
             }
             (&server).write_all(&call.counted().bytes())?;
@@ -142,6 +160,14 @@ impl Shared {
         }
     }
 
+    fn hold(&self) -> io::Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 += 1;
+        let until = self.release.wait_while(held, |(_, released)| !*released);
+        until.unwrap_or_else(PoisonError::into_inner).0 -= 1;
+        self.count_fault()
+    }
+
     fn count_fault(&self) -> io::Result<()> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).faults += 1;
         Ok(())
@@ -149,7 +175,8 @@ impl Shared {
 
     fn count(&self, action: String, answer: &str) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_write = ["PutItem", "UpdateItem", "DeleteItem"].contains(&action.as_str());
+        let is_write = ["PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"]
+            .contains(&action.as_str());
         *counts.calls.entry(action).or_default() += 1;
         let Some((_, consumed)) = answer.split_once("\"ConsumedCapacity\":") else {
             return;
@@ -208,8 +235,16 @@ impl Message {
     /// The same call, which asks what it costs.
     fn counted(mut self) -> Self {
         let asks = b"{\"ReturnConsumedCapacity\":\"INDEXES\",";
-        let takes =
-            ["PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query", "Scan", "BatchGetItem"];
+        let takes = [
+            "PutItem",
+            "UpdateItem",
+            "DeleteItem",
+            "TransactWriteItems",
+            "GetItem",
+            "Query",
+            "Scan",
+            "BatchGetItem",
+        ];
         let action = self.header("x-amz-target").rsplit('.').next().unwrap_or("").to_owned();
         if takes.contains(&action.as_str()) && self.body.starts_with(b"{\"") {
             self.body.splice(..1, *asks);

@@ -122,8 +122,12 @@ async fn sweep_store(store: &StoreUrl, audit: Option<AuditOptions>) -> Result<us
         }
         #[cfg(feature = "dynamodb")]
         StoreUrl::DynamoDb(address) => {
-            let store = DynamoStore::open(address).await;
-            sweep_all(&store.map_err(|error| refused(&error))?).await
+            let store = DynamoStore::open(address).await.map_err(|error| refused(&error))?;
+            let store = match audit {
+                Some(audit) => store.with_audit(audit).map_err(|error| refused(&error))?,
+                None => store,
+            };
+            sweep_all(&store).await
         }
         StoreUrl::Redis(url) => {
             let store = RedisStore::open(url.reveal()).await;

@@ -21,8 +21,6 @@ impl Config {
     pub(super) fn check_audit(&self) -> Result<(), AuditError> {
         match (&self.audit, &self.store) {
             (Some(_), StoreUrl::Redis(_)) => Err(AuditError::Redis),
-            #[cfg(feature = "dynamodb")]
-            (Some(_), StoreUrl::DynamoDb(_)) => Err(AuditError::DynamoDb),
             _ => Ok(()),
         }
     }
@@ -34,11 +32,7 @@ impl Config {
 pub enum AuditError {
     /// It never will.
     #[error(
-        "Redis alone keeps no audit trail: it is best effort, and its memory is bounded; use sqlite: or postgres:, or remove [audit]"
+        "Redis alone keeps no audit trail: it is best effort, and its memory is bounded; use sqlite:, postgres: or dynamodb:, or remove [audit]"
     )]
     Redis,
-    /// Not yet.
-    #[cfg(feature = "dynamodb")]
-    #[error("DynamoDB keeps no audit trail; use sqlite: or postgres:, or remove [audit]")]
-    DynamoDb,
 }

@@ -117,7 +117,10 @@ pub(crate) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartE
                 warn!("{warning}");
                 about.warnings.push(warning.clone());
             }
-            Once::builder(store)
+            Once::builder(match config.audit {
+                Some(audit) => store.with_audit(audit).map_err(|error| refused(&error))?,
+                None => store,
+            })
         }
     };
     Ok((builder, about))

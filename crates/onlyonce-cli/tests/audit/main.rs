@@ -124,12 +124,8 @@ impl Drop for Served {
 
 /// Starts a gateway, and returns where it listens: for clients, and for operators.
 fn serve(config: &Path) -> (Child, String, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
-        .args(["serve", "--config"])
-        .arg(config)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command().args(["serve", "--config"]).arg(config).stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let address = ready.split_once("http://").unwrap().1;
@@ -144,7 +140,14 @@ fn audit(config: &Path, arguments: &[&str]) -> Output {
 }
 
 fn onlyonce(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_onlyonce")).args(arguments).output().unwrap()
+    command().args(arguments).output().unwrap()
+}
+
+/// With credentials that an emulator of DynamoDB believes.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+    command
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -248,6 +251,27 @@ fn an_auditor_sees_a_dedup_after_the_key_is_gone() {
     std::fs::write(&kept, "nonsense\n").unwrap();
     let refused = served.audit(&["verify", "--head", kept.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[cfg(feature = "dynamodb")]
+#[test]
+fn an_auditor_sees_a_dedup_in_dynamodb() {
+    let Some(server) = servers::DynamoDb::start() else { return };
+    let store = format!("dynamodb:keys?endpoint={}&sweep=scan", server.url());
+    assert!(onlyonce(&["migrate", "--to", &store]).status.success());
+    let mut served = proves_what_happened(&store);
+    assert_eq!(served.api("audit/verify")["ok"], true);
+    served.stop();
+    let executed = r#"{"TableName":"keys","FilterExpression":"event_kind = :kind",
+        "ExpressionAttributeValues":{":kind":{"S":"executed"}}}"#;
+    let (_, found) = server.call("Scan", executed);
+    let mut found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let mut entry = found["Items"][0].take();
+    entry["http_status"]["N"] = "200".into();
+    let changed = serde_json::json!({ "TableName": "keys", "Item": entry });
+    assert_eq!(server.call("PutItem", &changed.to_string()).0, 200);
+    let told = served.audit(&["verify"]);
+    assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
 }
 
 #[test]

@@ -14,7 +14,7 @@
 
 mod chain;
 mod query;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "dynamodb"))]
 mod text;
 mod verify;
 
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use self::chain::Chain;
 pub use self::query::{EntryCursor, EntryPage, EntryQuery};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "dynamodb"))]
 pub(crate) use self::text::{by_from_text, ids_from_text, ids_to_text};
 pub use self::verify::{Broken, Verified, verify};
 
@@ -68,6 +68,20 @@ pub trait Trail: Send + Sync {
 
     /// The heads of all chains.
     fn heads(&self) -> Calling<'_, Vec<Head>>;
+
+    /// The head of one chain, if it is there.
+    fn head(&self, writer: WriterId) -> Calling<'_, Option<Head>> {
+        Box::pin(
+            async move { Ok(self.heads().await?.into_iter().find(|head| head.writer == writer)) },
+        )
+    }
+
+    /// The writers of all entries, also of those whose chain has no head any more. It may read everything.
+    fn writers(&self) -> Calling<'_, Vec<WriterId>> {
+        Box::pin(
+            async move { Ok(self.heads().await?.into_iter().map(|head| head.writer).collect()) },
+        )
+    }
 
     /// The rows of a chain after a number, in their order: at most `limit`.
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>>;

@@ -3,14 +3,14 @@
 //! Stores that hold records in memory call these under their lock; stores that speak another
 //! language restate them. They know guards and times, and no policy.
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "dynamodb"))]
 use std::ops::ControlFlow;
 
 use crate::clock::StoreTime;
 use crate::planted::{Planted, planted};
 use crate::record::{Record, Revision, State, Token};
 use crate::store::{Draft, Guard, Lease, Next, Takeover};
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "dynamodb"))]
 use crate::store::{Seen, Swap};
 
 /// The record that `draft` inserts; `None` if there is one already or the draft came too late.
@@ -51,11 +51,11 @@ pub fn swap(current: Option<&Record>, guard: &Guard, to: &Next, now: StoreTime) 
 }
 
 /// The revision of a record that was read, and the record that is to replace exactly it; `None`: it is to be deleted.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "dynamodb"))]
 pub(crate) type Put = (Revision, Option<Box<Record>>);
 
 /// For a store elsewhere, which has read the record first: how the swap is answered, or what is to be put.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "dynamodb"))]
 pub(crate) fn judge(seen: Seen, guard: &Guard, to: &Next) -> ControlFlow<Swap, Put> {
     let read = seen.record.as_ref().map(Record::revision);
     match (swap(seen.record.as_ref(), guard, to, seen.now), read) {

@@ -13,6 +13,8 @@
 //! 6. An answer that does not fit into an item (400 KB) is kept in parts, which are written before the completion that
 //!    names them.
 //!
+//! With an audit trail a change of a record, its entry and the head of a chain are one transaction.
+//!
 //! A claim that was sent before its `not_after` and that DynamoDB carries out later leaves a running record without an
 //! owner. It is never executed: the reaper marks it unknown. A copy can be late by five minutes at most, because AWS
 //! refuses older signatures.
@@ -32,17 +34,20 @@ mod address;
 mod answers;
 mod call;
 mod check_value;
+mod entry;
 mod error;
 mod expression;
 mod import;
 mod item;
 mod names;
+mod noted;
 mod open;
 mod pages;
 mod parts;
 mod schema;
 mod server_time;
 mod table;
+mod trail;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +61,7 @@ pub use self::error::DynamoOpenError;
 pub use self::import::Import;
 pub use self::schema::{DynamoFacts, Missing, inspect, make_table};
 use self::table::Table;
+use super::audit::{Audit, AuditOptions, Note};
 use super::wake::Wakers;
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
@@ -74,6 +80,7 @@ pub struct DynamoStore {
     room: Arc<Semaphore>,
     table: Arc<Table>,
     wakers: Wakers,
+    audit: Option<AuditOptions>,
 }
 
 impl DynamoStore {
@@ -119,7 +126,23 @@ impl DynamoStore {
         });
         let thread = Arc::new(thread.map_err(DynamoOpenError::Thread)?);
         let table = open.await.unwrap_or(Err(DynamoOpenError::Ended))?;
-        Ok(Self { thread, room, table: Arc::new(table), wakers: Wakers::default() })
+        Ok(Self { thread, room, table: Arc::new(table), wakers: Wakers::default(), audit: None })
+    }
+
+    /// Keeps an audit trail, in the transactions of what it tells. Default: none. A transaction costs about four times the
+    /// write units of a record alone, and one that changes a record reads it first.
+    ///
+    /// # Errors
+    /// [`WrongTable`](DynamoOpenError::WrongTable), if the table has not the indexes of a trail.
+    pub fn with_audit(mut self, options: AuditOptions) -> Result<Self, DynamoOpenError> {
+        let table = self.table.address.table.clone();
+        match self.table.no_trail {
+            Some(why) => Err(DynamoOpenError::WrongTable { table, why }),
+            None => {
+                self.audit = Some(options);
+                Ok(self)
+            }
+        }
     }
 
     /// Finishes the calls under way, takes no more, and ends the connections. The other clones are closed too.
@@ -145,11 +168,12 @@ impl DynamoStore {
     }
 }
 
-impl Store for DynamoStore {
-    async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+/// Writes, with the note that tells of them where there is a trail.
+impl DynamoStore {
+    async fn claim_as(&self, draft: Draft, note: Option<Arc<Note>>) -> Result<Seen, Fault> {
         let wakers = self.wakers.clone();
         self.run(|table| async move {
-            let seen = table.claim(&draft).await?;
+            let seen = table.claim(&draft, note.as_deref()).await?;
             if seen.mine {
                 wakers.wake(draft.id);
             }
@@ -158,21 +182,40 @@ impl Store for DynamoStore {
         .await
     }
 
-    async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
-        self.run(|table| async move { table.load(id).await }).await
-    }
-
-    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
+    async fn swap_as(
+        &self,
+        id: OperationId,
+        guard: Guard,
+        to: Next,
+        note: Option<Arc<Note>>,
+    ) -> Result<Swap, Fault> {
         to.demand_fit(self.limits().body_bytes_max)?;
         let wakers = self.wakers.clone();
         self.run(move |table| async move {
-            let swap = table.swap(id, guard, &to).await?;
+            let swap = match note {
+                None => table.swap(id, guard, &to).await?,
+                Some(note) => table.swap_noted(id, guard, &to, &note).await?,
+            };
             if let Swap::Done(_) = swap {
                 wakers.wake(id);
             }
             Ok(swap)
         })
         .await
+    }
+}
+
+impl Store for DynamoStore {
+    async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        self.claim_as(draft, None).await
+    }
+
+    async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        self.run(|table| async move { table.load(id).await }).await
+    }
+
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
+        self.swap_as(id, guard, to, None).await
     }
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
@@ -202,7 +245,8 @@ impl Maintain for DynamoStore {
 
     /// Deletes nothing, unless the address says `sweep=scan`: then it reads the whole table.
     async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        self.run(move |table| async move { table.sweep(until, limit).await }).await
+        let is_audited = self.audit.is_some();
+        self.run(move |table| async move { table.sweep(until, limit, is_audited).await }).await
     }
 
     async fn check_value(
@@ -227,6 +271,10 @@ impl Maintain for DynamoStore {
 }
 
 impl Inspect for DynamoStore {
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.audit.is_some().then_some(self as &dyn Audit)
+    }
+
     /// The records of one key share a partition.
     async fn with_prefix(
         &self,
@@ -236,7 +284,8 @@ impl Inspect for DynamoStore {
         self.run(move |table| async move { table.with_prefix(prefix, limit).await }).await
     }
 
-    /// All records are DynamoDB's own count of the table's items, which is renewed every six hours.
+    /// All records are DynamoDB's own count of the table's items, which is renewed every six hours. Parts of answers and entries of
+    /// a trail are items too.
     async fn census(&self) -> Result<Census, Fault> {
         let mut census = Census::default();
         count_all(self, &[StateKind::Running, StateKind::Unknown], &mut census).await?;

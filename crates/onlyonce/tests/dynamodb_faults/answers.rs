@@ -1,7 +1,7 @@
 //! Answers that are too large for one item.
 
 use onlyonce::record::{Kept, KeyText, NotKept, Record, State, Token};
-use onlyonce::store::{Fault, Guard, Maintain, Next, Store, StoreError, Swap};
+use onlyonce::store::{Draft, Fault, Guard, Maintain, Next, Store, StoreError, Swap};
 use servers::WireFault;
 
 use crate::lab::{Lab, completed, done, draft, won, write};
@@ -82,6 +82,31 @@ async fn a_missing_part_is_an_error_and_never_a_shorter_answer() {
 #[tokio::test]
 async fn an_erased_answer_leaves_no_part_behind() {
     let Some(lab) = Lab::start("").await else { return };
+    let (draft, record, erased) = erasable(&lab).await;
+    let swap = erase(&lab, &record, &erased).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    assert_eq!(lab.store.load(draft.id).await.unwrap().record, Some(erased));
+    assert_eq!(part_keys(&lab), Vec::<String>::new());
+}
+
+/// Whoever is told that it was erased can rely on it.
+#[tokio::test]
+async fn an_answer_whose_parts_cannot_be_deleted_is_not_told_to_be_erased() {
+    let Some(lab) = Lab::start("").await else { return };
+    let (_, record, erased) = erasable(&lab).await;
+    for fault in [WireFault::CallLost, WireFault::Throttled] {
+        lab.fail_next("DeleteItem", fault);
+        let swap = erase(&lab, &record, &erased).await;
+        assert!(matches!(swap, Err(Fault::Unsure(_))), "{swap:?}");
+        assert_ne!(part_keys(&lab), Vec::<String>::new());
+    }
+    let swap = erase(&lab, &record, &erased).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    assert_eq!(part_keys(&lab), Vec::<String>::new());
+}
+
+/// A completed operation with an answer in parts; its record, and the same without the answer.
+async fn erasable(lab: &Lab) -> (Draft, Record, Record) {
     let draft = draft(1);
     won(&lab.store, &draft).await;
     done(&lab.store, &draft, completed(large(1))).await;
@@ -91,11 +116,53 @@ async fn an_erased_answer_leaves_no_part_behind() {
     if let State::Completed { response, .. } = &mut erased.state {
         *response = std::sync::Arc::new(response.without_body(NotKept::Erased));
     }
+    (draft, record, erased)
+}
+
+async fn erase(lab: &Lab, record: &Record, erased: &Record) -> Result<Swap, Fault> {
     let to = Next::Replaced(Box::new(erased.clone()));
-    let swap = lab.store.swap(draft.id, Guard::Unchanged(record.revision()), to).await;
-    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
-    assert_eq!(lab.store.load(draft.id).await.unwrap().record, Some(erased));
+    lab.store.swap(draft(1).id, Guard::Unchanged(record.revision()), to).await
+}
+
+/// Parts were written, and the completion that was to name them never was.
+#[tokio::test]
+async fn parts_that_no_record_names_are_swept_where_the_store_sweeps() {
+    let Some(lab) = Lab::start("&sweep=scan").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    lab.fail_next("UpdateItem", WireFault::Throttled);
+    let settle = write(&lab.store, &draft, completed(large(1))).await;
+    assert!(matches!(settle, Err(Fault::NotDone(_))), "{settle:?}");
+    assert_eq!(part_keys(&lab).len(), 3);
+    let now = lab.store.load(draft.id).await.unwrap().now;
+    lab.store.sweep(now, 100).await.unwrap();
+    assert_eq!(part_keys(&lab).len(), 3, "they may yet be named");
+    lab.store.sweep(now.plus_ms(3 * draft.ttl_ms), 100).await.unwrap();
     assert_eq!(part_keys(&lab), Vec::<String>::new());
+    assert!(lab.store.load(draft.id).await.unwrap().record.is_some(), "it runs");
+}
+
+/// DynamoDB deletes items that are over in any order: the parts may go before the record.
+#[tokio::test]
+async fn a_record_that_is_over_and_has_lost_its_parts_is_read_without_its_answer() {
+    let Some(lab) = Lab::start("").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    done(&lab.store, &draft, completed(large(1))).await;
+    let delete = format!(r#"{{"TableName":"keys","Key":{}}}"#, part_keys(&lab)[1]);
+    assert_eq!(lab.server.call("DeleteItem", &delete).0, 200);
+    assert!(lab.store.load(draft.id).await.is_err());
+    let record = record_key(&lab);
+    let over = format!(
+        r#"{{"TableName":"keys","Key":{record},"UpdateExpression":"SET expires_s = :long_ago",
+            "ExpressionAttributeValues":{{":long_ago":{{"N":"1000"}}}}}}"#
+    );
+    assert_eq!(lab.server.call("UpdateItem", &over).0, 200);
+    let record = lab.store.load(draft.id).await.unwrap().record.unwrap();
+    assert!(matches!(record.response().unwrap().body, Kept::No(_)), "{record:?}");
+    let guard = Guard::Unchanged(record.revision());
+    let taken = lab.store.swap(draft.id, guard, Next::Absent).await;
+    assert!(matches!(taken, Ok(Swap::Done(_))), "{taken:?}");
 }
 
 #[tokio::test]
@@ -112,9 +179,20 @@ async fn without_parts_a_large_answer_is_refused_for_its_content() {
 
 /// The keys of all parts in the table, in JSON.
 fn part_keys(lab: &Lab) -> Vec<String> {
-    let scan = r#"{"TableName":"keys","ProjectionExpression":"pk, sk",
-        "FilterExpression":"begins_with(pk, :parts)","ExpressionAttributeValues":{":parts":{"S":"oo/part/"}}}"#;
-    let (status, told) = lab.server.call("Scan", scan);
+    keys(lab, "oo/part/")
+}
+
+/// The key of the only record.
+fn record_key(lab: &Lab) -> String {
+    keys(lab, "oo:").pop().unwrap()
+}
+
+fn keys(lab: &Lab, prefix: &str) -> Vec<String> {
+    let scan = format!(
+        r#"{{"TableName":"keys","ProjectionExpression":"pk, sk",
+        "FilterExpression":"begins_with(pk, :parts)","ExpressionAttributeValues":{{":parts":{{"S":"{prefix}"}}}}}}"#
+    );
+    let (status, told) = lab.server.call("Scan", &scan);
     assert_eq!(status, 200, "{told}");
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     told["Items"].as_array().unwrap().iter().map(ToString::to_string).collect()

@@ -1,6 +1,9 @@
 //! An answer that does not say "not done" is unsure, and repeating the identical call resolves it.
 
-use onlyonce::store::{Fault, Store, StoreError, Swap};
+use std::time::Duration;
+
+use onlyonce::clock::{Clock, SystemClock};
+use onlyonce::store::{Beat, Draft, Fault, Store, StoreError, Swap};
 use servers::WireFault;
 
 use crate::lab::{Lab, completed, done, draft, won, write};
@@ -62,3 +65,46 @@ async fn a_server_that_is_not_there_has_done_nothing() {
     lab.server.start_again();
     won(&direct, &draft(2)).await;
 }
+
+/// Renewals are not behind a crowd, and a claim that waited for its turn too long is not sent.
+#[tokio::test]
+async fn a_crowd_that_gets_no_answers_holds_up_no_renewal_and_no_claim_beyond_its_time() {
+    let Some(lab) = Lab::start("").await else { return };
+    let owned = draft(1);
+    won(&lab.store, &owned).await;
+    lab.wire.change(|action| match action {
+        "PutItem" => WireFault::Held,
+        _ => WireFault::None,
+    });
+    let crowd = (1_000..1_000 + PLACES).map(|number| {
+        let (store, draft) = (lab.store.clone(), draft(number));
+        tokio::spawn(async move { store.claim(draft).await })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    while lab.wire.held() < PLACES as usize {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let held = [(owned.id, owned.token)];
+    let renewal = lab.store.renew(&held, owned.lease);
+    let beats = tokio::time::timeout(Duration::from_secs(2), renewal).await;
+    assert_eq!(beats.expect("the crowd is not waited for").unwrap(), [Beat::Kept]);
+    let in_time = SystemClock.wall().plus_ms(1_000);
+    let late = Draft { not_after: in_time, ..draft(3) };
+    let claim = tokio::spawn({
+        let store = lab.store.clone();
+        async move { store.claim(late).await }
+    });
+    while SystemClock.wall() <= in_time.plus_ms(1_000) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    lab.wire.release();
+    let claim = claim.await.unwrap();
+    assert!(claim.as_ref().map_or(true, |seen| seen.record.is_none()), "{claim:?}");
+    for claim in crowd {
+        drop(claim.await.unwrap());
+    }
+    assert_eq!(lab.other_node().await.load(draft(3).id).await.unwrap().record, None);
+}
+
+/// As many as may be on the wire at once.
+const PLACES: u32 = 256;

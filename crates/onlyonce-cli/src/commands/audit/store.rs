@@ -6,6 +6,8 @@ use std::time::Duration;
 use onlyonce::IdChange;
 use onlyonce::scope::{KeyDigest, Secret};
 use onlyonce::store::audit::{AuditOptions, EntryQuery, Head, Trail, verify};
+#[cfg(feature = "dynamodb")]
+use onlyonce::store::dynamodb::DynamoStore;
 use onlyonce::store::postgres::{PostgresStore, SchemaFound, inspect};
 use onlyonce::store::sqlite::SqliteTrail;
 use onlyonce::store::{Fault, Maintain};
@@ -111,10 +113,6 @@ pub(in crate::commands) async fn kept_by(store: &StoreUrl) -> Result<Option<Audi
     if let StoreUrl::Redis(_) | StoreUrl::Memory = store {
         return Ok(None);
     }
-    #[cfg(feature = "dynamodb")]
-    if let StoreUrl::DynamoDb(_) = store {
-        return Ok(None);
-    }
     let refused = |error| Failed::trouble(&format!("the store cannot be opened: {error}"));
     let heads = open(store).await.map_err(refused)?.heads().await.map_err(unread)?;
     Ok((!heads.is_empty()).then(AuditOptions::default))
@@ -133,7 +131,10 @@ async fn open(store: &StoreUrl) -> Result<Box<dyn Trail>, String> {
         }
         StoreUrl::Redis(_) => Err("Redis alone keeps no audit trail".to_owned()),
         #[cfg(feature = "dynamodb")]
-        StoreUrl::DynamoDb(_) => Err("DynamoDB keeps no audit trail".to_owned()),
+        StoreUrl::DynamoDb(address) => {
+            let store = DynamoStore::open(address).await;
+            Ok(Box::new(store.map_err(|error| told(&error))?))
+        }
         StoreUrl::Memory => Err("memory: is gone with its process, and its trail too".to_owned()),
     }
 }
@@ -159,7 +160,11 @@ async fn kept_secret(store: &StoreUrl) -> Result<Option<String>, String> {
             kept.map_err(|fault| told(fault.error()))
         }
         #[cfg(feature = "dynamodb")]
-        StoreUrl::DynamoDb(_) => Ok(None),
+        StoreUrl::DynamoDb(address) => {
+            let store = DynamoStore::open(address).await.map_err(|error| told(&error))?;
+            let kept = store.check_value(IdChange::SECRET, None, None).await;
+            kept.map_err(|fault| told(fault.error()))
+        }
         StoreUrl::Redis(_) | StoreUrl::Memory => Ok(None),
     }
 }

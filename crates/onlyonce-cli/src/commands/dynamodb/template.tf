@@ -21,11 +21,41 @@ resource "aws_dynamodb_table" "onlyonce" {
     type = "S"
   }
 
+  attribute {
+    name = "trail_key"
+    type = "S"
+  }
+
+  attribute {
+    name = "trail_shard"
+    type = "S"
+  }
+
+  attribute {
+    name = "trail_place"
+    type = "S"
+  }
+
   global_secondary_index {
     name            = "pending"
     hash_key        = "shard_key"
     range_key       = "pk"
     projection_type = "KEYS_ONLY"
+  }
+
+  # Of the audit trail. Without one they are empty and cost nothing, or can be left out.
+  global_secondary_index {
+    name            = "trail_by_operation"
+    hash_key        = "trail_key"
+    range_key       = "trail_place"
+    projection_type = "ALL"
+  }
+
+  global_secondary_index {
+    name            = "trail_by_time"
+    hash_key        = "trail_shard"
+    range_key       = "trail_place"
+    projection_type = "ALL"
   }
 
   ttl {
@@ -58,7 +88,7 @@ data "aws_iam_policy_document" "onlyonce" {
     ]
     resources = [
       aws_dynamodb_table.onlyonce.arn,
-      "${aws_dynamodb_table.onlyonce.arn}/index/pending",
+      "${aws_dynamodb_table.onlyonce.arn}/index/*",
     ]
   }
 }

@@ -48,7 +48,12 @@ pub struct Broken {
 /// If the store gives no answer.
 pub async fn verify(trail: &dyn Trail, kept: &[Head]) -> Result<Verified, Fault> {
     let mut verified = Verified::default();
-    let heads = trail.heads().await?;
+    let mut heads = trail.heads().await?;
+    for writer in trail.writers().await? {
+        if !heads.iter().any(|head| head.writer == writer) {
+            heads.push(Head::new(writer));
+        }
+    }
     verified.writers = heads.len();
     for head in &heads {
         let kept = kept.iter().filter(|kept| kept.writer == head.writer).copied().collect();
@@ -84,11 +89,12 @@ impl Walk<'_> {
                 }
             }
             for row in &rows {
-                if row.sequence() > at.sequence + 1 {
+                let next = at.sequence.saturating_add(1);
+                if row.sequence() > next {
                     at = self.gap(at, row.sequence()).await?;
                 }
                 // After a checkpoint that moved on, this row and those up to the checkpoint are deleted by now.
-                if row.sequence() == at.sequence + 1 {
+                if row.sequence() == at.sequence.saturating_add(1) {
                     at = self.step(at, row);
                 }
             }
@@ -181,8 +187,7 @@ impl Walk<'_> {
     }
 
     async fn head(&self) -> Result<Option<Head>, Fault> {
-        let heads = self.trail.heads().await?;
-        Ok(heads.into_iter().find(|head| head.writer == self.writer))
+        self.trail.head(self.writer).await
     }
 }
 

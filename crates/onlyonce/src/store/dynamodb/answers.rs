@@ -1,13 +1,16 @@
 //! Answers, in the item of their record or in parts: written before the record names them, deleted after it does not.
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use http::{HeaderMap, StatusCode};
 
 use super::call::{Failed, call};
 use super::item::{self, Answer, Item};
+use super::names::EXPIRES;
 use super::parts::{INLINE_BYTES_MAX, PARTS_MAX, Parts};
 use super::table::{Table, refused, unreadable};
 use crate::clock::StoreTime;
-use crate::record::{Record, State, Token, codec};
+use crate::record::{Kept, NotKept, Record, Response, SettledBy, State, Token, codec};
 use crate::scope::OperationId;
 use crate::store::{Fault, Next};
 
@@ -70,9 +73,9 @@ impl Table {
             return Err(refused("its answer has too many parts"));
         }
         let expires_s = item::seconds(expires_at.as_ms()).saturating_add(PART_SLACK_S);
-        for item in parts.items(&self.names.parts(id), outcome, expires_s) {
-            self.put_item(item).await?;
-        }
+        let items = parts.items(&self.names.parts(id), outcome, expires_s);
+        let puts = stream::iter(items.into_iter().map(|item| self.put_item(item)));
+        puts.buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
         Ok(Answer::Parts(parts))
     }
 
@@ -89,9 +92,11 @@ impl Table {
         id: OperationId,
         parts: &Parts,
     ) -> Result<Option<Bytes>, Fault> {
+        let keys = parts.keys(&self.names.parts(id)).into_iter();
+        let read = stream::iter(keys.map(|key| self.get_item(key))).buffered(PARTS_AT_ONCE);
         let mut outcome = Vec::new();
-        for key in parts.keys(&self.names.parts(id)) {
-            let item = self.get_item(key).await?.unwrap_or_default();
+        for item in read.try_collect::<Vec<_>>().await? {
+            let item = item.unwrap_or_default();
             let Some(part) = item.get("part").and_then(|part| part.as_b().ok()) else {
                 return Ok(None);
             };
@@ -105,35 +110,72 @@ impl Table {
 
     /// Deletes the parts that the item named which a write has replaced or deleted. Those of another attempt have another
     /// name, so that nothing is deleted that a later settle has written. What is not deleted now is deleted by DynamoDB's
-    /// own time to live.
-    pub(super) async fn forget_parts(&self, id: OperationId, old: Option<&Item>) {
+    /// own time to live, or by a sweep.
+    pub(super) async fn forget_parts(
+        &self,
+        id: OperationId,
+        old: Option<&Item>,
+    ) -> Result<(), Fault> {
         let parts = old.and_then(|old| item::parts(old).ok().flatten());
         let keys = parts.map_or_else(Vec::new, |parts| parts.keys(&self.names.parts(id)));
-        self.delete_items(keys).await;
+        self.delete_items(keys).await
     }
 
     /// An erased answer must not stay. If an earlier copy of the write was first, its parts are looked for: all that are
     /// there before the record is read, and still is as it was written, are older than it.
-    pub(super) async fn forget_erased(&self, id: OperationId, to: &Next) {
-        let (Next::Replaced(record), Ok(keys)) = (to, self.part_keys(id).await) else {
-            return;
+    pub(super) async fn forget_erased(&self, id: OperationId, to: &Next) -> Result<(), Fault> {
+        let Next::Replaced(record) = to else {
+            return Ok(());
         };
-        let Ok(Some(item)) = self.get(id).await else {
-            return;
-        };
-        if item.get("tok") == Some(&item::token(record.token)) && !item.contains_key("answer_in") {
-            self.delete_items(keys).await;
+        let keys = self.part_keys(id).await.map_err(as_unsure)?;
+        let item = self.get(id).await.map_err(as_unsure)?.unwrap_or_default();
+        match item.get("tok") == Some(&item::token(record.token)) && !item.contains_key("answer_in")
+        {
+            true => self.delete_items(keys).await,
+            false => Ok(()),
         }
     }
 
-    async fn delete_items(&self, keys: Vec<Item>) {
+    /// Deletes a part that was written when it was read, and not again since.
+    pub(super) async fn delete_part(&self, key: Item, read: &Item) -> Result<(), Fault> {
+        let _place = self.place().await?;
+        let delete = self.client.delete_item().table_name(&self.address.table).set_key(Some(key));
+        let delete = delete.condition_expression(format!("{EXPIRES} = :read"));
+        let expires = read.get(EXPIRES).cloned().unwrap_or_else(|| item::number(0));
+        let delete = delete.expression_attribute_values(":read", expires);
+        match call(&self.time, |trace| delete.customize().interceptor(trace).send()).await {
+            Ok(_) | Err(Failed::Condition(_)) => Ok(()),
+            Err(failed) => Err(failed.fault()),
+        }
+    }
+
+    /// The write before it is done: what is not deleted is unsure, and tried again with it.
+    pub(super) async fn delete_items(&self, keys: Vec<Item>) -> Result<(), Fault> {
         for key in keys {
+            let _place = self.place().await.map_err(as_unsure)?;
             let delete = self.client.delete_item().table_name(&self.address.table);
             let delete = delete.set_key(Some(key));
-            let _ = call(&self.time, |trace| delete.customize().interceptor(trace).send()).await;
+            let done = call(&self.time, |trace| delete.customize().interceptor(trace).send()).await;
+            done.map_err(|failed| as_unsure(failed.fault()))?;
         }
+        Ok(())
     }
 }
 
+/// An outcome that is not there any more: a retry gets 410.
+pub(super) fn gone() -> Bytes {
+    let body = Kept::No(NotKept::Refused);
+    let response = Response { status: StatusCode::GONE, headers: HeaderMap::new(), body };
+    codec::encode_outcome(SettledBy::Owner, &response).into()
+}
+
+fn as_unsure(fault: Fault) -> Fault {
+    match fault {
+        Fault::NotDone(error) | Fault::Unsure(error) => Fault::Unsure(error),
+    }
+}
+
+/// Parts of an answer that are written or read at once.
+const PARTS_AT_ONCE: usize = 4;
 /// How much longer than its record a part stays.
 const PART_SLACK_S: i64 = 24 * 3600;

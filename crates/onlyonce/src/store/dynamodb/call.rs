@@ -24,7 +24,10 @@ use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::query::QueryError;
 use aws_sdk_dynamodb::operation::scan::ScanError;
+use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::CancellationReason;
 
 use super::item::Item;
 use super::server_time::ServerTime;
@@ -36,6 +39,8 @@ use crate::store::{Fault, StoreError};
 pub(super) enum Failed {
     /// Its condition does not hold; this is the item that is there.
     Condition(Option<Item>),
+    /// It met another write, or what it was to follow has moved on. Nothing was done.
+    Conflict,
     Fault(Fault),
 }
 
@@ -44,6 +49,7 @@ impl Failed {
     pub(super) fn fault(self) -> Fault {
         match self {
             Self::Fault(fault) => fault,
+            Self::Conflict => Fault::NotDone(StoreError::Busy),
             Self::Condition(_) => unsure("a condition failed that nobody made"),
         }
     }
@@ -65,8 +71,8 @@ where
 
 fn judge<E: Judged>(error: SdkError<E, HttpResponse>, is_sent: bool) -> Failed {
     let (status, answered) = match &error {
-        SdkError::ServiceError(answer) => match answer.err().old_item() {
-            Some(old) => return Failed::Condition(old),
+        SdkError::ServiceError(answer) => match answer.err().not_met() {
+            Some(failed) => return failed,
             None => (answer.raw().status().as_u16(), Answered::of(answer.err())),
         },
         _ if !is_sent || is_unconnected(&error) => {
@@ -126,8 +132,8 @@ pub(super) fn unsure(why: &'static str) -> Fault {
 
 /// The errors of the calls that the store makes.
 pub(super) trait Judged: ProvideErrorMetadata + Error + Send + Sync + 'static {
-    /// The item that is there, if the error says that a condition does not hold.
-    fn old_item(&self) -> Option<Option<Item>> {
+    /// What it means, if the error says that a condition does not hold.
+    fn not_met(&self) -> Option<Failed> {
         None
     }
 }
@@ -135,9 +141,11 @@ pub(super) trait Judged: ProvideErrorMetadata + Error + Send + Sync + 'static {
 macro_rules! conditional {
     ($($error:ident)+) => {$(
         impl Judged for $error {
-            fn old_item(&self) -> Option<Option<Item>> {
+            fn not_met(&self) -> Option<Failed> {
                 match self {
-                    Self::ConditionalCheckFailedException(failed) => Some(failed.item().cloned()),
+                    Self::ConditionalCheckFailedException(failed) => {
+                        Some(Failed::Condition(failed.item().cloned()))
+                    }
                     _ => None,
                 }
             }
@@ -146,6 +154,38 @@ macro_rules! conditional {
 }
 
 conditional!(PutItemError UpdateItemError DeleteItemError);
+
+/// The first write of a transaction is that of the record, where one changes.
+impl Judged for TransactWriteItemsError {
+    fn not_met(&self) -> Option<Failed> {
+        let Self::TransactionCanceledException(canceled) = self else {
+            return None;
+        };
+        let reasons = canceled.cancellation_reasons();
+        let is_unmet =
+            |reason: &CancellationReason| reason.code() == Some("ConditionalCheckFailed");
+        let is_conflict = |reason: &CancellationReason| {
+            is_unmet(reason) || reason.code() == Some("TransactionConflict")
+        };
+        let refused = reasons.iter().find(|reason| reason.code() == Some("ValidationError"));
+        match (refused, reasons.first().filter(|first| is_unmet(first))) {
+            (Some(refused), _) => {
+                let why = refused.message().unwrap_or("a write of a transaction is refused");
+                Some(Failed::Fault(Fault::NotDone(StoreError::Refused(why.into()))))
+            }
+            (None, Some(first)) => Some(Failed::Condition(first.item().cloned())),
+            (None, None) => reasons.iter().any(is_conflict).then_some(Failed::Conflict),
+        }
+    }
+}
+
+/// A read met a transaction.
+impl Judged for TransactGetItemsError {
+    fn not_met(&self) -> Option<Failed> {
+        self.is_transaction_canceled_exception().then_some(Failed::Conflict)
+    }
+}
+
 impl Judged for BatchGetItemError {}
 impl Judged for DescribeTableError {}
 impl Judged for GetItemError {}
@@ -213,10 +253,11 @@ impl Intercept for Trace {
 }
 
 /// Not done, and there is no room for it now.
-const THROTTLED: [&str; 4] = [
+const THROTTLED: [&str; 5] = [
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "ThrottlingException",
+    "TransactionCanceledException",
     "TransactionConflictException",
 ];
 /// Not done: refused before anything was looked at.

@@ -3,7 +3,6 @@
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 
 use super::call::{Failed, call};
-use super::import::MARK;
 use super::item::{Item, text};
 use super::table::{Table, unreadable};
 use crate::store::Fault;
@@ -34,19 +33,8 @@ impl Table {
         match call(&self.time, |trace| put.customize().interceptor(trace).send()).await {
             Ok(_) => Ok(Some(to)),
             Err(Failed::Condition(old)) => kept(old),
-            Err(Failed::Fault(fault)) => Err(fault),
+            Err(failed) => Err(failed.fault()),
         }
-    }
-
-    /// Deletes the mark of an import from `from`, if it is there.
-    pub(super) async fn unmark(&self, from: &str) -> Result<(), Fault> {
-        let _place = self.place().await?;
-        let delete = self.client.delete_item().table_name(&self.address.table);
-        let delete = delete.set_key(Some(self.names.check_value(MARK)));
-        let delete = delete.condition_expression("attribute_not_exists(pk) OR kept = :from");
-        let delete = delete.expression_attribute_values(":from", text(from));
-        let done = call(&self.time, |trace| delete.customize().interceptor(trace).send()).await;
-        done.map(drop).map_err(Failed::fault)
     }
 
     async fn kept_value(&self, name: &str) -> Result<Option<String>, Fault> {

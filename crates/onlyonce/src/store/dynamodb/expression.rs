@@ -3,7 +3,7 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::item::{Answer, FORMAT, number, seconds, text, token};
+use super::item::{Answer, FORMAT, Item, number, seconds, text, token};
 use super::names::{EXPIRES, Names, SHARD};
 use crate::clock::StoreTime;
 use crate::record::{Revision, StateKind, Token};
@@ -26,6 +26,12 @@ impl Expression {
     pub(super) fn with(mut self, name: &str, value: AttributeValue) -> Self {
         self.values.push((format!(":{name}"), value));
         self
+    }
+
+    /// The same, and this.
+    pub(super) fn and(self, text: &str) -> Self {
+        let and = if self.text.is_empty() { "" } else { " AND " };
+        Self { text: format!("{}{and}{text}", self.text), ..self }
     }
 
     /// The same, with a value under the name of each of these states; and the names.
@@ -68,6 +74,11 @@ pub(super) fn absent_or(revision: Revision) -> Expression {
 pub(super) fn unchanged(token: AttributeValue, count: AttributeValue) -> Expression {
     let condition = Expression::new("v = :v AND tok = :tok AND cnt = :cnt");
     condition.with("v", number(FORMAT)).with("tok", token).with("cnt", count)
+}
+
+/// Exactly as this item was read; `None` if it says nothing of its revision.
+pub(super) fn as_read(item: &Item) -> Option<Expression> {
+    Some(unchanged(item.get("tok")?.clone(), item.get("cnt")?.clone()))
 }
 
 /// Running, with this token.

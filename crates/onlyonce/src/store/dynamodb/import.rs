@@ -8,9 +8,10 @@ use super::error::DynamoOpenError;
 use super::schema::make_table;
 use super::table::Table;
 use crate::clock::StoreTime;
-use crate::record::{Record, StateKind, StateSet};
+use crate::hex;
+use crate::record::{Record, Token};
 use crate::scope::OperationId;
-use crate::store::{Fault, Maintain, Scan, Store};
+use crate::store::{Fault, Maintain, Store};
 
 /// An empty table, or prefix of one, that takes over the records of another store. Until that is
 /// [finished](Self::finish), no store is opened there: a node that knew half of the keys would run the other half again.
@@ -32,28 +33,19 @@ impl Import {
         let store = DynamoStore::open_marked(parsed.clone(), None, Some(from)).await?;
         let import = Self { store, from: from.to_owned() };
         let unreached = |fault: Fault| DynamoOpenError::Unreachable(fault.into());
-        let marked = import.store.check_value(MARK, None, None).await.map_err(unreached)?;
-        if marked.is_none() && import.has_records().await.map_err(unreached)? {
+        let before = import.store.check_value(MARK, None, None).await.map_err(unreached)?;
+        let look = import.store.run(|table| async move { table.is_empty().await });
+        let is_empty = look.await.map_err(unreached)?;
+        if !is_begun(before.as_deref()) && !is_empty {
             return Err(DynamoOpenError::NotEmpty { table: parsed.table });
         }
-        let marked = import.store.check_value(MARK, None, Some(from)).await.map_err(unreached)?;
-        match marked {
+        let before = before.filter(|before| !is_begun(Some(before)));
+        let marked = import.store.check_value(MARK, before.as_deref(), Some(from)).await;
+        match marked.map_err(unreached)? {
             Some(before) if before != from => {
                 Err(DynamoOpenError::Importing { table: parsed.table, from: before })
             }
             _ => Ok(import),
-        }
-    }
-
-    async fn has_records(&self) -> Result<bool, Fault> {
-        let mut scan =
-            Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: LOOK_ROWS };
-        loop {
-            let page = self.store.scan(scan.clone()).await?;
-            scan.after = page.next;
-            if !page.records.is_empty() || scan.after.is_none() {
-                return Ok(!page.records.is_empty());
-            }
         }
     }
 
@@ -93,16 +85,21 @@ impl Import {
     /// # Errors
     /// As every write of a store. It is repeated without harm.
     pub async fn finish(&self) -> Result<(), Fault> {
-        let from = self.from.clone();
-        self.store.run(|table| async move { table.unmark(&from).await }).await
+        let finished = format!("{FINISHED}{}", hex::encode(Token::random().as_bytes()));
+        self.store.check_value(MARK, Some(&self.from), Some(&finished)).await.map(drop)
     }
+}
+
+/// Whether an import has begun and is not finished.
+fn is_begun(mark: Option<&str>) -> bool {
+    mark.is_some_and(|mark| !mark.starts_with(FINISHED))
 }
 
 /// Refuses a table that is being filled, but for the import from `by`.
 pub(super) async fn check(table: &Table, by: Option<&str>) -> Result<(), DynamoOpenError> {
     let marked = table.check_value(MARK, None, None).await;
     match marked.map_err(|fault| DynamoOpenError::Unreachable(fault.into()))? {
-        Some(from) if Some(from.as_str()) != by => {
+        Some(from) if is_begun(Some(&from)) && Some(from.as_str()) != by => {
             Err(DynamoOpenError::Importing { table: table.address.table.clone(), from })
         }
         _ => Ok(()),
@@ -110,8 +107,9 @@ pub(super) async fn check(table: &Table, by: Option<&str>) -> Result<(), DynamoO
 }
 
 /// The check value that says from where a table is being filled.
-pub(super) const MARK: &str = "import";
+const MARK: &str = "import";
+/// What it says after the end, with a number of its own. It is not deleted, and does not come back: a late copy of the call
+/// that set the mark would find what it found before, and set it again.
+const FINISHED: &str = "finished ";
 /// Records that are copied at once.
 const COPIES_MAX: usize = 32;
-/// Rows of a page while it is looked for records.
-const LOOK_ROWS: usize = 100;

@@ -190,6 +190,11 @@ pub(super) const fn seconds(ms: i64) -> i64 {
     (ms / 1000).saturating_add(1 + SLACK_S)
 }
 
+/// Whether DynamoDB may have deleted this item by now.
+pub(super) fn is_over(item: &Item, now: StoreTime) -> bool {
+    integer(item, EXPIRES).is_ok_and(|expires_s| expires_s < now.as_ms() / 1000)
+}
+
 pub(super) fn token(token: Token) -> AttributeValue {
     blob(token.as_bytes().to_vec())
 }

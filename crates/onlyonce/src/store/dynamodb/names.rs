@@ -7,6 +7,7 @@
 use super::error::DynamoOpenError;
 use super::item::{Item, text};
 use crate::scope::{IdPrefix, OperationId};
+use crate::store::audit::WriterId;
 
 /// Makes the names of one store: all of them begin with its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +48,45 @@ impl Names {
         Some(OperationId::from_bytes(number.to_be_bytes()))
     }
 
-    /// The partition with the parts of a record's answers.
+    /// What the partitions with the parts of a record's answers begin with.
     pub(super) fn parts(&self, id: OperationId) -> String {
-        format!("{}/part/{}", self.prefix, hex(id))
+        format!("{}{}", self.all_parts(), hex(id))
+    }
+
+    /// What the partition of every part begins with.
+    pub(super) fn all_parts(&self) -> String {
+        format!("{}/part/", self.prefix)
+    }
+
+    /// The key of this item, if it is a part of an answer.
+    pub(super) fn part(&self, item: &Item) -> Option<Item> {
+        let (partition, sort) = (item.get(PARTITION)?.as_s().ok()?, item.get(SORT)?.as_s().ok()?);
+        partition.starts_with(&self.all_parts()).then(|| key(partition.clone(), sort.clone()))
     }
 
     /// The key of a check value.
     pub(super) fn check_value(&self, name: &str) -> Item {
         key(format!("{}/check", self.prefix), name.to_owned())
+    }
+
+    /// The partition with the entries of a chain of the audit trail, and its head.
+    pub(super) fn chain(&self, writer: WriterId) -> String {
+        format!("{}{writer}", self.chain_of_any())
+    }
+
+    /// What the partition of every chain begins with.
+    pub(super) fn chain_of_any(&self) -> String {
+        format!("{}/chain/", self.prefix)
+    }
+
+    /// The partition that lists all chains.
+    pub(super) fn chains(&self) -> String {
+        format!("{}/chains", self.prefix)
+    }
+
+    /// The partition of the index that lists the entries of the operations with one key. Notes of no operation share one.
+    pub(super) fn entries_of(&self, key: Option<IdPrefix>) -> String {
+        key.map_or_else(|| self.all_records(), |key| self.same_key(key))
     }
 
     /// The partition of the index that lists this record while it is running or unknown.
@@ -77,7 +109,7 @@ pub(super) fn key(partition: String, sort: String) -> Item {
     Item::from([(PARTITION.to_owned(), text(partition)), (SORT.to_owned(), text(sort))])
 }
 
-fn hex(id: OperationId) -> String {
+pub(super) fn hex(id: OperationId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id.as_bytes()))
 }
 
@@ -89,6 +121,20 @@ pub(super) const SORT: &str = "sk";
 pub(super) const SHARD: &str = "shard_key";
 /// The index of what is running or unknown.
 pub(super) const INDEX: &str = "pending";
+/// All indexes: name, partition key, sort key. All are sparse: what is not in use has no entries, and costs nothing.
+pub(super) const INDEXES: [(&str, &str, &str); 3] = [
+    (INDEX, SHARD, PARTITION),
+    (BY_OPERATION.0, BY_OPERATION.1, PLACE),
+    (BY_TIME.0, BY_TIME.1, PLACE),
+];
+/// The sort key of the head of a chain, in the partition of its entries, whose sort keys are numbers.
+pub(super) const HEAD: &str = "head";
+/// The index of entries by operation, and its partition key.
+pub(super) const BY_OPERATION: (&str, &str) = ("trail_by_operation", "trail_key");
+/// The index of entries by time, and its partition key.
+pub(super) const BY_TIME: (&str, &str) = ("trail_by_time", "trail_shard");
+/// The sort key of both: time, writer and number.
+pub(super) const PLACE: &str = "trail_place";
 /// The attribute of DynamoDB's own time to live, in seconds.
 pub(super) const EXPIRES: &str = "expires_s";
 /// Partitions of the index: each takes about a thousand writes a second, and an operation makes two.

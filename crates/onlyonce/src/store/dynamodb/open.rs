@@ -38,6 +38,7 @@ pub(super) async fn open(
     }
     import::check(&table, import_from).await?;
     table.warnings = facts.warnings(table.address.sweeps);
+    table.no_trail = facts.no_trail();
     Ok(table)
 }
 

@@ -4,13 +4,19 @@
 //!    listed; so a record may be missed by a scan that comes right after its claim, and is never listed as it was.
 //! 2. A cursor is the id of the last record that was looked at: the index is read shard by shard, in the order of ids.
 
+use std::time::Duration;
+
+use aws_sdk_dynamodb::operation::query::QueryOutput;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep};
 
 use super::call::{Failed, call};
 use super::expression::{self, Expression};
 use super::item::{Item, number, text};
-use super::names::{INDEX, PARTITION, SHARD, SHARDS, SORT, shard_of};
+use super::names::{EXPIRES, INDEX, PARTITION, SHARD, SHARDS, SORT, shard_of};
+use super::parts::{PARTS_MAX, nth};
 use super::table::{Table, refused};
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, StateSet};
@@ -45,7 +51,7 @@ impl Table {
     ) -> Result<(Listed, Option<OperationId>), Fault> {
         let (mut records, mut shard) = (Vec::new(), after.map_or(0, shard_of));
         while shard < SHARDS {
-            let (ids, has_more) = self.shard_page(shard, after, limit - records.len()).await?;
+            let (ids, next) = self.shard_page(shard, after, limit - records.len()).await?;
             let last = ids.last().copied();
             let listed = self.read(&ids).await?;
             let wanted = |record: &Record| states.contains(record.state.kind());
@@ -53,18 +59,18 @@ impl Table {
             if records.len() >= limit {
                 return Ok((records, last));
             }
-            (shard, after) = if has_more { (shard, last) } else { (shard + 1, None) };
+            (shard, after) = if next.is_some() { (shard, next) } else { (shard + 1, None) };
         }
         Ok((records, None))
     }
 
-    /// The ids that the index has in this shard, and whether there are more of them.
+    /// The ids that the index has in this shard, and after which one there may be more of them.
     async fn shard_page(
         &self,
         shard: u8,
         after: Option<OperationId>,
         limit: usize,
-    ) -> Result<(Vec<OperationId>, bool), Fault> {
+    ) -> Result<(Vec<OperationId>, Option<OperationId>), Fault> {
         let _place = self.place().await?;
         let start = after.map(|id| {
             let mut key = self.names.record(id);
@@ -79,7 +85,7 @@ impl Table {
         let page = page.map_err(Failed::fault)?;
         let ids =
             page.items.unwrap_or_default().iter().filter_map(|key| self.names.id(key)).collect();
-        Ok((ids, page.last_evaluated_key.is_some()))
+        Ok((ids, page.last_evaluated_key.and_then(|key| self.names.id(&key))))
     }
 
     /// These records as they are now, at most [`BATCH_ROWS_MAX`]. One that does not read is left out: a load of it is an
@@ -87,13 +93,16 @@ impl Table {
     async fn read(&self, ids: &[OperationId]) -> Result<Listed, Fault> {
         let mut keys: Vec<_> = ids.iter().map(|id| self.names.record(*id)).collect();
         let mut items = Vec::new();
-        for _ in 0..BATCHES_MAX {
-            if keys.is_empty() {
-                return self.listing(items).await;
-            }
-            let (read, left) = self.read_batch(keys).await?;
+        for pause in BATCH_PAUSES_MS.map(Duration::from_millis) {
+            let (read, left) = match keys.is_empty() {
+                true => return self.listing(items).await,
+                false => self.read_batch(keys).await?,
+            };
             items.extend(read);
             keys = left;
+            if !keys.is_empty() {
+                sleep(pause).await;
+            }
         }
         Err(Fault::NotDone(StoreError::Busy))
     }
@@ -127,43 +136,44 @@ impl Table {
         Ok(records)
     }
 
+    /// Reads whole pages: between two records there may be many items that are none. How far a call came that found no record
+    /// is remembered for the next one, which asks for the same.
     async fn scan_table(
         &self,
         states: StateSet,
         after: Option<OperationId>,
         limit: usize,
     ) -> Result<(Listed, Option<OperationId>), Fault> {
-        let mut start = after.map(|id| self.names.record(id));
+        let asked = format!("{states:?} after {after:?}");
+        let mut start = self.scans.get(&asked).or_else(|| after.map(|id| self.names.record(id)));
         let kinds = StateKind::ALL.into_iter().filter(|kind| states.contains(*kind));
         let filter = self.records_in(&kinds.collect::<Vec<_>>());
-        for reads in 1.. {
-            let (items, next) = self.table_page(&filter, start, limit).await?;
+        loop {
+            let (mut items, next) = self.table_page(&filter, start).await?;
+            let is_cut = items.len() > limit;
+            items.truncate(limit);
             let last = items.iter().filter_map(|item| self.names.id(item)).next_back();
             let records = self.listing(items).await?;
-            let Some(next) = next else {
-                return Ok((records, None));
-            };
-            let place = self.names.id(&next).or(last);
-            match place {
-                Some(place) if !records.is_empty() || reads >= READS_MAX => {
-                    return Ok((records, Some(place)));
-                }
-                _ => start = Some(next),
+            if !records.is_empty() || next.is_none() {
+                self.scans.remove(&asked);
+                return Ok((records, last.filter(|_| is_cut || next.is_some())));
+            }
+            start = next;
+            if let Some(start) = &start {
+                self.scans.insert(asked.clone(), start.clone());
             }
         }
-        Ok((Vec::new(), None))
     }
 
-    /// Items that the filter lets through, and where the next page starts. The limit counts all that were read.
+    /// Items of a page (a megabyte) that the filter lets through, and where the next page starts.
     async fn table_page(
         &self,
         filter: &Expression,
         start: Option<Item>,
-        limit: usize,
     ) -> Result<(Vec<Item>, Option<Item>), Fault> {
         let _place = self.place().await?;
         let scan = self.client.scan().table_name(&self.address.table).consistent_read(true);
-        let scan = scan.filter_expression(&filter.text).limit(rows(limit));
+        let scan = scan.filter_expression(&filter.text);
         let values = filter.values.iter().cloned().collect();
         let scan =
             scan.set_expression_attribute_values(Some(values)).set_exclusive_start_key(start);
@@ -195,7 +205,9 @@ impl Table {
     /// The keys of all parts of this operation's answers.
     pub(super) async fn part_keys(&self, id: OperationId) -> Result<Vec<Item>, Fault> {
         let keys_only = format!("{PARTITION}, {SORT}");
-        self.partition(self.names.parts(id), PART_KEYS_MAX, Some(keys_only)).await
+        let partitions = (0..PARTS_MAX).map(|at| nth(&self.names.parts(id), at));
+        let found = partitions.map(|of| self.partition(of, PART_KEYS_MAX, Some(keys_only.clone())));
+        Ok(try_join_all(found).await?.into_iter().flatten().collect())
     }
 
     async fn partition(
@@ -204,64 +216,119 @@ impl Table {
         limit: usize,
         only: Option<String>,
     ) -> Result<Vec<Item>, Fault> {
-        let (mut items, mut start) = (Vec::new(), None);
-        loop {
-            let _place = self.place().await?;
-            let query = self.client.query().table_name(&self.address.table).consistent_read(true);
-            let query = query.key_condition_expression(format!("{PARTITION} = :partition"));
-            let query = query.expression_attribute_values(":partition", text(&partition));
-            let query =
-                query.set_projection_expression(only.clone()).set_exclusive_start_key(start);
-            let page = call(&self.time, |trace| query.customize().interceptor(trace).send()).await;
-            let page = page.map_err(Failed::fault)?;
-            items.extend(page.items.unwrap_or_default());
-            start = page.last_evaluated_key;
-            if start.is_none() || items.len() >= limit {
-                return Ok(items);
-            }
-        }
+        let query = self.client.query().consistent_read(true).set_projection_expression(only);
+        let query = query.key_condition_expression(format!("{PARTITION} = :partition"));
+        let query = query.expression_attribute_values(":partition", text(partition));
+        self.query(query, limit).await
     }
 
-    /// Deletes what has expired at `until`, where this store does not leave that to DynamoDB. It reads the whole table.
-    pub(super) async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
-        let mut swept = Swept { deleted: 0, more: false };
-        if !self.address.sweeps {
-            return Ok(swept);
-        }
-        let filter = self.records_in(&[StateKind::Released, StateKind::Completed]);
-        let expired = format!("{} AND at_ms <= :until", filter.text);
-        let filter = Expression { text: expired, ..filter }.with("until", number(until.as_ms()));
+    /// What a query finds, page by page, until there are at least `limit` items.
+    pub(super) async fn query(
+        &self,
+        query: QueryFluentBuilder,
+        limit: usize,
+    ) -> Result<Vec<Item>, Fault> {
+        let mut items = Vec::new();
+        let take = |page: QueryOutput| {
+            items.extend(page.items.unwrap_or_default());
+            items.len() < limit
+        };
+        self.query_pages(query, take).await?;
+        Ok(items)
+    }
+
+    /// Takes the pages of a query for as long as `take` wants more.
+    pub(super) async fn query_pages(
+        &self,
+        query: QueryFluentBuilder,
+        mut take: impl FnMut(QueryOutput) -> bool,
+    ) -> Result<(), Fault> {
         let mut start = None;
         loop {
-            let (items, next) = self.table_page(&filter, start, PAGE_ROWS_MAX).await?;
-            for item in items {
-                if swept.deleted == limit {
-                    return Ok(Swept { more: true, ..swept });
-                }
-                swept.deleted += usize::from(self.sweep_one(&item).await?);
-            }
-            start = next;
-            if start.is_none() {
-                return Ok(swept);
+            let _place = self.place().await?;
+            let query = query.clone().table_name(&self.address.table);
+            let query = query.set_exclusive_start_key(start);
+            let page = call(&self.time, |trace| query.customize().interceptor(trace).send()).await;
+            let mut page = page.map_err(Failed::fault)?;
+            start = page.last_evaluated_key.take();
+            if !take(page) || start.is_none() {
+                return Ok(());
             }
         }
     }
 
-    /// Deletes a record that has not changed since it was read.
-    async fn sweep_one(&self, item: &Item) -> Result<bool, Fault> {
-        let (Some(id), Some(token), Some(count)) =
-            (self.names.id(item), item.get("tok"), item.get("cnt"))
-        else {
+    /// Whether there is no record at all, not even one that does not read.
+    pub(super) async fn is_empty(&self) -> Result<bool, Fault> {
+        let (filter, mut start) = (self.records_in(&StateKind::ALL), None);
+        loop {
+            let (items, next) = self.table_page(&filter, start).await?;
+            if !items.is_empty() || next.is_none() {
+                return Ok(items.is_empty());
+            }
+            start = next;
+        }
+    }
+
+    /// Deletes what has expired at `until`, where this store does not leave that to DynamoDB. It reads the whole table, and goes
+    /// on where the call before it ended.
+    pub(super) async fn sweep(
+        &self,
+        until: StoreTime,
+        limit: usize,
+        is_audited: bool,
+    ) -> Result<Swept, Fault> {
+        let mut deleted = 0;
+        let mut place = match self.sweep_place.try_lock() {
+            Ok(place) if self.address.sweeps => place,
+            // Another call sweeps.
+            _ => return Ok(Swept { deleted, more: false }),
+        };
+        let (filter, begun) = (self.expired(until), Instant::now());
+        loop {
+            let (items, next) = self.table_page(&filter, place.clone()).await?;
+            for item in items {
+                if deleted == limit || begun.elapsed() > SWEEP_TIME {
+                    return Ok(Swept { deleted, more: true });
+                }
+                deleted += usize::from(self.sweep_one(item, is_audited).await?);
+            }
+            *place = next;
+            if place.is_none() || begun.elapsed() > SWEEP_TIME {
+                return Ok(Swept { deleted, more: place.is_some() });
+            }
+        }
+    }
+
+    /// Records that have expired, and parts of answers that no record names any more.
+    fn expired(&self, until: StoreTime) -> Expression {
+        let filter = self.records_in(&[StateKind::Released, StateKind::Completed]);
+        let expired = format!(
+            "({} AND at_ms <= :until) OR (begins_with({PARTITION}, :parts) AND {EXPIRES} < :until_s)",
+            filter.text
+        );
+        Expression { text: expired, ..filter }
+            .with("until", number(until.as_ms()))
+            .with("parts", text(self.names.all_parts()))
+            .with("until_s", number(until.as_ms() / 1000))
+    }
+
+    /// Deletes a record that has not changed since it was read. Says whether it was one.
+    async fn sweep_one(&self, item: Item, is_audited: bool) -> Result<bool, Fault> {
+        if let Some(part) = self.names.part(&item) {
+            return self.delete_part(part, &item).await.map(|()| false);
+        }
+        let (Some(id), Some(unchanged)) = (self.names.id(&item), expression::as_read(&item)) else {
             return Ok(false);
         };
-        let unchanged = expression::unchanged(token.clone(), count.clone());
-        match self.delete(id, unchanged).await {
-            Ok(old) => {
-                self.forget_parts(id, old.as_ref()).await;
-                Ok(true)
-            }
+        let deleted = match is_audited {
+            false => self.delete(id, unchanged).await,
+            true => self.expire(id, item, unchanged).await,
+        };
+        match deleted {
+            // Parts that stay are swept when their own time is over.
+            Ok(old) => Ok(self.forget_parts(id, old.as_ref()).await.map_or(true, |()| true)),
             Err(Failed::Condition(_)) => Ok(false),
-            Err(Failed::Fault(fault)) => Err(fault),
+            Err(failed) => Err(failed.fault()),
         }
     }
 }
@@ -274,9 +341,9 @@ fn rows(limit: usize) -> i32 {
 const PAGE_ROWS_MAX: usize = 1000;
 /// Keys in one `BatchGetItem`: DynamoDB takes no more.
 const BATCH_ROWS_MAX: usize = 100;
-/// How often a batch is asked for what DynamoDB left out of it.
-const BATCHES_MAX: usize = 50;
-/// Pages of the table that one call reads before it says where to go on, though it found nothing.
-const READS_MAX: usize = 8;
-/// Parts of one operation that are looked for.
+/// Before a batch is asked for what DynamoDB left out of it, because of its size or for want of read units.
+const BATCH_PAUSES_MS: [u64; 8] = [10, 20, 40, 80, 160, 320, 640, 0];
+/// How long one call sweeps.
+const SWEEP_TIME: Duration = Duration::from_secs(3);
+/// Answers of one operation whose parts are looked for.
 const PART_KEYS_MAX: usize = 1000;

@@ -31,7 +31,7 @@ impl Parts {
         Self { name, count: outcome.len().div_ceil(PART_BYTES) }
     }
 
-    /// The items of these parts of `outcome`, in `partition`, kept until `expires_s`.
+    /// The items of these parts of `outcome`, under `partition`, kept until `expires_s`.
     pub(super) fn items(&self, partition: &str, outcome: &[u8], expires_s: i64) -> Vec<Item> {
         let item = |(at, part): (usize, &[u8])| {
             let mut item = self.key(partition, at);
@@ -48,7 +48,7 @@ impl Parts {
     }
 
     fn key(&self, partition: &str, at: usize) -> Item {
-        key(partition.to_owned(), format!("{}-{at:04}", self.name))
+        key(nth(partition, at), self.name.clone())
     }
 
     /// Whether `outcome` is what these parts are named after.
@@ -73,6 +73,12 @@ impl FromStr for Parts {
     }
 }
 
+/// The partition of the part with this number. Each has one of its own, because a partition takes a thousand write units a
+/// second, and a part is a third of that.
+pub(super) fn nth(partition: &str, at: usize) -> String {
+    format!("{partition}/{at:02}")
+}
+
 fn digest(outcome: &[u8]) -> String {
     hex::encode(&Sha256::digest(outcome)[..16])
 }
@@ -83,10 +89,10 @@ pub(super) const PART_BYTES: usize = 380_000;
 pub(super) const PARTS_MAX: usize = BODY_BYTES_MAX.div_ceil(PART_BYTES) + 1;
 /// The largest body that is kept in parts: a settle writes them all, and a write of a kilobyte is a write unit.
 pub(super) const BODY_BYTES_MAX: usize = 16 << 20;
-/// The largest outcome and record that an item takes.
-pub(super) const INLINE_BYTES_MAX: usize = 390_000;
+/// The largest outcome that an item takes: the record beside it may have a path of 64 KiB.
+pub(super) const INLINE_BYTES_MAX: usize = 335_000;
 /// The largest body that is kept where there are no parts: an item has its response's head and the record too.
-pub(super) const INLINE_BODY_BYTES_MAX: usize = 360_000;
+pub(super) const INLINE_BODY_BYTES_MAX: usize = 300_000;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, IndexStatus, KeySchemaElement, KeyType,
     PointInTimeRecoverySpecification, PointInTimeRecoveryStatus, Projection, ProjectionType,
     ScalarAttributeType, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::address::DynamoAddress;
 use super::call::{Failed, call};
 use super::error::DynamoOpenError;
-use super::names::{EXPIRES, INDEX, PARTITION, SHARD, SORT};
+use super::names::{BY_OPERATION, BY_TIME, EXPIRES, INDEX, INDEXES, PARTITION, PLACE, SHARD, SORT};
 use super::open::client;
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
@@ -53,8 +53,6 @@ impl DynamoFacts {
         let Some(table) = &self.description else {
             return Some(Missing::Table);
         };
-        let index =
-            table.global_secondary_indexes().iter().find(|index| index.index_name() == Some(INDEX));
         match () {
             () if self.regions() > 1 => Some(Missing::OneRegion),
             () if table.table_status() == Some(&TableStatus::Deleting) => {
@@ -63,21 +61,43 @@ impl DynamoFacts {
             () if !is_keyed(table.key_schema(), PARTITION, SORT) => {
                 Some(Missing::Use("its keys are not pk and sk"))
             }
-            () => match index {
-                None => Some(Missing::Use("it has no index named pending")),
-                Some(index) if !is_keyed(index.key_schema(), SHARD, PARTITION) => {
-                    Some(Missing::Use("the keys of its index are not shard_key and pk"))
-                }
-                Some(_) => None,
-            },
+            () if !self.has_index(INDEXES[0]) => Some(Missing::Use(
+                "it has no index pending with the keys shard_key and pk, or it is not ready",
+            )),
+            () => None,
         }
     }
 
-    /// In how many regions it is written, at least: DynamoDB may list the other regions alone.
+    /// Why no audit trail can be kept in it, if none can.
+    pub fn no_trail(&self) -> Option<&'static str> {
+        let has_all = INDEXES[1..].iter().all(|index| self.has_index(*index));
+        (!has_all).then_some(
+            "it has no indexes trail_by_operation and trail_by_time that show all attributes, or they are not ready",
+        )
+    }
+
+    fn has_index(&self, (name, partition, sort): (&str, &str, &str)) -> bool {
+        let indexes = self.description.as_ref().map(TableDescription::global_secondary_indexes);
+        let mut indexes = indexes.unwrap_or_default().iter();
+        let index = indexes.find(|index| index.index_name() == Some(name));
+        index.is_some_and(|index| {
+            let shows = index.projection().and_then(Projection::projection_type);
+            is_keyed(index.key_schema(), partition, sort)
+                // An emulator may not tell.
+                && index.index_status().is_none_or(|status| *status == IndexStatus::Active)
+                && (name == INDEX || shows == Some(&ProjectionType::All))
+        })
+    }
+
+    /// In how many regions it is written, at least: DynamoDB may list the other regions alone, and of a global table of
+    /// the version of 2017 none.
     pub fn regions(&self) -> usize {
-        match self.description.as_ref().map_or(0, |table| table.replicas().len()) {
-            0 => 1,
-            replicas => replicas.max(2),
+        let Some(table) = &self.description else {
+            return 1;
+        };
+        match table.global_table_version().is_some() || !table.replicas().is_empty() {
+            true => table.replicas().len().max(2),
+            false => 1,
         }
     }
 
@@ -235,18 +255,25 @@ impl Table {
             let text = AttributeDefinition::builder().attribute_name(name);
             text.attribute_type(ScalarAttributeType::S).build()
         };
-        let keys_only = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
-        let index = GlobalSecondaryIndex::builder().index_name(INDEX).projection(keys_only);
-        let index = index
-            .key_schema(key(SHARD, KeyType::Hash)?)
-            .key_schema(key(PARTITION, KeyType::Range)?);
         let make = self.client.create_table().table_name(&self.address.table);
         let make = make.billing_mode(BillingMode::PayPerRequest);
-        let make =
+        let mut make =
             make.key_schema(key(PARTITION, KeyType::Hash)?).key_schema(key(SORT, KeyType::Range)?);
-        let make = make.attribute_definitions(text(PARTITION)?).attribute_definitions(text(SORT)?);
-        let make =
-            make.attribute_definitions(text(SHARD)?).global_secondary_indexes(index.build()?);
+        for name in [PARTITION, SORT, SHARD, BY_OPERATION.1, BY_TIME.1, PLACE] {
+            make = make.attribute_definitions(text(name)?);
+        }
+        for (name, partition, sort) in INDEXES {
+            let shows = match name {
+                INDEX => ProjectionType::KeysOnly,
+                _ => ProjectionType::All,
+            };
+            let index = GlobalSecondaryIndex::builder()
+                .index_name(name)
+                .projection(Projection::builder().projection_type(shows).build())
+                .key_schema(key(partition, KeyType::Hash)?)
+                .key_schema(key(sort, KeyType::Range)?);
+            make = make.global_secondary_indexes(index.build()?);
+        }
         match make.send().await {
             Ok(_) => Ok(()),
             // Another node was first.
@@ -280,6 +307,8 @@ mod tests {
         let replica = ReplicaDescription::builder().region_name("eu-west-1").build();
         let global = facts(TableDescription::builder().replicas(replica).build());
         assert_eq!(global.missing(), Some(Missing::OneRegion));
+        let older = facts(TableDescription::builder().global_table_version("2017.11.29").build());
+        assert_eq!(older.missing(), Some(Missing::OneRegion));
         let single = facts(TableDescription::builder().build());
         assert_eq!(single.missing(), Some(Missing::Use("its keys are not pk and sk")));
     }

@@ -4,21 +4,24 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::ANSWER_WAIT;
 use super::address::DynamoAddress;
+use super::answers;
 use super::call::{Failed, call, unsure};
 use super::error::DynamoOpenError;
 use super::expression::{self, Expression};
 use super::item::{self, Item};
 use super::names::Names;
+use super::noted::{Chains, Noted};
 use super::server_time::ServerTime;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::codec;
 use crate::record::{Record, Revision, Token};
 use crate::scope::OperationId;
+use crate::store::audit::Note;
 use crate::store::cas::{self, Effect};
 use crate::store::{Beat, BoxError, Draft, Fault, Guard, Lease, Next, Seen, StoreError, Swap};
 
@@ -33,7 +36,17 @@ pub(super) struct Table {
     /// condition fails costs as much as one that is done.
     known: Cache<OperationId, ()>,
     /// Calls that may be on the wire at once: each has a connection.
-    pub(super) wire: Semaphore,
+    wire: Semaphore,
+    /// The same for renewals, which wait for no other call: behind a crowd their leases would be over.
+    renewals: Semaphore,
+    /// Where scans of the table stand that have found no record yet, by what they ask for.
+    pub(super) scans: Cache<String, Item>,
+    /// Where the next sweep goes on; held by the one that is under way.
+    pub(super) sweep_place: Mutex<Option<Item>>,
+    /// Why no trail can be kept in this table, if none can.
+    pub(super) no_trail: Option<&'static str>,
+    /// The chains of the audit trail that this node writes.
+    pub(super) chains: Chains,
     /// What is worth a line at every start.
     pub(super) warnings: Vec<String>,
 }
@@ -41,14 +54,18 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(client: Client, address: DynamoAddress) -> Result<Self, DynamoOpenError> {
         let names = Names::new(&address.prefix)?;
-        let (known, wire) = (Cache::new(KNOWN_IDS), Semaphore::new(WIRE_CALLS_MAX));
         Ok(Self {
             client,
             address,
             names,
             time: ServerTime::default(),
-            known,
-            wire,
+            known: Cache::new(KNOWN_IDS),
+            wire: Semaphore::new(WIRE_CALLS_MAX),
+            renewals: Semaphore::new(RENEWALS_MAX),
+            scans: Cache::new(SCANS_MAX),
+            sweep_place: Mutex::default(),
+            no_trail: None,
+            chains: Chains::default(),
             warnings: Vec::new(),
         })
     }
@@ -59,11 +76,15 @@ impl Table {
 
     /// A place on the wire. Calls wait for it in their order, at most [`ANSWER_WAIT`].
     pub(super) async fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        match timeout(ANSWER_WAIT, self.wire.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) => Err(Fault::NotDone(StoreError::Closed)),
-            Err(_) => Err(Fault::NotDone(StoreError::Busy)),
-        }
+        place(&self.wire).await
+    }
+}
+
+async fn place(places: &Semaphore) -> Result<SemaphorePermit<'_>, Fault> {
+    match timeout(ANSWER_WAIT, places.acquire()).await {
+        Ok(Ok(place)) => Ok(place),
+        Ok(Err(_)) => Err(Fault::NotDone(StoreError::Closed)),
+        Err(_) => Err(Fault::NotDone(StoreError::Busy)),
     }
 }
 
@@ -105,7 +126,7 @@ impl Table {
     }
 
     /// The record of an item that was read. `None` if the parts of its answer are gone because it was replaced meanwhile.
-    async fn whole(
+    pub(super) async fn whole(
         &self,
         id: OperationId,
         read: Option<Item>,
@@ -119,10 +140,10 @@ impl Table {
             None => None,
             Some(parts) => match self.read_parts(id, &parts).await? {
                 Some(outcome) => Some(outcome),
-                None if self.get(id).await?.as_ref() == Some(&item) => {
-                    return Err(unreadable("parts of its answer are missing"));
-                }
-                None => return Ok(None),
+                None if self.get(id).await?.as_ref() != Some(&item) => return Ok(None),
+                // DynamoDB may delete this record at any moment, and its parts were first. Whether it is over is judged above.
+                None if item::is_over(&item, self.now()) => Some(answers::gone()),
+                None => return Err(unreadable("parts of its answer are missing")),
             },
         };
         item::decode(id, &item, outcome).map(|record| Some(Some(record))).map_err(unreadable)
@@ -140,14 +161,14 @@ impl Table {
         }
     }
 
-    fn seen(&self, record: Option<Record>) -> Seen {
+    pub(super) fn seen(&self, record: Option<Record>) -> Seen {
         Seen { record, mine: false, now: self.now() }
     }
 }
 
 /// Writing.
 impl Table {
-    pub(super) async fn claim(&self, draft: &Draft) -> Result<Seen, Fault> {
+    pub(super) async fn claim(&self, draft: &Draft, note: Option<&Note>) -> Result<Seen, Fault> {
         let seen = match self.now() > draft.not_after || self.known.get(&draft.id).is_some() {
             true => Some(self.load(draft.id).await?),
             false => None,
@@ -156,21 +177,33 @@ impl Table {
         let now = self.now();
         let seen = match seen {
             Some(seen) if seen.record.is_some() || now > draft.not_after => seen,
-            _ => self.insert(draft, cas::first_attempt(draft, now)).await?,
+            _ => self.insert(draft, cas::first_attempt(draft, now), note).await?,
         };
         let mine = cas::is_mine(seen.record.as_ref(), draft);
         Ok(Seen { mine, ..seen })
     }
 
-    async fn insert(&self, draft: &Draft, record: Record) -> Result<Seen, Fault> {
-        let item = item::encode(&self.names, draft.id, &record, None);
-        match self.put(item, expression::absent()).await {
-            Ok(_) => {
-                self.known.insert(draft.id, ());
+    async fn insert(
+        &self,
+        draft: &Draft,
+        record: Record,
+        note: Option<&Note>,
+    ) -> Result<Seen, Fault> {
+        let Draft { id, not_after, .. } = *draft;
+        let item = item::encode(&self.names, id, &record, None);
+        let put = match note {
+            None => self.put(item, expression::absent(), not_after).await.map(drop),
+            Some(note) => {
+                self.put_noted(id, item, expression::absent(), Noted { note, not_after }).await
+            }
+        };
+        match put {
+            Ok(()) => {
+                self.known.insert(id, ());
                 Ok(self.seen(Some(record)))
             }
-            Err(Failed::Condition(old)) => self.after_condition(draft.id, old).await,
-            Err(Failed::Fault(fault)) => Err(fault),
+            Err(Failed::Condition(old)) => self.after_condition(id, old).await,
+            Err(failed) => Err(failed.fault()),
         }
     }
 
@@ -178,10 +211,11 @@ impl Table {
     pub(super) async fn import(&self, id: OperationId, record: &Record) -> Result<(), Fault> {
         let answer = self.answer_of(id, record).await?;
         let item = item::encode(&self.names, id, record, answer);
-        match self.put(item, expression::absent_or(record.revision())).await {
+        let copy = expression::absent_or(record.revision());
+        match self.put(item, copy, StoreTime::MAX).await {
             // What is there is newer than the copy: a late copy of this very call must not undo it.
             Ok(_) | Err(Failed::Condition(_)) => Ok(()),
-            Err(Failed::Fault(fault)) => Err(fault),
+            Err(failed) => Err(failed.fault()),
         }
     }
 
@@ -203,11 +237,11 @@ impl Table {
             let seen = match failed {
                 Ok(revision) => return Ok(Swap::Done(revision)),
                 Err(Failed::Condition(old)) => self.after_condition(id, old).await?,
-                Err(Failed::Fault(fault)) => return Err(fault),
+                Err(failed) => return Err(failed.fault()),
             };
             match cas::swap(seen.record.as_ref(), &guard, to, now) {
                 Effect::Already(revision) => {
-                    self.forget_erased(id, to).await;
+                    self.forget_erased(id, to).await?;
                     return Ok(Swap::Done(revision));
                 }
                 Effect::Stale => return Ok(Swap::Stale(Box::new(seen))),
@@ -232,32 +266,39 @@ impl Table {
             Next::Absent => self.delete(id, condition).await?,
             Next::Running(attempt) => {
                 let record = cas::later_attempt(attempt, now);
-                self.put(item::encode(&self.names, id, &record, None), condition).await?
+                let item = item::encode(&self.names, id, &record, None);
+                self.put(item, condition, to.not_after()).await?
             }
             Next::Replaced(record) => {
                 let answer = self.answer_of(id, record).await.map_err(Failed::Fault)?;
-                self.put(item::encode(&self.names, id, record, answer), condition).await?
+                let item = item::encode(&self.names, id, record, answer);
+                self.put(item, condition, to.not_after()).await?
             }
             Next::Unknown { since } => {
                 let update = expression::unknown(&self.names, id, since.unwrap_or(now));
-                self.update(id, update, condition).await?
+                self.update(id, update, condition, &self.wire).await?
             }
             Next::Released { expires_at } => {
-                self.update(id, expression::released(*expires_at, now), condition).await?
+                let released = expression::released(*expires_at, now);
+                self.update(id, released, condition, &self.wire).await?
             }
             Next::Completed { settled_by, response, token } => {
                 let outcome = codec::encode_outcome(*settled_by, response);
                 let answer = self.answer(id, cas::token_after(guard, to), outcome).await?;
                 // Parts take their time, and the time to live begins with the completion.
                 let completed = expression::completed(answer, *token, self.now());
-                self.update(id, completed, condition).await?
+                self.update(id, completed, condition, &self.wire).await?
             }
         };
         match to {
             Next::Absent => drop(self.known.remove(&id)),
             _ => self.known.insert(id, ()),
         }
-        self.forget_parts(id, old.as_ref()).await;
+        let forgotten = self.forget_parts(id, old.as_ref()).await;
+        if let Next::Replaced(_) = to {
+            // An erased answer must be gone.
+            forgotten.map_err(Failed::Fault)?;
+        }
         revision_after(guard, to, old).map_err(Failed::Fault)
     }
 
@@ -269,7 +310,7 @@ impl Table {
         let renewed = expression::renewed(self.now().plus_ms(lease.as_ms()));
         let is_read =
             |item: Option<Item>| item.is_some_and(|item| item::decode(id, &item, None).is_ok());
-        match self.update(id, renewed, expression::owned(token)).await {
+        match self.update(id, renewed, expression::owned(token), &self.renewals).await {
             Ok(old) if is_read(old.clone()) => Beat::Kept,
             Err(Failed::Condition(None)) => Beat::Lost,
             Err(Failed::Condition(Some(item))) if item::integer(&item, "v") == Ok(item::FORMAT) => {
@@ -298,8 +339,17 @@ fn revision_after(guard: &Guard, to: &Next, old: Option<Item>) -> Result<Revisio
 
 /// The three writes. Each returns the item that was there before.
 impl Table {
-    async fn put(&self, item: Item, condition: Expression) -> Result<Option<Item>, Failed> {
+    /// A put that finds its place too late is one whose condition does not hold.
+    async fn put(
+        &self,
+        item: Item,
+        condition: Expression,
+        not_after: StoreTime,
+    ) -> Result<Option<Item>, Failed> {
         let _place = self.place().await.map_err(Failed::Fault)?;
+        if self.now() > not_after {
+            return Err(Failed::Condition(None));
+        }
         let put = self.client.put_item().table_name(&self.address.table).set_item(Some(item));
         let put = put.condition_expression(condition.text).return_values(ReturnValue::AllOld);
         let put = put.return_values_on_condition_check_failure(ALL_OLD);
@@ -314,8 +364,9 @@ impl Table {
         id: OperationId,
         update: Expression,
         condition: Expression,
+        places: &Semaphore,
     ) -> Result<Option<Item>, Failed> {
-        let _place = self.place().await.map_err(Failed::Fault)?;
+        let _place = place(places).await.map_err(Failed::Fault)?;
         let values = update.values.into_iter().chain(condition.values).collect();
         let write = self.client.update_item().table_name(&self.address.table);
         let write = write.set_key(Some(self.names.record(id)));
@@ -360,5 +411,9 @@ const READS_MAX: usize = 3;
 const SWAPS_MAX: usize = 4;
 /// Ids that are remembered as having a record: about 4 MiB.
 const KNOWN_IDS: usize = 65_536;
+/// Scans whose place is remembered.
+const SCANS_MAX: usize = 16;
 /// Calls that may be on the wire at once. Each has a connection, and DynamoDB answers in milliseconds.
 const WIRE_CALLS_MAX: usize = 256;
+/// Renewals that may be on the wire at once, besides.
+const RENEWALS_MAX: usize = 64;

@@ -58,6 +58,14 @@ impl<S: Watch + Inspect> Trail for Sealed<S> {
         self.trail().heads()
     }
 
+    fn head(&self, writer: WriterId) -> Calling<'_, Option<Head>> {
+        self.trail().head(writer)
+    }
+
+    fn writers(&self) -> Calling<'_, Vec<WriterId>> {
+        self.trail().writers()
+    }
+
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
         self.trail().chain(writer, after, limit)
     }
