@@ -15,7 +15,7 @@ use onlyonce::scope::{OperationId, Principal};
 use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{Draft, Guard, Lease, Next, Store, Swap};
 use serde_json::Value;
-use servers::{DynamoDb, Emulator};
+use servers::{DynamoDb, DynamoWire, Emulator, WireFault};
 
 fn onlyonce(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
@@ -113,6 +113,42 @@ async fn a_table_whose_records_do_not_read_is_not_filled() {
     let refused = onlyonce(&["migrate", "--from", &from, "--to", &to]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("has records already"), "{said}");
+}
+
+/// After an interruption the file may be used again. What was copied before is out of date then, and must not stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_migration_keeps_no_copy_that_is_out_of_date() {
+    let Some(server) = DynamoDb::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onlyonce.db");
+    fill(&file).await;
+    told(&onlyonce(&["migrate", "--to", &format!("dynamodb:keys?endpoint={}", server.url())]));
+    let mut puts = 0;
+    let wire = DynamoWire::before(&server, move |called| {
+        puts += usize::from(called == "PutItem");
+        if puts > 18 { WireFault::Throttled } else { WireFault::None }
+    });
+    let from = format!("sqlite:{}", file.display());
+    let to = format!("dynamodb:keys?endpoint={}", wire.url());
+    let interrupted = onlyonce(&["migrate", "--from", &from, "--to", &to]);
+    let said = String::from_utf8_lossy(&interrupted.stderr).into_owned();
+    assert!(said.contains("it is not finished"), "{said}");
+
+    wire.change(|_| WireFault::None);
+    let store = SqliteStore::open(&file).await.unwrap();
+    for number in (1..20_u8).step_by(2) {
+        let id = OperationId::from_bytes([number; 16]);
+        let read = store.load(id).await.unwrap().record.unwrap();
+        let to = Next::Released { expires_at: None };
+        let swap = store.swap(id, Guard::Unchanged(read.revision()), to).await;
+        assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    }
+    store.close().await;
+    let refused = onlyonce(&["migrate", "--from", &from, "--to", &to]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("an earlier copy of a record that was changed since"), "{said}");
+    assert_eq!(refused.status.code(), Some(3));
+    told(&onlyonce(&["migrate", "--from", &from, "--to", &format!("{to}&prefix=anew")]));
 }
 
 /// Ten completed operations, one of them with an answer that does not fit into an item, and ten unknown ones.

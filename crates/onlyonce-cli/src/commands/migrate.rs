@@ -10,7 +10,7 @@ use onlyonce::clock::StoreTime;
 use onlyonce::record::{Record, State, StateKind, StateSet, TakenFrom};
 use onlyonce::scope::OperationId;
 use onlyonce::store::sqlite::{SqliteOpenError, SqliteStore};
-use onlyonce::store::{Fault, Maintain, Page, Scan};
+use onlyonce::store::{Fault, Maintain, Page, Scan, StoreError};
 
 use self::destination::{Destination, Filling};
 use super::exit;
@@ -100,10 +100,12 @@ fn refused(what: &str, error: &dyn std::error::Error) -> String {
 }
 
 fn interrupted(fault: Fault) -> String {
-    format!(
-        "it is not finished, and neither store can be used until it is; repeat it: {}",
-        fault.error()
-    )
+    match fault.error() {
+        StoreError::Refused(why) => format!("it cannot be finished: {why}"),
+        error => format!(
+            "it is not finished, and no gateway opens the new store until it is; repeat it: {error}"
+        ),
+    }
 }
 
 /// How many records of each kind were moved.

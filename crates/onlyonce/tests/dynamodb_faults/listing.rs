@@ -1,7 +1,10 @@
 //! The index only names candidates.
 
+use futures_util::future::join_all;
 use onlyonce::record::{StateKind, StateSet};
-use onlyonce::store::{Maintain, Scan, Store};
+use onlyonce::scope::OperationId;
+use onlyonce::store::dynamodb::DynamoStore;
+use onlyonce::store::{Maintain, Next, Scan, Store};
 
 use crate::lab::{Lab, completed, done, draft, won};
 
@@ -37,4 +40,54 @@ async fn a_sweep_costs_nothing_where_dynamodb_deletes_by_itself() {
     let swept = lab.store.sweep(now.plus_ms(i64::MAX), 10).await.unwrap();
     assert_eq!((swept.deleted, swept.more), (0, false));
     assert!(lab.wire.counts().calls.is_empty());
+}
+
+/// The reaper asks for what runs, and the index has what is unknown, too: its look must end in time, however many they are.
+#[tokio::test]
+async fn a_scan_for_what_runs_passes_many_that_are_unknown_in_several_calls() {
+    let Some(lab) = Lab::start("").await else { return };
+    let running = draft(0);
+    won(&lab.store, &running).await;
+    let unknown: Vec<_> = (1..=1_300).map(draft).collect();
+    for some in unknown.chunks(100) {
+        join_all(some.iter().map(async |draft| {
+            won(&lab.store, draft).await;
+            done(&lab.store, draft, Next::Unknown { since: None }).await;
+        }))
+        .await;
+    }
+    let pages = pages(&lab.store, &[StateKind::Running], 500).await;
+    assert!(pages.len() > 1, "one call looked at all of them");
+    assert_eq!(pages.concat(), [running.id]);
+}
+
+/// A page of answers that are kept in parts is bounded by their bytes, and the next one goes on after it.
+#[tokio::test]
+async fn large_answers_are_listed_a_few_at_a_time() {
+    let Some(lab) = Lab::start("").await else { return };
+    let drafts: Vec<_> = (0..5).map(draft).collect();
+    for draft in &drafts {
+        won(&lab.store, draft).await;
+        done(&lab.store, draft, completed(vec![7; 12 << 20])).await;
+    }
+    let pages = pages(&lab.store, &[StateKind::Completed], 100).await;
+    assert!(pages.iter().all(|page| page.len() <= 3), "{pages:?}");
+    let mut listed = pages.concat();
+    listed.sort();
+    let mut ids: Vec<_> = drafts.iter().map(|draft| draft.id).collect();
+    ids.sort();
+    assert_eq!(listed, ids);
+}
+
+/// The ids of all pages.
+async fn pages(store: &DynamoStore, states: &[StateKind], limit: usize) -> Vec<Vec<OperationId>> {
+    let (mut pages, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.scan(Scan { states: StateSet::of(states), after, limit }).await.unwrap();
+        pages.push(page.records.iter().map(|(id, _)| *id).collect());
+        after = page.next;
+        if after.is_none() {
+            return pages;
+        }
+    }
 }

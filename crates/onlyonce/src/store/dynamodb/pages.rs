@@ -50,13 +50,14 @@ impl Table {
         limit: usize,
     ) -> Result<(Listed, Option<OperationId>), Fault> {
         let (mut records, mut shard) = (Vec::new(), after.map_or(0, shard_of));
+        let mut looked = 0;
         while shard < SHARDS {
             let (ids, next) = self.shard_page(shard, after, limit - records.len()).await?;
             let last = ids.last().copied();
-            let listed = self.read(&ids).await?;
-            let wanted = |record: &Record| states.contains(record.state.kind());
-            records.extend(listed.into_iter().filter(|(_, record)| wanted(record)));
-            if records.len() >= limit {
+            records.extend(self.read(&ids, states).await?);
+            looked += ids.len();
+            // A scan for what runs passes everything that is unknown, which may be more than one call can read.
+            if last.is_some() && (records.len() >= limit || looked >= LOOKED_MAX) {
                 return Ok((records, last));
             }
             (shard, after) = if next.is_some() { (shard, next) } else { (shard + 1, None) };
@@ -88,17 +89,17 @@ impl Table {
         Ok((ids, page.last_evaluated_key.and_then(|key| self.names.id(&key))))
     }
 
-    /// These records as they are now, at most [`BATCH_ROWS_MAX`]. One that does not read is left out: a load of it is an
-    /// error.
-    async fn read(&self, ids: &[OperationId]) -> Result<Listed, Fault> {
+    /// Those of these records that are in one of the states now; at most [`BATCH_ROWS_MAX`]. One that does not read is left
+    /// out: a load of it is an error.
+    async fn read(&self, ids: &[OperationId], states: StateSet) -> Result<Listed, Fault> {
         let mut keys: Vec<_> = ids.iter().map(|id| self.names.record(*id)).collect();
         let mut items = Vec::new();
         for pause in BATCH_PAUSES_MS.map(Duration::from_millis) {
             let (read, left) = match keys.is_empty() {
-                true => return self.listing(items).await,
+                true => return Ok(self.listing(items).await?.0),
                 false => self.read_batch(keys).await?,
             };
-            items.extend(read);
+            items.extend(read.into_iter().filter(|item| is_in(states, item)));
             keys = left;
             if !keys.is_empty() {
                 sleep(pause).await;
@@ -121,23 +122,33 @@ impl Table {
         Ok((read.unwrap_or_default(), left.map_or_else(Vec::new, |left| left.keys)))
     }
 
-    /// In the order of their ids in the table.
-    async fn listing(&self, items: Vec<Item>) -> Result<Listed, Fault> {
-        let records = items.into_iter().filter_map(|item| Some((self.names.id(&item)?, item)));
-        let records = records.map(|(id, item)| async move {
-            match self.listed(id, item).await {
-                Ok(record) => Ok(record.map(|record| (id, record))),
-                Err(Fault::NotDone(StoreError::Unreadable(_))) => Ok(None),
-                Err(fault) => Err(fault),
+    /// The records of these items, in the order of their ids, and of how many items: no more than until their answers have
+    /// [`PAGE_BYTES_MAX`] together.
+    async fn listing(&self, items: Vec<Item>) -> Result<(Listed, usize), Fault> {
+        let (mut records, mut bytes, mut looked) = (Listed::new(), 0, 0);
+        for item in items {
+            if bytes >= PAGE_BYTES_MAX {
+                break;
             }
-        });
-        let mut records: Listed = try_join_all(records).await?.into_iter().flatten().collect();
+            looked += 1;
+            let Some(id) = self.names.id(&item) else { continue };
+            match self.listed(id, item).await {
+                Ok(Some(record)) => {
+                    bytes += record
+                        .response()
+                        .map_or(0, |response| response.body.stored().map_or(0, |body| body.len()));
+                    records.push((id, record));
+                }
+                Ok(None) | Err(Fault::NotDone(StoreError::Unreadable(_))) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
         records.sort_by_key(|(id, _)| *id);
-        Ok(records)
+        Ok((records, looked))
     }
 
     /// Reads whole pages: between two records there may be many items that are none. How far a call came that found no record
-    /// is remembered for the next one, which asks for the same.
+    /// is remembered for a moment, for the next one, which asks for the same.
     async fn scan_table(
         &self,
         states: StateSet,
@@ -145,23 +156,29 @@ impl Table {
         limit: usize,
     ) -> Result<(Listed, Option<OperationId>), Fault> {
         let asked = format!("{states:?} after {after:?}");
-        let mut start = self.scans.get(&asked).or_else(|| after.map(|id| self.names.record(id)));
+        let place = self.scans.get(&asked).filter(|(_, at)| at.elapsed() < SCAN_KEPT);
+        let mut start =
+            place.map(|(start, _)| start).or_else(|| after.map(|id| self.names.record(id)));
         let kinds = StateKind::ALL.into_iter().filter(|kind| states.contains(*kind));
         let filter = self.records_in(&kinds.collect::<Vec<_>>());
         loop {
             let (mut items, next) = self.table_page(&filter, start).await?;
-            let is_cut = items.len() > limit;
+            let found = items.len();
             items.truncate(limit);
-            let last = items.iter().filter_map(|item| self.names.id(item)).next_back();
-            let records = self.listing(items).await?;
+            let keys: Vec<_> = items.iter().map(key_of).collect();
+            let (records, looked) = self.listing(items).await?;
+            let last = looked.checked_sub(1).and_then(|last| keys.into_iter().nth(last));
+            // What was cut off comes after the last that was looked at.
+            let next = if looked < found { last.clone() } else { next };
             if !records.is_empty() || next.is_none() {
                 self.scans.remove(&asked);
-                return Ok((records, last.filter(|_| is_cut || next.is_some())));
+                let last = last.and_then(|key| self.names.id(&key));
+                return Ok((records, last.filter(|_| next.is_some())));
+            }
+            if let Some(start) = &next {
+                self.scans.insert(asked.clone(), (start.clone(), Instant::now()));
             }
             start = next;
-            if let Some(start) = &start {
-                self.scans.insert(asked.clone(), start.clone());
-            }
         }
     }
 
@@ -196,10 +213,9 @@ impl Table {
         prefix: IdPrefix,
         limit: usize,
     ) -> Result<Listed, Fault> {
-        let items = self.partition(self.names.same_key(prefix), limit, None).await?;
-        let mut records = self.listing(items).await?;
-        records.truncate(limit);
-        Ok(records)
+        let mut items = self.partition(self.names.same_key(prefix), limit, None).await?;
+        items.truncate(limit);
+        Ok(self.listing(items).await?.0)
     }
 
     /// The keys of all parts of this operation's answers.
@@ -333,12 +349,32 @@ impl Table {
     }
 }
 
+fn key_of(item: &Item) -> Item {
+    let is_key = |name: &str| name == PARTITION || name == SORT;
+    let key = item.iter().filter(|(name, _)| is_key(name));
+    key.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Whether the item says that its record is in one of the states.
+fn is_in(states: StateSet, item: &Item) -> bool {
+    let named = item.get("st").and_then(|state| state.as_s().ok());
+    let kind =
+        StateKind::ALL.into_iter().find(|kind| named.is_some_and(|name| name == kind.name()));
+    kind.is_some_and(|kind| states.contains(kind))
+}
+
 fn rows(limit: usize) -> i32 {
     i32::try_from(limit).unwrap_or(i32::MAX).max(1)
 }
 
 /// Records in one page.
 const PAGE_ROWS_MAX: usize = 1000;
+/// Answers in one page, but for the last: far more than a page of ordinary ones has.
+const PAGE_BYTES_MAX: usize = 32 << 20;
+/// Records that one scan of the index looks at.
+const LOOKED_MAX: usize = 1000;
+/// How long the place of a scan that found nothing is of use: records that were written before it since are passed.
+const SCAN_KEPT: Duration = Duration::from_secs(30);
 /// Keys in one `BatchGetItem`: DynamoDB takes no more.
 const BATCH_ROWS_MAX: usize = 100;
 /// Before a batch is asked for what DynamoDB left out of it, because of its size or for want of read units.

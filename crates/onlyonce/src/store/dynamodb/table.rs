@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::ANSWER_WAIT;
 use super::address::DynamoAddress;
@@ -40,7 +40,7 @@ pub(super) struct Table {
     /// The same for renewals, which wait for no other call: behind a crowd their leases would be over.
     renewals: Semaphore,
     /// Where scans of the table stand that have found no record yet, by what they ask for.
-    pub(super) scans: Cache<String, Item>,
+    pub(super) scans: Cache<String, (Item, Instant)>,
     /// Where the next sweep goes on; held by the one that is under way.
     pub(super) sweep_place: Mutex<Option<Item>>,
     /// Why no trail can be kept in this table, if none can.
@@ -207,14 +207,16 @@ impl Table {
         }
     }
 
-    /// Copies a record of another store, over an earlier copy of it and nothing else.
+    /// Copies a record of another store, over an earlier copy of it and nothing else. Another record is there if the other
+    /// store was used after an import that was interrupted: that copy is out of date, and to keep it would run its operation
+    /// again.
     pub(super) async fn import(&self, id: OperationId, record: &Record) -> Result<(), Fault> {
         let answer = self.answer_of(id, record).await?;
         let item = item::encode(&self.names, id, record, answer);
         let copy = expression::absent_or(record.revision());
         match self.put(item, copy, StoreTime::MAX).await {
-            // What is there is newer than the copy: a late copy of this very call must not undo it.
-            Ok(_) | Err(Failed::Condition(_)) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(Failed::Condition(_)) => Err(refused(OUT_OF_DATE)),
             Err(failed) => Err(failed.fault()),
         }
     }
@@ -404,6 +406,8 @@ pub(super) fn refused(why: &'static str) -> Fault {
     Fault::NotDone(StoreError::Refused(why.into()))
 }
 
+const OUT_OF_DATE: &str = "the table has an earlier copy of a record that was changed since: give an empty table or another \
+     prefix, as in dynamodb:TABLE?prefix=NAME";
 const ALL_OLD: ReturnValuesOnConditionCheckFailure = ReturnValuesOnConditionCheckFailure::AllOld;
 /// How often a record is read whose answer in parts is replaced meanwhile.
 const READS_MAX: usize = 3;

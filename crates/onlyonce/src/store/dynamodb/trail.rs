@@ -217,8 +217,8 @@ impl Table {
         }
         if old.len() < limit {
             let oldest = rows.get(old.len()).and_then(|row| integer(row, "at_ms").ok());
-            let next =
-                oldest.map_or_else(|| self.now().plus_ms(-NOTED_LATE_MS), StoreTime::from_ms);
+            let empty = || self.now().plus_ms(-NOTED_LATE_MS).max(until);
+            let next = oldest.map_or_else(empty, StoreTime::from_ms);
             self.list_chain(writer, next).await?;
         }
         Ok(old.len() == limit)
@@ -273,13 +273,16 @@ impl Table {
             Some(of) => (BY_OPERATION, vec![self.names.entries_of(Some(of))]),
             None => (BY_TIME, (0..SHARDS).map(|shard| self.names.shard(shard)).collect()),
         };
+        // Without a filter, what is read is what is found.
+        let has_filter = query.id.is_some() || query.key.is_some();
+        let limit = (!has_filter).then(|| i32::try_from(query.page()).unwrap_or(i32::MAX));
         let found = partitions.into_iter().map(|partition| {
             let place = format!("{PLACE} BETWEEN :first AND :last");
             let found = self.indexed(index, partition, &place, filter(query));
             let found = found
                 .expression_attribute_values(":first", text(&first))
                 .expression_attribute_values(":last", text(&last));
-            self.query(found, query.page())
+            self.query(found.set_limit(limit), query.page())
         });
         let found = try_join_all(found).await?.into_iter().flatten();
         let mut rows: Vec<_> =

@@ -14,7 +14,7 @@ use super::value::Moment;
 use crate::clock::StoreTime;
 use crate::record::Record;
 use crate::scope::OperationId;
-use crate::store::Fault;
+use crate::store::{Fault, StoreError};
 
 /// An empty schema that takes over the records of another store. Until that is [finished](Self::finish), no
 /// store is opened there: a node that knew half of the keys would run the other half again.
@@ -70,15 +70,20 @@ impl Import {
         now.map(|Moment(now)| now).map_err(|error| SqlError::from(error).fault_of_read())
     }
 
-    /// Copies records, as they are. What was copied before is left alone.
+    /// Copies records, as they are, over what was copied of them before: a copy that is out of date would run its operation
+    /// again.
     ///
     /// # Errors
-    /// As every write of a store. It is repeated without harm.
+    /// As every write of a store, and if the import is finished. It is repeated without harm.
     pub async fn import(&self, records: &[(OperationId, Record)]) -> Result<(), Fault> {
         let rows = records.iter().map(|(id, record)| Row::of_record(*id, record));
         let params = Statement::Import.params(&rows.collect::<Vec<_>>());
         let params: Vec<_> = given(&params).collect();
-        self.execute(&Statement::Import.sql(&self.address.schema), &params).await
+        let copied = self.execute(&Statement::Import.sql(&self.address.schema), &params).await?;
+        match copied == records.len() {
+            true => Ok(()),
+            false => Err(Fault::NotDone(StoreError::Refused("this import is finished".into()))),
+        }
     }
 
     /// Takes over the check value of this name, or that there is none.
@@ -88,13 +93,14 @@ impl Import {
     pub async fn import_check_value(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         let table = format!("{}.check_value", self.address.schema);
         let Some(value) = value else {
-            return self.execute(&format!("DELETE FROM {table} WHERE name = $1"), &[&name]).await;
+            let delete = format!("DELETE FROM {table} WHERE name = $1");
+            return self.execute(&delete, &[&name]).await.map(drop);
         };
         let sql = format!(
             "INSERT INTO {table} (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         );
-        self.execute(&sql, &[&name, &value]).await
+        self.execute(&sql, &[&name, &value]).await.map(drop)
     }
 
     /// Everything is there: from now on stores are opened here.
@@ -104,11 +110,12 @@ impl Import {
     pub async fn finish(&self) -> Result<(), Fault> {
         let sql =
             format!("UPDATE {}.meta SET imported_from = NULL WHERE one = 1", self.address.schema);
-        self.execute(&sql, &[]).await
+        self.execute(&sql, &[]).await.map(drop)
     }
 
-    async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<(), Fault> {
+    /// How many rows it returned.
+    async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<usize, Fault> {
         let done = self.connection.query(sql, params.iter().copied()).await;
-        done.map(drop).map_err(|error| SqlError::from(error).fault())
+        done.map(|rows| rows.len()).map_err(|error| SqlError::from(error).fault())
     }
 }

@@ -69,6 +69,7 @@ impl Statement {
             ("{a.columns}", listed(Row::NAMES, "a.")),
             ("{m.columns}", listed(Row::NAMES, "m.")),
             ("{r.columns}", listed(Row::NAMES, "r.")),
+            ("{excluded.columns}", listed(Row::NAMES, "excluded.")),
             ("{claimed}", listed(CLAIMED, "")),
             ("{a.claimed}", listed(CLAIMED, "a.")),
             ("{entries}", audit_rows::given()),
