@@ -247,6 +247,14 @@ impl Trail for BoundedTrail<'_> {
         Box::pin(bounded(self.0.heads()))
     }
 
+    fn head(&self, writer: WriterId) -> Calling<'_, Option<Head>> {
+        Box::pin(bounded(self.0.head(writer)))
+    }
+
+    fn writers(&self) -> Calling<'_, Vec<WriterId>> {
+        Box::pin(bounded_by(WRITERS_WAIT, self.0.writers()))
+    }
+
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
         Box::pin(bounded(self.0.chain(writer, after, limit)))
     }
@@ -255,8 +263,15 @@ impl Trail for BoundedTrail<'_> {
 /// A call that takes too long is unsure: it may still happen. So is one that panics, which must not end the
 /// thread that renews everybody's leases.
 async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    bounded_by(STORE_WAIT, call).await
+}
+
+async fn bounded_by<T>(
+    wait: Duration,
+    call: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     let unsure = |why| Err(Fault::Unsure(StoreError::Unavailable(why)));
-    match timeout(STORE_WAIT, AssertUnwindSafe(call).catch_unwind()).await {
+    match timeout(wait, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => unsure("the store panicked".into()),
         Err(elapsed) => unsure(elapsed.into()),
@@ -265,6 +280,8 @@ async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, F
 
 /// How long a store may take to answer one call.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
+/// How long a store may look for all writers of its audit trail: it may have to read all entries.
+const WRITERS_WAIT: Duration = Duration::from_secs(60);
 /// How long its meter may take: without it the node goes by its own count.
 const METER_WAIT: Duration = Duration::from_secs(1);
 
