@@ -59,9 +59,12 @@ impl StoreTrail {
         Ok(verified_value(&verified))
     }
 
-    /// In a store that keeps no trail there is no chain.
+    /// In a store that keeps no trail there is no chain, not even one without a head.
     pub(super) async fn demand_trail(&self) -> Result<(), Failed> {
-        match self.heads().await?.is_empty() {
+        if !self.heads().await?.is_empty() {
+            return Ok(());
+        }
+        match self.trail.writers().await.map_err(unread)?.is_empty() {
             true => Err(Failed::trouble(&NO_TRAIL)),
             false => Ok(()),
         }
