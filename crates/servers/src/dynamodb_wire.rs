@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::DynamoDb;
 
@@ -40,6 +42,8 @@ struct Shared {
     /// How many calls are held, and whether they may go on.
     held: Mutex<(usize, bool)>,
     release: Condvar,
+    /// How many seconds later than the server's clock the answers say it is.
+    ahead_s: AtomicU64,
     counts: Mutex<WireCounts>,
 }
 
@@ -76,7 +80,8 @@ impl DynamoWire {
         let port = listener.local_addr().expect("a listener has an address").port();
         let (plan, counts) = (Mutex::new(Box::new(plan) as Plan), Mutex::default());
         let (target, held, release) = (server.port(), Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { target, plan, held, release, counts });
+        let ahead_s = AtomicU64::new(0);
+        let shared = Arc::new(Shared { target, plan, held, release, ahead_s, counts });
         let of_all = shared.clone();
         thread::spawn(move || {
             for store in listener.incoming().flatten() {
@@ -91,6 +96,11 @@ impl DynamoWire {
     /// Asks another plan from now on.
     pub fn change(&self, plan: impl FnMut(&str) -> WireFault + Send + 'static) {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
+    }
+
+    /// The server's clock is later by this from now on, by what its answers say.
+    pub fn set_clock_ahead(&self, by: Duration) {
+        self.shared.ahead_s.store(by.as_secs(), Ordering::Relaxed);
     }
 
     /// How many calls are held now.
@@ -148,6 +158,7 @@ impl Shared {
             }
             (&server).write_all(&call.counted().bytes())?;
             let answer = Message::read(&mut from_server)?;
+            let answer = answer.dated(Duration::from_secs(self.ahead_s.load(Ordering::Relaxed)));
             self.count(action, &String::from_utf8_lossy(&answer.body));
             match fault {
                 WireFault::ReplyLost => return self.count_fault(),
@@ -248,6 +259,15 @@ impl Message {
         let action = self.header("x-amz-target").rsplit('.').next().unwrap_or("").to_owned();
         if takes.contains(&action.as_str()) && self.body.starts_with(b"{\"") {
             self.body.splice(..1, *asks);
+        }
+        self
+    }
+
+    /// The same answer, given later by this.
+    fn dated(mut self, later_by: Duration) -> Self {
+        if let Ok(date) = httpdate::parse_http_date(self.header("date")) {
+            self.head.retain(|line| !line.to_ascii_lowercase().starts_with("date:"));
+            self.head.push(format!("date: {}", httpdate::fmt_http_date(date + later_by)));
         }
         self
     }

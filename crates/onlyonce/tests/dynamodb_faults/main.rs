@@ -6,5 +6,6 @@ mod cost;
 mod emulator;
 mod lab;
 mod listing;
+mod paused;
 mod unsure;
 mod waiting;

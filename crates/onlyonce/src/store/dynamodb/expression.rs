@@ -150,6 +150,12 @@ pub(super) fn completed(answer: Answer, new_token: Option<Token>, now: StoreTime
     }
 }
 
+/// The record is kept for its time to live from `now` on.
+pub(super) fn kept(now: StoreTime) -> Expression {
+    let kept = kept_until(None, now);
+    Expression { text: format!("SET {}", kept.text), ..kept }
+}
+
 /// The moments until which a record is kept: for the engine in milliseconds, for DynamoDB's own time to live in seconds.
 /// Its time to live is known to the item alone.
 fn kept_until(at: Option<StoreTime>, now: StoreTime) -> Expression {

@@ -301,7 +301,23 @@ impl Table {
             // An erased answer must be gone.
             forgotten.map_err(Failed::Fault)?;
         }
-        revision_after(guard, to, old).map_err(Failed::Fault)
+        let revision = revision_after(guard, to, old).map_err(Failed::Fault)?;
+        if let Next::Completed { .. } | Next::Released { expires_at: None } = to {
+            self.keep_for_ttl(id, revision, now).await;
+        }
+        Ok(revision)
+    }
+
+    /// A machine that was paused as a whole, with its boot clock, learns the time by the answer to its first call. If this was
+    /// that call, the record ends too early by the pause: it is kept for its time to live from now. The settle itself is done,
+    /// whether this succeeds or not.
+    async fn keep_for_ttl(&self, id: OperationId, settled: Revision, at: StoreTime) {
+        let now = self.now();
+        if now.since_ms(at) > PAUSE_MS {
+            let condition =
+                expression::unchanged(item::token(settled.token), item::number(settled.count));
+            drop(self.update(id, expression::kept(now), condition, &self.wire).await);
+        }
     }
 
     pub(super) async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Vec<Beat> {
@@ -413,6 +429,8 @@ const ALL_OLD: ReturnValuesOnConditionCheckFailure = ReturnValuesOnConditionChec
 const READS_MAX: usize = 3;
 /// How often a write is tried whose record changes meanwhile.
 const SWAPS_MAX: usize = 4;
+/// A settle that is later than this by the time of its answer was sent after a pause.
+const PAUSE_MS: i64 = 10_000;
 /// Ids that are remembered as having a record: about 4 MiB.
 const KNOWN_IDS: usize = 65_536;
 /// Scans whose place is remembered.
