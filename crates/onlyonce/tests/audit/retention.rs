@@ -1,6 +1,7 @@
 //! Entries that are old, and batches that were added before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onlyonce::EventKind;
@@ -150,6 +151,47 @@ async fn entries_that_are_deleted_by_age_while_a_trail_is_verified_are_no_fault(
         assert!(verified.is_whole(), "{verified:?}");
     }
     assert_eq!(all(&trail).await.len(), 50);
+}
+
+/// A trail that shows its newest entry after a few more reads than its head.
+struct Late(MemoryStore, AtomicUsize);
+
+impl Trail for Late {
+    fn entries(&self, query: EntryQuery) -> Calling<'_, EntryPage> {
+        self.0.entries(query)
+    }
+
+    fn count(&self, id: OperationId, kind: EventKind) -> Calling<'_, u64> {
+        self.0.count(id, kind)
+    }
+
+    fn heads(&self) -> Calling<'_, Vec<Head>> {
+        self.0.heads()
+    }
+
+    fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
+        Box::pin(async move {
+            let mut rows = self.0.chain(writer, after, limit).await?;
+            let is_late = |left: usize| left.checked_sub(1);
+            if self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_late).is_ok() {
+                rows.retain(|row| row.sequence() < 7);
+            }
+            Ok(rows)
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_a_store_shows_a_moment_after_its_head_is_no_fault() {
+    let store = MemoryStore::new().with_audit(AuditOptions::default());
+    store.append(batch(1, 100, 7)).await.unwrap();
+    let trail = Late(store, AtomicUsize::new(5));
+    let verified = verify(&trail, &[]).await.unwrap();
+    assert!(verified.is_whole(), "{verified:?}");
+    assert_eq!(verified.entries, 7);
+    assert_eq!(trail.1.load(Ordering::Relaxed), 0, "it was late");
+    trail.1.store(usize::MAX, Ordering::Relaxed);
+    assert!(!verify(&trail, &[]).await.unwrap().is_whole(), "one that stays away is missing");
 }
 
 #[tokio::test]
