@@ -5,12 +5,12 @@
 //! 3. Who may call is decided before anything is read ([`auth`]), and every answer has the same security headers.
 
 mod answer;
+mod asked;
 mod audit;
 mod auth;
 mod base64;
 mod body;
 mod bulk;
-mod census;
 mod change;
 mod csv_in;
 mod csv_out;

@@ -54,12 +54,13 @@ pub(super) async fn counted(desk: &Desk) -> Value {
     if !operations.is_audited() {
         return Value::Null;
     }
-    let heads = operations.audit_heads().await.ok();
-    let kept = heads.map(|heads| {
-        let kept = heads.iter().map(|head| head.last.sequence.saturating_sub(head.from.sequence));
-        kept.sum::<u64>()
-    });
-    json!({ "entries": kept, "dropped": desk.once.counts().audit_dropped })
+    let entries = desk.entries.read(entries(&operations)).await;
+    json!({ "entries": entries, "dropped": desk.once.counts().audit_dropped })
+}
+
+async fn entries(operations: &Operations) -> Result<u64, OperateError> {
+    let heads = operations.audit_heads().await?;
+    Ok(heads.iter().map(|head| head.last.sequence.saturating_sub(head.from.sequence)).sum())
 }
 
 /// How often an operation was replayed, and its newest events; `None` without a trail.

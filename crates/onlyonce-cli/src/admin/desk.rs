@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -10,12 +11,13 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use onlyonce::Once;
 use onlyonce::clock::{Clock, StoreTime, SystemClock};
+use onlyonce::store::Census;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::answer::{Answer, Problem, json, of_type, secure, text};
+use super::asked::Asked;
 use super::auth::{Keeper, Role};
-use super::census::CensusCache;
 use super::recent::Recent;
 use super::router::{Endpoint, Found, find};
 use super::samples::{Sample, Samples};
@@ -53,7 +55,9 @@ impl std::fmt::Debug for PolicyInForce {
 pub(crate) struct Inside {
     setting: Setting,
     pub(super) started_at: StoreTime,
-    pub(super) census: CensusCache,
+    pub(super) census: Asked<Census>,
+    /// How many entries the audit trail has.
+    pub(super) entries: Asked<u64>,
     pub(super) listeners: Arc<Semaphore>,
     pub(super) bulks: Arc<Semaphore>,
     /// One at a time reads the whole audit trail.
@@ -72,7 +76,8 @@ impl Desk {
         Self(Arc::new(Inside {
             setting,
             started_at,
-            census: CensusCache::default(),
+            census: Asked::new(CENSUS_FRESH),
+            entries: Asked::new(ENTRIES_FRESH),
             listeners: Arc::new(Semaphore::new(events::LISTENERS_MAX)),
             bulks: Arc::new(Semaphore::new(bulk::BULKS_MAX)),
             verifying: Semaphore::new(1),
@@ -222,4 +227,7 @@ fn challenged(problem: Problem) -> Answer {
 
 const NOTHING: &str =
     "nothing is here; the page is at /, the API's description at /api/v1/openapi.json";
+/// How old the numbers may be that a page shows. Those of the trail are read chain by chain.
+const CENSUS_FRESH: Duration = Duration::from_secs(1);
+const ENTRIES_FRESH: Duration = Duration::from_secs(10);
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -44,7 +44,9 @@ fn latency(of: &Latency) -> Value {
 
 /// What changes from second to second.
 pub(super) async fn moving(desk: &Desk) -> Value {
-    let (census, is_ready) = tokio::join!(desk.census.read(&desk.once), desk.once.is_ready());
+    let operations = desk.once.operations();
+    let census = desk.census.read(operations.census());
+    let (census, is_ready) = tokio::join!(census, desk.once.is_ready());
     let now = SystemClock.wall();
     let counts = desk.once.counts();
     let hot_keys: Vec<_> = desk.recent().hot_keys.top(now.as_ms()).iter().map(hot_key).collect();
