@@ -25,6 +25,8 @@ pub enum WireFault {
     Throttled,
     /// It is not carried out: the credentials have expired.
     Expired,
+    /// It is not carried out, and this JSON is the answer.
+    Told(&'static str),
     /// It waits until [`DynamoWire::release`], and is carried out and answered then.
     Held,
 }
@@ -151,6 +153,11 @@ impl Shared {
                 WireFault::Expired => {
                     self.count_fault()?;
                     answers.write_all(&error(400, "ExpiredTokenException"))?;
+                    continue;
+                }
+                WireFault::Told(json) => {
+                    self.count_fault()?;
+                    answers.write_all(&planned(200, json))?;
                     continue;
                 }
                 WireFault::Held => self.hold()?,
@@ -284,6 +291,10 @@ fn error(status: u16, code: &str) -> Vec<u8> {
     let body = format!(
         "{{\"__type\":\"com.amazonaws.dynamodb.v20120810#{code}\",\"message\":\"planned\"}}"
     );
+    planned(status, &body)
+}
+
+fn planned(status: u16, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status} Planned\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }

@@ -7,5 +7,6 @@ mod emulator;
 mod lab;
 mod listing;
 mod paused;
+mod regions;
 mod unsure;
 mod waiting;

@@ -17,7 +17,7 @@ fn judge(facts: &DynamoFacts) -> Vec<Finding> {
     }
     vec![
         use_,
-        judge_regions(facts.regions()),
+        judge_regions(facts.regions(), facts.older_global),
         Finding::holds(
             Promise::Durable,
             "table",
@@ -27,6 +27,7 @@ fn judge(facts: &DynamoFacts) -> Vec<Finding> {
         judge_recovery(facts.point_in_time_recovery),
         judge_protection(facts.is_protected()),
         judge_capacity(facts.provisioned()),
+        judge_trail(facts.no_trail()),
         judge_clock(facts.clock_ahead_ms),
     ]
 }
@@ -52,10 +53,16 @@ fn judge_use(missing: Option<Missing>) -> Finding {
     }
 }
 
-fn judge_regions(regions: usize) -> Finding {
+fn judge_regions(regions: usize, older_global: Option<bool>) -> Finding {
     let (promise, setting) = (Promise::Authority, "replicas");
-    match regions {
-        1 => Finding::holds(promise, setting, "it is a table of one region"),
+    match (regions, older_global) {
+        (1, Some(_)) => Finding::holds(promise, setting, "it is a table of one region"),
+        (1, None) => Finding::at_risk(
+            promise,
+            setting,
+            "DynamoDB does not say whether it is a global table of the version of 2017",
+            "allow dynamodb:DescribeGlobalTable",
+        ),
         _ => Finding::broken(
             promise,
             setting,
@@ -135,13 +142,26 @@ fn judge_capacity(provisioned: Option<(i64, i64)>) -> Finding {
     }
 }
 
+fn judge_trail(no_trail: Option<&str>) -> Finding {
+    let (promise, setting) = (Promise::Usable, "audit trail");
+    match no_trail {
+        None => Finding::holds(promise, setting, "it has the indexes of a trail"),
+        Some(why) => Finding::holds(
+            promise,
+            setting,
+            format!("{why}: `serve` refuses [audit] with this table"),
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nothing_is_promised_of_a_table_that_several_regions_write() {
-        assert!(format!("{:?}", judge_regions(2)).contains("Broken"));
-        assert!(format!("{:?}", judge_regions(1)).contains("Holds"));
+        assert!(format!("{:?}", judge_regions(2, Some(true))).contains("Broken"));
+        assert!(format!("{:?}", judge_regions(1, None)).contains("AtRisk"));
+        assert!(format!("{:?}", judge_regions(1, Some(false))).contains("Holds"));
     }
 }

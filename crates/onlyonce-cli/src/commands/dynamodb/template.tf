@@ -72,6 +72,10 @@ resource "aws_dynamodb_table" "onlyonce" {
   }
 }
 
+data "aws_partition" "current" {}
+
+data "aws_caller_identity" "current" {}
+
 data "aws_iam_policy_document" "onlyonce" {
   statement {
     actions = [
@@ -90,6 +94,10 @@ data "aws_iam_policy_document" "onlyonce" {
       aws_dynamodb_table.onlyonce.arn,
       "${aws_dynamodb_table.onlyonce.arn}/index/*",
     ]
+  }
+  statement {
+    actions   = ["dynamodb:DescribeGlobalTable"]
+    resources = ["arn:${data.aws_partition.current.partition}:dynamodb::${data.aws_caller_identity.current.account_id}:global-table/${aws_dynamodb_table.onlyonce.name}"]
   }
 }
 

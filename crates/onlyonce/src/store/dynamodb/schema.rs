@@ -1,6 +1,7 @@
 //! The table that a store needs: how it is made, and whether one is as it should be.
 
 use aws_config::SdkConfig;
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, IndexStatus, KeySchemaElement, KeyType,
@@ -23,6 +24,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct DynamoFacts {
     description: Option<TableDescription>,
+    /// Whether it is part of a global table of the version of 2017, of which its own description says nothing; `None` if
+    /// DynamoDB does not let us ask.
+    pub older_global: Option<bool>,
     /// Whether DynamoDB deletes what is over, by our attribute; `None` if it does not let us ask.
     pub expires: Option<bool>,
     /// Whether the table can be restored to any second of the last weeks; `None` if DynamoDB does not let us ask.
@@ -89,16 +93,15 @@ impl DynamoFacts {
         })
     }
 
-    /// In how many regions it is written, at least: DynamoDB may list the other regions alone, and of a global table of
-    /// the version of 2017 none.
+    /// In how many regions it is written, at least: DynamoDB may list the other regions alone, or none.
     pub fn regions(&self) -> usize {
         let Some(table) = &self.description else {
             return 1;
         };
-        match table.global_table_version().is_some() || !table.replicas().is_empty() {
-            true => table.replicas().len().max(2),
-            false => 1,
-        }
+        let is_global = self.older_global == Some(true)
+            || table.global_table_version().is_some()
+            || !table.replicas().is_empty();
+        if is_global { table.replicas().len().max(2) } else { 1 }
     }
 
     /// Read and write units that are paid for; `None` on demand.
@@ -118,12 +121,16 @@ impl DynamoFacts {
 
     /// What is worth a line at every start.
     pub(super) fn warnings(&self, sweeps: bool) -> Vec<String> {
-        match self.expires {
-            Some(false) if !sweeps => vec![format!(
-                "nothing deletes expired records: turn on the time to live of the table, by the attribute {EXPIRES}, or use sweep=scan"
-            )],
-            _ => Vec::new(),
-        }
+        let warnings = [
+            (
+                self.expires == Some(false) && !sweeps,
+                format!(
+                    "nothing deletes expired records: turn on the time to live of the table, by the attribute {EXPIRES}, or use sweep=scan"
+                ),
+            ),
+            (self.older_global.is_none(), MAY_BE_GLOBAL.to_owned()),
+        ];
+        warnings.into_iter().filter(|(is_due, _)| *is_due).map(|(_, warning)| warning).collect()
     }
 
     pub(super) async fn read(table: &Table) -> Result<Self, DynamoOpenError> {
@@ -146,8 +153,9 @@ impl DynamoFacts {
             let status = status.and_then(|told| told.point_in_time_recovery_status());
             status == Some(&PointInTimeRecoveryStatus::Enabled)
         });
+        let older_global = is_older_global(table).await;
         let clock_ahead_ms = table.now().since_ms(SystemClock.wall());
-        Ok(Self { description, expires, point_in_time_recovery, clock_ahead_ms })
+        Ok(Self { description, older_global, expires, point_in_time_recovery, clock_ahead_ms })
     }
 }
 
@@ -225,6 +233,19 @@ async fn describe(table: &Table) -> Result<Option<TableDescription>, DynamoOpenE
     }
 }
 
+/// Only this call tells of a global table of the version of 2017. A server that does not know the call has none.
+async fn is_older_global(table: &Table) -> Option<bool> {
+    let describe = table.client.describe_global_table().global_table_name(&table.address.table);
+    match describe.send().await {
+        Ok(_) => Some(true),
+        Err(error) => {
+            let code = error.code().unwrap_or_default();
+            let is_none = ["GlobalTableNotFoundException", "UnknownOperationException"];
+            is_none.contains(&code).then_some(false)
+        }
+    }
+}
+
 fn is_absent(error: Option<&DescribeTableError>) -> bool {
     error.is_some_and(DescribeTableError::is_resource_not_found_exception)
 }
@@ -285,6 +306,8 @@ impl Table {
     }
 }
 
+const MAY_BE_GLOBAL: &str = "DynamoDB does not say whether other regions write the table, too (a global table of the version \
+     of 2017), and then nothing is promised: allow dynamodb:DescribeGlobalTable";
 /// How long a new table may take until it can be used.
 const MAKE_WAIT: Duration = Duration::from_secs(120);
 /// Between two looks at a new table.
@@ -299,7 +322,14 @@ mod tests {
     fn facts(description: TableDescription) -> DynamoFacts {
         let (expires, point_in_time_recovery) = (Some(true), Some(true));
         let description = Some(description);
-        DynamoFacts { description, expires, point_in_time_recovery, clock_ahead_ms: 0 }
+        let older_global = Some(false);
+        DynamoFacts {
+            description,
+            older_global,
+            expires,
+            point_in_time_recovery,
+            clock_ahead_ms: 0,
+        }
     }
 
     #[test]
@@ -307,9 +337,9 @@ mod tests {
         let replica = ReplicaDescription::builder().region_name("eu-west-1").build();
         let global = facts(TableDescription::builder().replicas(replica).build());
         assert_eq!(global.missing(), Some(Missing::OneRegion));
-        let older = facts(TableDescription::builder().global_table_version("2017.11.29").build());
-        assert_eq!(older.missing(), Some(Missing::OneRegion));
         let single = facts(TableDescription::builder().build());
+        let older = DynamoFacts { older_global: Some(true), ..single.clone() };
+        assert_eq!(older.missing(), Some(Missing::OneRegion));
         assert_eq!(single.missing(), Some(Missing::Use("its keys are not pk and sk")));
     }
 }
