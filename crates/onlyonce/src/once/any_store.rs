@@ -236,27 +236,31 @@ impl BoundedTrail<'_> {
 
 impl Trail for BoundedTrail<'_> {
     fn entries(&self, query: EntryQuery) -> Calling<'_, EntryPage> {
-        Box::pin(bounded(self.0.entries(query)))
+        Box::pin(bounded(self.0.trail().entries(query)))
     }
 
     fn count(&self, id: OperationId, kind: EventKind) -> Calling<'_, u64> {
-        Box::pin(bounded(self.0.count(id, kind)))
+        Box::pin(bounded(self.0.trail().count(id, kind)))
     }
 
     fn heads(&self) -> Calling<'_, Vec<Head>> {
-        Box::pin(bounded(self.0.heads()))
+        Box::pin(bounded(self.0.trail().heads()))
     }
 
     fn head(&self, writer: WriterId) -> Calling<'_, Option<Head>> {
-        Box::pin(bounded(self.0.head(writer)))
+        Box::pin(bounded(self.0.trail().head(writer)))
     }
 
     fn writers(&self) -> Calling<'_, Vec<WriterId>> {
-        Box::pin(bounded_by(WRITERS_WAIT, self.0.writers()))
+        Box::pin(bounded_by(WRITERS_WAIT, self.0.trail().writers()))
     }
 
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>> {
-        Box::pin(bounded(self.0.chain(writer, after, limit)))
+        Box::pin(bounded(self.0.trail().chain(writer, after, limit)))
+    }
+
+    fn lag(&self) -> Duration {
+        self.0.trail().lag()
     }
 }
 

@@ -41,7 +41,7 @@ use crate::scope::{KeyDigest, OperationId, Principal};
 pub type Calling<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
 /// Writes that keep a trail. Each has the promises of the method of [`Store`](super::Store) with its name.
-pub trait Audit: Trail {
+pub trait Audit: Send + Sync {
     /// Claims, and notes it if the record was inserted.
     fn claim(&self, draft: Draft, note: Arc<Note>) -> Calling<'_, Seen>;
 
@@ -56,6 +56,9 @@ pub trait Audit: Trail {
 
     /// How long entries are kept.
     fn keep(&self) -> Duration;
+
+    /// The trail that is written.
+    fn trail(&self) -> &dyn Trail;
 }
 
 /// Reads a trail.
@@ -85,6 +88,11 @@ pub trait Trail: Send + Sync {
 
     /// The rows of a chain after a number, in their order: at most `limit`.
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>>;
+
+    /// How much later than its head an entry may show. [`verify()`] waits for so long before it reads a chain again.
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// How a store keeps its trail.

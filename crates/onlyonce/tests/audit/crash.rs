@@ -62,10 +62,10 @@ async fn errors_of_the_disk_leave_records_and_entries_that_agree() {
 
 /// Every record has the state that its entries tell; returns how many entries there are. An operation is all in one chain.
 pub(crate) async fn agree(store: &impl Inspect) -> usize {
-    let audit = store.audit().unwrap();
-    let verified = verify(audit, &[]).await.unwrap();
+    let trail = store.audit().unwrap().trail();
+    let verified = verify(trail, &[]).await.unwrap();
     assert!(verified.is_whole(), "{verified:?}");
-    let mut entries = all(audit).await;
+    let mut entries = all(trail).await;
     entries.sort_by_key(|entry| (entry.writer, entry.sequence));
     let mut told: BTreeMap<OperationId, StateKind> = BTreeMap::new();
     for entry in &entries {

@@ -26,30 +26,32 @@ pub(crate) fn batch(number: u8, at: i64, count: usize) -> Arc<Appended> {
 
 /// What is old goes, oldest first; what is left is whole, and begins at the checkpoint.
 pub(crate) async fn forgets_the_oldest_first(audit: &dyn Audit) {
+    let trail = audit.trail();
     audit.append(batch(1, 100, 30)).await.unwrap();
     audit.append(batch(2, 200, 30)).await.unwrap();
     let until = StoreTime::from_ms(150);
     assert!(audit.prune(until, 20).await.unwrap(), "twenty are not all of them");
-    assert_eq!(all(audit).await.len(), 40);
-    assert_eq!(faults(audit).await, 0);
+    assert_eq!(all(trail).await.len(), 40);
+    assert_eq!(faults(trail).await, 0);
     assert!(!audit.prune(until, 20).await.unwrap());
-    assert_eq!(all(audit).await.len(), 30);
-    assert_eq!(faults(audit).await, 0);
-    let kept = audit.heads().await.unwrap();
+    assert_eq!(all(trail).await.len(), 30);
+    assert_eq!(faults(trail).await, 0);
+    let kept = trail.heads().await.unwrap();
     assert_eq!(kept.iter().map(|head| head.from.sequence).sum::<u64>(), 30);
     assert!(!audit.prune(StoreTime::from_ms(1_000), 100).await.unwrap());
-    assert_eq!((all(audit).await.len(), faults(audit).await), (0, 0));
+    assert_eq!((all(trail).await.len(), faults(trail).await), (0, 0));
     audit.append(batch(3, 300, 1)).await.unwrap();
-    assert_eq!(all(audit).await[0].sequence, 61, "numbers go on");
-    assert_eq!(faults(audit).await, 0);
+    assert_eq!(all(trail).await[0].sequence, 61, "numbers go on");
+    assert_eq!(faults(trail).await, 0);
 }
 
 /// A call whose answer was lost is repeated: its notes are there once.
 pub(crate) async fn adds_a_repeated_batch_once(audit: &dyn Audit) {
+    let trail = audit.trail();
     for _ in 0..3 {
         audit.append(batch(9, 100, 5)).await.unwrap();
     }
-    assert_eq!(all(audit).await.len(), 5);
+    assert_eq!(all(trail).await.len(), 5);
 }
 
 #[tokio::test]

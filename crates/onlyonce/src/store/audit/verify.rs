@@ -1,5 +1,7 @@
 //! Reads every chain of a trail, and tells what does not fit.
 
+use tokio::time::sleep;
+
 use super::{ChainRow, Entry, Head, Link, Trail, WriterId};
 use crate::store::Fault;
 
@@ -74,7 +76,10 @@ pub async fn verify(trail: &dyn Trail, kept: &[Head]) -> Result<Verified, Fault>
 /// the rest.
 async fn verify_chain(trail: &dyn Trail, head: Head, kept: &[Head]) -> Result<Verified, Fault> {
     let mut verified = Verified::default();
-    for _ in 0..WALKS_MAX {
+    for walk in 0..WALKS_MAX {
+        if walk > 0 && !trail.lag().is_zero() {
+            sleep(trail.lag()).await;
+        }
         verified = Verified::default();
         let kept = kept.iter().filter(|kept| kept.writer == head.writer).copied().collect();
         let walk = Walk { trail, writer: head.writer, kept, verified: &mut verified };

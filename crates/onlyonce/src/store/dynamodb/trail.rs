@@ -20,14 +20,14 @@ use super::expression::Expression;
 use super::item::{Item, blob, integer, number, text};
 use super::names::{BY_OPERATION, BY_TIME, PARTITION, PLACE, SHARDS, SORT, hex};
 use super::noted::{OLDEST, unbuilt};
-use super::table::Table;
+use super::table::{Table, unreadable};
 use crate::clock::StoreTime;
 use crate::event::EventKind;
 use crate::scope::{KeyDigest, OperationId};
 use crate::store::audit::{
     Appended, Audit, Calling, ChainRow, EntryPage, EntryQuery, Head, Link, Note, Trail, WriterId,
 };
-use crate::store::{Draft, Fault, Guard, Next, Seen, Swap};
+use crate::store::{Draft, Fault, Guard, Next, Seen, StoreError, Swap};
 
 impl Audit for DynamoStore {
     fn claim(&self, draft: Draft, note: Arc<Note>) -> Calling<'_, Seen> {
@@ -48,6 +48,10 @@ impl Audit for DynamoStore {
 
     fn keep(&self) -> Duration {
         self.audit.map_or(Duration::ZERO, |options| options.keep)
+    }
+
+    fn trail(&self) -> &dyn Trail {
+        self
     }
 }
 
@@ -78,6 +82,10 @@ impl Trail for DynamoStore {
             let items = table.chain_items(writer, after, limit).await?;
             Ok(items.iter().filter_map(|item| chain_row(&table.names, writer, item)).collect())
         }))
+    }
+
+    fn lag(&self) -> Duration {
+        LAG
     }
 }
 
@@ -173,7 +181,7 @@ impl Table {
     /// Deletes entries from before `until`, one chain after the other. A chain that is written at the same moment is left for
     /// the next time.
     async fn prune(&self, until: StoreTime, limit: usize) -> Result<bool, Fault> {
-        let (begun, mut more) = (Instant::now(), false);
+        let (begun, mut more, mut unread) = (Instant::now(), false, None);
         for (writer, oldest_ms) in self.listed_chains().await? {
             if oldest_ms >= until.as_ms() {
                 continue;
@@ -181,13 +189,17 @@ impl Table {
             match self.prune_chain(writer, until, limit).await {
                 Ok(has_more) => more |= has_more,
                 Err(Failed::Conflict) => {}
+                Err(Failed::Fault(fault @ Fault::NotDone(StoreError::Unreadable(_)))) => {
+                    unread = Some(fault);
+                }
                 Err(failed) => return Err(failed.fault()),
             }
             if begun.elapsed() > PRUNE_TIME {
                 return Ok(true);
             }
         }
-        Ok(more)
+        // One chain that cannot go on must not stop the others, nor be passed in silence.
+        unread.map_or(Ok(more), Err)
     }
 
     /// Whether the chain may have more entries from before `until`.
@@ -210,7 +222,9 @@ impl Table {
             let links: Vec<_> =
                 entries.map(|entry| Link { sequence: entry.sequence, hash: entry.hash }).collect();
             let Some(last) = links.last().copied().filter(|_| links.len() == some.len()) else {
-                return Ok(false);
+                return Err(Failed::Fault(unreadable(
+                    "an entry of the trail is damaged: it stays, and those after it",
+                )));
             };
             self.delete_entries(writer, &links, from).await?;
             from = last;
@@ -378,12 +392,14 @@ fn head_of(writer: WriterId, item: Option<Item>) -> Head {
     end.unwrap_or_else(|| End::new(writer)).chain.head
 }
 
+/// How much later than the rest an item of a transaction may show. DynamoDB gives no bound; it is milliseconds as a rule.
+const LAG: Duration = Duration::from_millis(500);
 /// Entries that are deleted in one transaction: few, because the writer of the chain waits for it.
 const DELETED_MAX: usize = 25;
 /// How long one call prunes.
 const PRUNE_TIME: Duration = Duration::from_secs(3);
 /// Heads that are read at once.
-const HEADS_AT_ONCE: usize = 8;
+const HEADS_AT_ONCE: usize = 64;
 /// Before a transaction is tried again that met another one.
 const READ_PAUSES_MS: [u64; 6] = [5, 10, 20, 40, 80, 0];
 /// How much later than it happened a note may be added.

@@ -90,6 +90,10 @@ impl Audit for MemoryStore {
     fn keep(&self) -> Duration {
         self.audit.map_or(Duration::ZERO, |options| options.keep)
     }
+
+    fn trail(&self) -> &dyn Trail {
+        self
+    }
 }
 
 impl Trail for MemoryStore {

@@ -45,6 +45,10 @@ impl Audit for PostgresStore {
     fn keep(&self) -> Duration {
         self.audit.map_or(Duration::ZERO, |options| options.keep)
     }
+
+    fn trail(&self) -> &dyn Trail {
+        self
+    }
 }
 
 impl Trail for PostgresStore {

@@ -42,6 +42,10 @@ impl Audit for SqliteStore {
     fn keep(&self) -> Duration {
         self.shared.audit.map_or(Duration::ZERO, |options| options.keep)
     }
+
+    fn trail(&self) -> &dyn Trail {
+        self
+    }
 }
 
 impl SqliteStore {

@@ -58,7 +58,7 @@ async fn a_commit_that_was_unsure_leaves_one_entry_and_no_gap() {
         assert!(unsure.contains(&true));
     }
     assert!(!claim(&lab, &draft(200), 200).await, "the chain goes on");
-    let verified = verify(lab.store.audit().unwrap(), &[]).await.unwrap();
+    let verified = verify(&lab.store, &[]).await.unwrap();
     assert!(verified.is_whole(), "{verified:?}");
     let entries = lab.store.entries(EntryQuery::all(100)).await.unwrap().entries;
     let mut ids: Vec<_> = entries.iter().filter_map(|entry| entry.note.id).collect();
