@@ -78,6 +78,8 @@ pub struct DynamoStore {
     thread: Arc<RuntimeThread>,
     /// One permit for each call that may be under way.
     room: Arc<Semaphore>,
+    /// The same for renewals: a crowd of other calls cannot make leases lapse.
+    renewals: Arc<Semaphore>,
     table: Arc<Table>,
     wakers: Wakers,
     audit: Option<AuditOptions>,
@@ -117,6 +119,7 @@ impl DynamoStore {
     ) -> Result<Self, DynamoOpenError> {
         let by = by.map(str::to_owned);
         let room = Arc::new(Semaphore::new(CALLS_MAX as usize));
+        let renewals = Arc::new(Semaphore::new(RENEWALS_MAX));
         let (opened, open) = oneshot::channel();
         let calls = room.clone();
         let thread = RuntimeThread::start("onlyonce-dynamodb", move |mut stopped| async move {
@@ -126,7 +129,8 @@ impl DynamoStore {
         });
         let thread = Arc::new(thread.map_err(DynamoOpenError::Thread)?);
         let table = open.await.unwrap_or(Err(DynamoOpenError::Ended))?;
-        Ok(Self { thread, room, table: Arc::new(table), wakers: Wakers::default(), audit: None })
+        let (table, wakers) = (Arc::new(table), Wakers::default());
+        Ok(Self { thread, room, renewals, table, wakers, audit: None })
     }
 
     /// Keeps an audit trail, in the transactions of what it tells. Default: none. A transaction costs about four times the
@@ -163,8 +167,19 @@ impl DynamoStore {
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
+        self.run_in(&self.room, call).await
+    }
+
+    async fn run_in<T: Send + 'static, F>(
+        &self,
+        room: &Arc<Semaphore>,
+        call: impl FnOnce(Arc<Table>) -> F,
+    ) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
         let lost = |gone| Fault::Unsure(StoreError::Unavailable(Box::new(gone)));
-        self.thread.run(&self.room, lost, call(self.table.clone())).await
+        self.thread.run(room, lost, call(self.table.clone())).await
     }
 }
 
@@ -220,7 +235,8 @@ impl Store for DynamoStore {
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
         let held = held.to_vec();
-        self.run(|table| async move { Ok(table.renew(&held, lease).await) }).await
+        let renew = |table: Arc<Table>| async move { Ok(table.renew(&held, lease).await) };
+        self.run_in(&self.renewals, renew).await
     }
 }
 
@@ -298,3 +314,5 @@ impl Inspect for DynamoStore {
 pub const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;
+/// Renewals that may be under way, besides: the engine makes one at a time.
+const RENEWALS_MAX: usize = 64;

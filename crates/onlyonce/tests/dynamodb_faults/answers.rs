@@ -105,6 +105,44 @@ async fn an_answer_whose_parts_cannot_be_deleted_is_not_told_to_be_erased() {
     assert_eq!(part_keys(&lab), Vec::<String>::new());
 }
 
+/// The first erase could not delete the parts, and the operator erases again: that is another write of a new token.
+#[tokio::test]
+async fn an_answer_that_is_erased_a_second_time_leaves_no_part_behind() {
+    let Some(lab) = Lab::start("").await else { return };
+    let (_, record, erased) = erasable(&lab).await;
+    lab.fail_next("DeleteItem", WireFault::Throttled);
+    assert!(erase(&lab, &record, &erased).await.is_err());
+    assert_ne!(part_keys(&lab), Vec::<String>::new());
+    let again = Record { token: Token::random(), ..erased.clone() };
+    let swap = erase(&lab, &erased, &again).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    assert_eq!(part_keys(&lab), Vec::<String>::new());
+}
+
+/// `store_down = "pass"` runs what comes while the store is away. It is not away if it has just shown the record.
+#[tokio::test]
+async fn a_record_whose_parts_cannot_be_read_is_not_a_store_that_is_away() {
+    let Some(lab) = Lab::start("").await else { return };
+    let draft = draft(1);
+    won(&lab.store, &draft).await;
+    done(&lab.store, &draft, completed(large(1))).await;
+    // One node knows that there is a record, and reads it first; to the other one it is new.
+    for store in [lab.store.clone(), crate::emulator::open(&lab.wire.url(), "").await] {
+        let mut gets = 0;
+        lab.wire.change(move |action| {
+            gets += usize::from(action == "GetItem");
+            match action == "GetItem" && gets > 1 {
+                true => WireFault::Expired,
+                false => WireFault::None,
+            }
+        });
+        let late = Draft { token: Token::random(), ..draft.clone() };
+        let claim = store.claim(late).await;
+        lab.wire.change(|_| WireFault::None);
+        assert!(matches!(claim, Err(Fault::NotDone(StoreError::Busy))), "{claim:?}");
+    }
+}
+
 /// A completed operation with an answer in parts; its record, and the same without the answer.
 async fn erasable(lab: &Lab) -> (Draft, Record, Record) {
     let draft = draft(1);

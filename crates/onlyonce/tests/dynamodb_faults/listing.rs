@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use onlyonce::record::{StateKind, StateSet};
 use onlyonce::scope::OperationId;
 use onlyonce::store::dynamodb::DynamoStore;
-use onlyonce::store::{Maintain, Next, Scan, Store};
+use onlyonce::store::{Fault, Maintain, Next, Scan, Store, StoreError};
 
 use crate::lab::{Lab, completed, done, draft, won};
 
@@ -83,7 +83,12 @@ async fn large_answers_are_listed_a_few_at_a_time() {
 async fn pages(store: &DynamoStore, states: &[StateKind], limit: usize) -> Vec<Vec<OperationId>> {
     let (mut pages, mut after) = (Vec::new(), None);
     loop {
-        let page = store.scan(Scan { states: StateSet::of(states), after, limit }).await.unwrap();
+        let scan = Scan { states: StateSet::of(states), after, limit };
+        let page = match store.scan(scan).await {
+            // It reads for a few seconds, and the next call goes on from there.
+            Err(Fault::NotDone(StoreError::Busy)) => continue,
+            page => page.unwrap(),
+        };
         pages.push(page.records.iter().map(|(id, _)| *id).collect());
         after = page.next;
         if after.is_none() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::store::{Beat, Draft, Fault, Store, StoreError, Swap};
 use servers::WireFault;
+use tokio::task::JoinSet;
 
 use crate::lab::{Lab, completed, done, draft, won, write};
 
@@ -106,5 +107,31 @@ async fn a_crowd_that_gets_no_answers_holds_up_no_renewal_and_no_claim_beyond_it
     assert_eq!(lab.other_node().await.load(draft(3).id).await.unwrap().record, None);
 }
 
+/// More calls than the store takes at once are refused. Renewals are none of them.
+#[tokio::test]
+async fn a_crowd_that_fills_the_store_makes_no_lease_lapse() {
+    let Some(lab) = Lab::start("").await else { return };
+    let owned = draft(1);
+    won(&lab.store, &owned).await;
+    lab.wire.change(|action| match action {
+        "PutItem" => WireFault::Held,
+        _ => WireFault::None,
+    });
+    let mut crowd: JoinSet<_> = (0..CROWD)
+        .map(|number| {
+            let (store, draft) = (lab.store.clone(), draft(1_000 + number));
+            async move { store.claim(draft).await }
+        })
+        .collect();
+    let first = crowd.join_next().await.unwrap().unwrap();
+    assert!(matches!(first, Err(Fault::NotDone(StoreError::Busy))), "the store is full: {first:?}");
+    let beats = lab.store.renew(&[(owned.id, owned.token)], owned.lease).await;
+    assert_eq!(beats.unwrap(), [Beat::Kept]);
+    lab.wire.release();
+    while crowd.join_next().await.is_some() {}
+}
+
 /// As many as may be on the wire at once.
 const PLACES: u32 = 256;
+/// More than the store takes.
+const CROWD: u32 = 9_000;

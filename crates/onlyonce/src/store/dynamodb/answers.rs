@@ -108,6 +108,22 @@ impl Table {
         }
     }
 
+    /// Deletes the parts that a write has made superfluous. Only an erased answer must be gone before the write is answered.
+    pub(super) async fn forget_replaced(
+        &self,
+        id: OperationId,
+        to: &Next,
+        old: Option<&Item>,
+    ) -> Result<(), Fault> {
+        match to {
+            Next::Replaced(_) => self.forget_erased(id, to).await,
+            _ => {
+                drop(self.forget_parts(id, old).await);
+                Ok(())
+            }
+        }
+    }
+
     /// Deletes the parts that the item named which a write has replaced or deleted. Those of another attempt have another
     /// name, so that nothing is deleted that a later settle has written. What is not deleted now is deleted by DynamoDB's
     /// own time to live, or by a sweep.
@@ -121,8 +137,8 @@ impl Table {
         self.delete_items(keys).await
     }
 
-    /// An erased answer must not stay. If an earlier copy of the write was first, its parts are looked for: all that are
-    /// there before the record is read, and still is as it was written, are older than it.
+    /// An erased answer must not stay: all its parts are looked for, those too that an earlier erase or a settle that came too
+    /// late has left. All that are there before the record is read, and still is as it was written, are older than it.
     pub(super) async fn forget_erased(&self, id: OperationId, to: &Next) -> Result<(), Fault> {
         let Next::Replaced(record) = to else {
             return Ok(());

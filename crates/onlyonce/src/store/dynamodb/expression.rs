@@ -150,10 +150,12 @@ pub(super) fn completed(answer: Answer, new_token: Option<Token>, now: StoreTime
     }
 }
 
-/// The record is kept for its time to live from `now` on.
+/// The record is kept for its time to live from `now` on. That is a change: whoever has judged it by its old time must not
+/// write over it.
 pub(super) fn kept(now: StoreTime) -> Expression {
     let kept = kept_until(None, now);
-    Expression { text: format!("SET {}", kept.text), ..kept }
+    Expression { text: format!("SET {}, cnt = cnt + :one", kept.text), ..kept }
+        .with("one", number(1))
 }
 
 /// The moments until which a record is kept: for the engine in milliseconds, for DynamoDB's own time to live in seconds.

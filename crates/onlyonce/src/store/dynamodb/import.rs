@@ -6,7 +6,7 @@ use super::DynamoStore;
 use super::address::DynamoAddress;
 use super::error::DynamoOpenError;
 use super::schema::make_table;
-use super::table::Table;
+use super::table::{Table, refused};
 use crate::clock::StoreTime;
 use crate::hex;
 use crate::record::{Record, Token};
@@ -86,7 +86,10 @@ impl Import {
     /// As every write of a store. It is repeated without harm.
     pub async fn finish(&self) -> Result<(), Fault> {
         let finished = format!("{FINISHED}{}", hex::encode(Token::random().as_bytes()));
-        self.store.check_value(MARK, Some(&self.from), Some(&finished)).await.map(drop)
+        match self.store.check_value(MARK, Some(&self.from), Some(&finished)).await? {
+            Some(mark) if !is_begun(Some(&mark)) => Ok(()),
+            _ => Err(refused("another import has taken its place")),
+        }
     }
 }
 

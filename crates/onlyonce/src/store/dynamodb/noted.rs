@@ -25,7 +25,7 @@ use super::entry::{self, End, head_key};
 use super::expression::{self, Expression};
 use super::item::{self, Item, blob, number};
 use super::names::key;
-use super::table::{Table, refused, unreadable};
+use super::table::{PAUSE_MS, Table, refused, unreadable};
 use crate::clock::StoreTime;
 use crate::record::{Record, Revision, Token};
 use crate::scope::OperationId;
@@ -126,13 +126,12 @@ impl Table {
                     return Ok(answer);
                 }
             };
-            let noted = Noted { note, not_after: to.not_after() };
+            // The times in it are of this moment, and what is kept would live too short: later the record is judged anew.
+            let not_after = to.not_after().min(self.now().plus_ms(PAUSE_MS));
+            let noted = Noted { note, not_after };
             match self.replace_noted(id, revision, next.as_deref(), noted).await {
                 Ok(revision) => {
-                    let forgotten = self.forget_parts(id, read.as_ref()).await;
-                    if let Next::Replaced(_) = to {
-                        forgotten?;
-                    }
+                    self.forget_replaced(id, to, read.as_ref()).await?;
                     return Ok(Swap::Done(revision));
                 }
                 Err(Failed::Condition(_)) => {}

@@ -161,6 +161,7 @@ impl Table {
             place.map(|(start, _)| start).or_else(|| after.map(|id| self.names.record(id)));
         let kinds = StateKind::ALL.into_iter().filter(|kind| states.contains(*kind));
         let filter = self.records_in(&kinds.collect::<Vec<_>>());
+        let begun = Instant::now();
         loop {
             let (mut items, next) = self.table_page(&filter, start).await?;
             let found = items.len();
@@ -177,6 +178,10 @@ impl Table {
             }
             if let Some(start) = &next {
                 self.scans.insert(asked.clone(), (start.clone(), Instant::now()));
+            }
+            // Its caller does not wait longer: the next call goes on from here.
+            if begun.elapsed() > SCAN_TIME {
+                return Err(Fault::NotDone(StoreError::Busy));
             }
             start = next;
         }
@@ -379,6 +384,8 @@ const SCAN_KEPT: Duration = Duration::from_secs(30);
 const BATCH_ROWS_MAX: usize = 100;
 /// Before a batch is asked for what DynamoDB left out of it, because of its size or for want of read units.
 const BATCH_PAUSES_MS: [u64; 8] = [10, 20, 40, 80, 160, 320, 640, 0];
+/// How long one call reads the table without finding a record.
+const SCAN_TIME: Duration = Duration::from_secs(3);
 /// How long one call sweeps.
 const SWEEP_TIME: Duration = Duration::from_secs(3);
 /// Answers of one operation whose parts are looked for.

@@ -121,7 +121,7 @@ impl Table {
         };
         match whole {
             Some(record) => Ok(self.seen(record)),
-            None => self.load(id).await,
+            None => self.load(id).await.map_err(after_record),
         }
     }
 
@@ -138,9 +138,11 @@ impl Table {
         self.known.insert(id, ());
         let outcome = match item::parts(&item).map_err(unreadable)? {
             None => None,
-            Some(parts) => match self.read_parts(id, &parts).await? {
+            Some(parts) => match self.read_parts(id, &parts).await.map_err(after_record)? {
                 Some(outcome) => Some(outcome),
-                None if self.get(id).await?.as_ref() != Some(&item) => return Ok(None),
+                None if self.get(id).await.map_err(after_record)?.as_ref() != Some(&item) => {
+                    return Ok(None);
+                }
                 // DynamoDB may delete this record at any moment, and its parts were first. Whether it is over is judged above.
                 None if item::is_over(&item, self.now()) => Some(answers::gone()),
                 None => return Err(unreadable("parts of its answer are missing")),
@@ -244,7 +246,7 @@ impl Table {
             match cas::swap(seen.record.as_ref(), &guard, to, now) {
                 Effect::Already(revision) => {
                     self.forget_erased(id, to).await?;
-                    return Ok(Swap::Done(revision));
+                    return Ok(Swap::Done(self.keep_for_ttl(id, to, revision, now).await));
                 }
                 Effect::Stale => return Ok(Swap::Stale(Box::new(seen))),
                 Effect::Write(_) | Effect::Delete(_) => {
@@ -296,27 +298,31 @@ impl Table {
             Next::Absent => drop(self.known.remove(&id)),
             _ => self.known.insert(id, ()),
         }
-        let forgotten = self.forget_parts(id, old.as_ref()).await;
-        if let Next::Replaced(_) = to {
-            // An erased answer must be gone.
-            forgotten.map_err(Failed::Fault)?;
-        }
+        self.forget_replaced(id, to, old.as_ref()).await.map_err(Failed::Fault)?;
         let revision = revision_after(guard, to, old).map_err(Failed::Fault)?;
-        if let Next::Completed { .. } | Next::Released { expires_at: None } = to {
-            self.keep_for_ttl(id, revision, now).await;
-        }
-        Ok(revision)
+        Ok(self.keep_for_ttl(id, to, revision, now).await)
     }
 
     /// A machine that was paused as a whole, with its boot clock, learns the time by the answer to its first call. If this was
     /// that call, the record ends too early by the pause: it is kept for its time to live from now. The settle itself is done,
-    /// whether this succeeds or not.
-    async fn keep_for_ttl(&self, id: OperationId, settled: Revision, at: StoreTime) {
+    /// whether this succeeds or not. Returns the record's revision.
+    async fn keep_for_ttl(
+        &self,
+        id: OperationId,
+        to: &Next,
+        settled: Revision,
+        at: StoreTime,
+    ) -> Revision {
         let now = self.now();
-        if now.since_ms(at) > PAUSE_MS {
-            let condition =
-                expression::unchanged(item::token(settled.token), item::number(settled.count));
-            drop(self.update(id, expression::kept(now), condition, &self.wire).await);
+        let begins_ttl = matches!(to, Next::Completed { .. } | Next::Released { expires_at: None });
+        if !begins_ttl || now.since_ms(at) <= PAUSE_MS {
+            return settled;
+        }
+        let condition =
+            expression::unchanged(item::token(settled.token), item::number(settled.count));
+        match self.update(id, expression::kept(now), condition, &self.wire).await {
+            Ok(_) => Revision { count: settled.count + 1, ..settled },
+            Err(_) => settled,
         }
     }
 
@@ -414,6 +420,14 @@ impl Table {
     }
 }
 
+/// A fault after the store has shown a record. A route that passes requests while the store is away must not pass this one.
+fn after_record(fault: Fault) -> Fault {
+    match fault {
+        Fault::NotDone(StoreError::Unavailable(_)) => Fault::NotDone(StoreError::Busy),
+        fault => fault,
+    }
+}
+
 pub(super) fn unreadable(why: impl Into<BoxError>) -> Fault {
     Fault::NotDone(StoreError::Unreadable(why.into()))
 }
@@ -430,7 +444,7 @@ const READS_MAX: usize = 3;
 /// How often a write is tried whose record changes meanwhile.
 const SWAPS_MAX: usize = 4;
 /// A settle that is later than this by the time of its answer was sent after a pause.
-const PAUSE_MS: i64 = 10_000;
+pub(super) const PAUSE_MS: i64 = 10_000;
 /// Ids that are remembered as having a record: about 4 MiB.
 const KNOWN_IDS: usize = 65_536;
 /// Scans whose place is remembered.
