@@ -73,15 +73,14 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn read(rows: Vec<Row>) -> Result<Self, SqlError> {
-        let mut answer = None;
+        let Moment(now) = rows.first().ok_or(SqlError::Moved)?.try_get("now")?;
+        let mut records = HashMap::with_capacity(rows.len());
         for row in rows {
-            let Moment(now) = row.try_get("now")?;
-            let answer = answer.get_or_insert_with(|| Self { now, rows: HashMap::new() });
             if let Some((id, written)) = id_and_revision(&row)? {
-                answer.rows.insert(id, (row, written));
+                records.insert(id, (row, written));
             }
         }
-        answer.ok_or(SqlError::Moved)
+        Ok(Self { now, rows: records })
     }
 
     /// The revision of the record, if the statement wrote it.
