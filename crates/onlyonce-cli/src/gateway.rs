@@ -93,8 +93,8 @@ pub enum StartError {
     /// Set Redis up as the message says, use another store, or accept the loss.
     #[error(
         "the route {route:?} has the preset payments, and this store may lose records: {promise}; \
-         set appendonly yes, appendfsync always and maxmemory-policy noeviction, use postgres:// or sqlite:, \
-         or pass --accept-loss"
+         set appendonly yes, appendfsync always, no-appendfsync-on-rewrite no and maxmemory-policy noeviction, \
+         use postgres:// or sqlite:, or pass --accept-loss"
     )]
     Loss {
         /// The route.

@@ -20,6 +20,18 @@ async fn each_configuration_says_what_it_forgets() {
                 "yes",
                 "--appendfsync",
                 "always",
+                "--no-appendfsync-on-rewrite",
+                "yes",
+            ],
+            false,
+            "it syncs nothing (no-appendfsync-on-rewrite)",
+        ),
+        (
+            &[
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
                 "--maxmemory-policy",
                 "allkeys-lru",
             ],

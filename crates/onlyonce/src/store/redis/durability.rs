@@ -36,11 +36,12 @@ pub(super) async fn read_settings(
 
 impl Promise {
     /// Whether every answered write survives a crash of Redis, and nothing is evicted: `appendonly yes`,
-    /// `appendfsync always`, `maxmemory-policy noeviction`.
+    /// `appendfsync always`, `no-appendfsync-on-rewrite no`, `maxmemory-policy noeviction`.
     pub fn is_durable(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| {
             setting(settings, "appendonly") == "yes"
                 && setting(settings, "appendfsync") == "always"
+                && syncs_while_rewriting(settings)
                 && setting(settings, "maxmemory-policy") == "noeviction"
         })
     }
@@ -49,6 +50,9 @@ impl Promise {
 /// What a crash forgets.
 fn after_crash(settings: &Settings) -> &'static str {
     match (setting(settings, "appendonly"), setting(settings, "appendfsync")) {
+        ("yes", "always") if !syncs_while_rewriting(settings) => {
+            "best effort: while Redis rewrites its file or saves a snapshot it syncs nothing (no-appendfsync-on-rewrite); a crash of Redis's machine forgets what it answered meanwhile, and what it forgets may run again"
+        }
         ("yes", "always") => {
             "Redis writes each change to disk before it answers; a failover to a replica may still forget some"
         }
@@ -65,6 +69,11 @@ fn after_crash(settings: &Settings) -> &'static str {
             "best effort: a crash of Redis forgets everything since its last snapshot (appendonly no), and what it forgets may run again"
         }
     }
+}
+
+/// Otherwise it syncs nothing while it has a child that writes: that of a rewrite, or of a snapshot.
+fn syncs_while_rewriting(settings: &Settings) -> bool {
+    setting(settings, "no-appendfsync-on-rewrite") == "no"
 }
 
 impl fmt::Display for Promise {
@@ -105,10 +114,11 @@ mod tests {
 
     #[test]
     fn only_the_strictest_configuration_is_durable() {
-        let promise = |appendonly: &str, appendfsync: &str, policy: &str| {
+        let promise = |appendonly: &str, appendfsync: &str, no_sync: &str, policy: &str| {
             let settings = [
                 ("appendonly", appendonly),
                 ("appendfsync", appendfsync),
+                ("no-appendfsync-on-rewrite", no_sync),
                 ("maxmemory", "0"),
                 ("maxmemory-policy", policy),
                 ("save", ""),
@@ -116,11 +126,12 @@ mod tests {
             let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
             Promise { settings: Some(settings.into()) }
         };
-        assert!(promise("yes", "always", "noeviction").is_durable());
+        assert!(promise("yes", "always", "no", "noeviction").is_durable());
         for worse in [
-            promise("no", "always", "noeviction"),
-            promise("yes", "everysec", "noeviction"),
-            promise("yes", "always", "allkeys-lru"),
+            promise("no", "always", "no", "noeviction"),
+            promise("yes", "everysec", "no", "noeviction"),
+            promise("yes", "always", "yes", "noeviction"),
+            promise("yes", "always", "no", "allkeys-lru"),
         ] {
             assert!(!worse.is_durable(), "{worse:?}");
             assert!(worse.to_string().contains("may run again"));
