@@ -25,7 +25,7 @@ impl StaleEntries {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.ids.len() >= MARKS_MAX {
             inner.ids.clear();
-            inner.until = Some(now.unwrap_or(StoreTime::MAX));
+            inner.until = inner.until.max(Some(now.unwrap_or(StoreTime::MAX)));
         }
         *inner.ids.entry(id).or_default() += 1;
         StaleMark { entries: self.clone(), id }
@@ -77,5 +77,13 @@ mod tests {
             assert!(!entries.may_use(id(number), early));
         }
         assert!(entries.may_use(id(0), StoreTime::from_ms(21)));
+        for number in 0..=MARKS_MAX {
+            drop(entries.mark(id(number), Some(early)));
+        }
+        let between = StoreTime::from_ms(15);
+        assert!(
+            !entries.may_use(id(MARKS_MAX + 1), between),
+            "a time that is told later is earlier"
+        );
     }
 }
