@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use self::authority_time::AuthorityTime;
@@ -39,7 +39,7 @@ use self::entry::{Found, Seal, completed_at};
 pub use self::filter::FILTER_WAIT;
 use self::filter::{Filter, count};
 use self::filter_writes::{FilterWrites, Job};
-use self::stale_entries::StaleEntries;
+use self::stale_entries::{StaleEntries, StaleMark};
 use super::audit::Audit;
 use super::redis::{Keys, RedisOpenError};
 use super::{
@@ -179,10 +179,14 @@ impl<S: Watch + Maintain> Layered<S> {
     ) -> Option<Seen> {
         let inner = &self.inner;
         inner.authority_time.now(inner.clock.boot())?;
+        // Asked before Redis is: a mark may be cleared while an answer from before the deletion is on its way.
+        if inner.stale.is_marked(id) {
+            return None;
+        }
         let found = inner.filter.find(id).await;
         if found == Some(Found::Unreadable) {
             let (done, _) = oneshot::channel();
-            self.writes.send(Job::Changed(id, done));
+            self.writes.send(Job::Changed(id, None, done));
         }
         let Some(Found::Entry(record, expires_at)) = found else {
             return None;
@@ -224,13 +228,19 @@ impl<S: Watch + Maintain> Layered<S> {
             }
         };
         up.await;
-        self.forget(id).await;
+        self.forget(id, None).await;
     }
 
-    /// Deletes the copy of a record that was changed; whether Redis has confirmed it.
-    async fn forget(&self, id: OperationId) -> bool {
+    /// Has the copy of a record that was changed deleted. The future tells whether Redis has confirmed it soon; the mark is
+    /// cleared when it has, also if nobody waits for that.
+    fn forget(
+        &self,
+        id: OperationId,
+        mark: Option<StaleMark>,
+    ) -> impl Future<Output = bool> + Send + 'static {
         let (done, forgotten) = oneshot::channel();
-        self.writes.send(Job::Changed(id, done)) && forgotten.await.unwrap_or(false)
+        self.writes.send(Job::Changed(id, mark, done));
+        async move { matches!(timeout(FORGET_WAIT, forgotten).await, Ok(Ok(true))) }
     }
 }
 
@@ -329,13 +339,12 @@ impl<S: Watch + Maintain> Layered<S> {
             }
             Swap::Done(_) => {}
         }
-        if let Some(mark) = mark {
-            match self.forget(id).await {
-                true => mark.clear(),
-                false if matches!((kind, &swap), (SwapKind::Forget, Swap::Done(_))) => {
-                    warn!(operation = %id, "{UNCONFIRMED}");
-                }
-                false => {}
+        if mark.is_some() {
+            let forgotten = self.forget(id, mark);
+            // Any other swap is done, and is not made unsure by a queue: this node does not use a marked copy.
+            let is_forget = matches!((kind, &swap), (SwapKind::Forget, Swap::Done(_)));
+            if is_forget && !forgotten.await {
+                warn!(operation = %id, "{UNCONFIRMED}");
             }
         }
         Ok(swap)
@@ -433,4 +442,6 @@ fn may_change_completed(guard: &Guard) -> bool {
 /// How long a forget waits for the first connection to Redis, from the start on.
 const UP_WAIT_MAX: Duration = Duration::from_millis(500);
 const UP_PAUSE: Duration = Duration::from_millis(10);
+/// How long a forget waits for the deletion of a copy: its place in the queue may be behind many.
+const FORGET_WAIT: Duration = Duration::from_secs(1);
 const UNCONFIRMED: &str = "the Redis filter did not confirm that it has no copy of the forgotten answer: other nodes may replay it until it expires";

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use onlyonce::clock::{Clock, StoreTime, SystemClock};
-use onlyonce::record::{Record, StateKind};
+use onlyonce::record::{Record, StateKind, Token};
 use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::ManualClock;
 use onlyonce::store::layered::{FILTER_WAIT, Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::sqlite::SqliteStore;
-use onlyonce::store::{Draft, Inspect, Store, Watch};
+use onlyonce::store::{
+    Beat, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
+    StoreLimits, Swap, Swept, Watch,
+};
 use servers::Redis;
 
 use crate::lab::{completed, done, draft, id, raw, settled, until, won};
@@ -209,10 +212,7 @@ async fn an_older_copy_never_replaces_a_newer_one() {
     let first = draft(1);
     won(&older, &first).await;
     done(&older, &first, completed("older")).await;
-    let mut beside = *id(1).as_bytes();
-    beside[15] ^= 1;
-    let second = Draft { id: OperationId::from_bytes(beside), ..draft(2) };
-    copied(&older, &server, &second, "beside").await;
+    copied(&older, &server, &beside(1, 2), "beside").await;
     assert_eq!(entry(&server, id(1)), kept);
 }
 
@@ -254,8 +254,8 @@ async fn a_record_that_was_deleted_is_not_replayed_by_any_node() {
     let (writer, reader) = (node(&server, &clock).await, heard(&server, &clock).await);
     let record = copied(&writer, &server, &draft(1), "kept").await;
     assert!(reader.load(id(1)).await.unwrap().record.is_some());
-    let guard = onlyonce::store::Guard::Unchanged(record.revision());
-    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
+    let guard = Guard::Unchanged(record.revision());
+    writer.swap(id(1), guard, Next::Absent).await.unwrap();
     for node in [&writer, &reader] {
         assert_eq!(node.load(id(1)).await.unwrap().record, None);
     }
@@ -271,8 +271,8 @@ async fn no_copy_of_a_forgotten_answer_is_taken_for_a_while() {
     let clock = ManualClock::new();
     let writer = node(&server, &clock).await;
     let record = copied(&writer, &server, &draft(1), "kept").await;
-    let guard = onlyonce::store::Guard::Unchanged(record.revision());
-    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
+    let guard = Guard::Unchanged(record.revision());
+    writer.swap(id(1), guard, Next::Absent).await.unwrap();
     assert!(entry(&server, id(1)).is_some_and(|mark| mark == b"oF\0"));
 }
 
@@ -283,13 +283,93 @@ async fn an_answer_is_forgotten_also_while_redis_is_away() {
     let clock = ManualClock::new();
     let writer = node(&server, &clock).await;
     let record = copied(&writer, &server, &draft(1), "kept").await;
-    let guard = onlyonce::store::Guard::Unchanged(record.revision());
+    let guard = Guard::Unchanged(record.revision());
     server.pause();
-    writer.swap(id(1), guard, onlyonce::store::Next::Absent).await.unwrap();
+    writer.swap(id(1), guard, Next::Absent).await.unwrap();
     server.resume();
     until(async || writer.is_filter_up()).await;
     assert_eq!(writer.load(id(1)).await.unwrap().record, None);
 }
+
+/// While the authority hangs, a copy waits for it: neither a swap nor the drop of the store does.
+#[tokio::test]
+async fn nobody_waits_for_the_copies_of_others() {
+    let server = Redis::start(&[]);
+    let node = up(SlowReads(MemoryStore::new()), &server, LayeredOptions::new()).await;
+    let (settled, taken) = (draft(1), beside(1, 2));
+    won(&node, &taken).await;
+    done(&node, &taken, Next::Released { expires_at: None }).await;
+    let released = node.authority().0.load(taken.id).await.unwrap().record.unwrap();
+    won(&node, &settled).await;
+    done(&node, &settled, completed("kept")).await;
+    let guard = Guard::Unchanged(released.revision());
+    let to = Next::Unknown { since: None };
+    let (took, swap) = timed(node.swap(taken.id, guard, to)).await;
+    assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
+    assert!(took < SLACK, "{took:?}");
+    let (took, ()) = timed(async { drop(node) }).await;
+    assert!(took < SLACK, "{took:?}");
+}
+
+/// A draft whose writes go through the same queue as those of another.
+fn beside(number: u32, other: u32) -> Draft {
+    let mut id = *id(number).as_bytes();
+    id[15] ^= 1;
+    Draft { id: OperationId::from_bytes(id), ..draft(other) }
+}
+
+/// Its loads take long; everything else is done at once.
+struct SlowReads(MemoryStore);
+
+impl Store for SlowReads {
+    async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
+        self.0.claim(draft).await
+    }
+
+    async fn load(&self, id: OperationId) -> Result<Seen, Fault> {
+        tokio::time::sleep(SLACK * 4).await;
+        self.0.load(id).await
+    }
+
+    async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
+        self.0.swap(id, guard, to).await
+    }
+
+    async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
+        self.0.renew(held, lease).await
+    }
+}
+
+impl Watch for SlowReads {
+    fn changed(&self, id: OperationId) -> impl Future<Output = ()> + Send + 'static {
+        self.0.changed(id)
+    }
+}
+
+impl Maintain for SlowReads {
+    async fn scan(&self, query: Scan) -> Result<Page, Fault> {
+        self.0.scan(query).await
+    }
+
+    async fn sweep(&self, until: StoreTime, limit: usize) -> Result<Swept, Fault> {
+        self.0.sweep(until, limit).await
+    }
+
+    async fn check_value(
+        &self,
+        name: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        self.0.check_value(name, from, to).await
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+}
+
+impl Inspect for SlowReads {}
 
 async fn timed<T>(call: impl Future<Output = T>) -> (Duration, T) {
     let start = SystemClock.boot();

@@ -8,10 +8,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
 
 use super::Inner;
 use super::filter::count;
+use super::stale_entries::StaleMark;
 use crate::clock::{Clock, SystemClock};
 use crate::record::Record;
 use crate::runtime_thread;
@@ -19,9 +21,12 @@ use crate::scope::OperationId;
 use crate::store::Store;
 use crate::store::redis::RedisOpenError;
 
-/// The queues, and the thread that works them off. Dropped, it ends the thread and waits for it.
+/// The queues, and the thread that works them off. Dropped, it ends the thread and waits for it. Entries that wait are still
+/// deleted then, for [`DROP_WAIT`]; copies are given up, so that who drops a store does not wait for its database.
 pub(super) struct FilterWrites {
     queues: Vec<mpsc::Sender<Job>>,
+    /// Dropped with the handle.
+    held: Option<watch::Sender<()>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -30,14 +35,14 @@ pub(super) enum Job {
     Settled(OperationId),
     /// The record was read, when the authority was asked at that time of the system's boot clock: copy it to Redis.
     Read(OperationId, Box<Record>, Duration),
-    /// The record was changed: delete its entry, and tell whether Redis has confirmed that.
-    Changed(OperationId, oneshot::Sender<bool>),
+    /// The record was changed: delete its entry. When Redis has confirmed that, clear the mark and tell who waits.
+    Changed(OperationId, Option<StaleMark>, oneshot::Sender<bool>),
 }
 
 impl Job {
     const fn id(&self) -> OperationId {
         match self {
-            Self::Settled(id) | Self::Read(id, ..) | Self::Changed(id, _) => *id,
+            Self::Settled(id) | Self::Read(id, ..) | Self::Changed(id, ..) => *id,
         }
     }
 }
@@ -47,12 +52,17 @@ impl FilterWrites {
         let (queues, jobs): (Vec<_>, Vec<_>) =
             (0..QUEUES).map(|_| mpsc::channel(QUEUE_MAX)).unzip();
         let inner = inner.clone();
+        let (held, dropped) = watch::channel(());
         let run = || async move {
-            join_all(jobs.into_iter().map(|jobs| work(&inner, jobs))).await;
+            let works = join_all(jobs.into_iter().map(|jobs| work(&inner, jobs, dropped.clone())));
+            tokio::select! {
+                _ = works => {}
+                () = async { gone(&dropped).await; sleep(DROP_WAIT).await } => {}
+            }
         };
         let (_, thread) =
             runtime_thread::spawn("onlyonce-filter", run).map_err(RedisOpenError::Thread)?;
-        Ok(Self { queues, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queues, held: Some(held), thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether there was room for the job.
@@ -65,23 +75,45 @@ impl FilterWrites {
 impl Drop for FilterWrites {
     fn drop(&mut self) {
         self.queues.clear();
+        self.held = None;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An error means that the thread panicked: it has ended too.
         drop(thread.map(JoinHandle::join));
     }
 }
 
-async fn work<S: Store>(inner: &Inner<S>, mut jobs: mpsc::Receiver<Job>) {
+async fn work<S: Store>(
+    inner: &Inner<S>,
+    mut jobs: mpsc::Receiver<Job>,
+    dropped: watch::Receiver<()>,
+) {
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::Settled(id) => inner.keep_settled(id).await,
-            Job::Read(id, record, read_at) => inner.keep(id, &record, read_at).await,
-            Job::Changed(id, done) => {
-                // A caller who no longer waits leaves the entry marked as stale.
-                let _ = done.send(inner.filter.forget(id).await);
+            Job::Settled(id) => unless_gone(&dropped, inner.keep_settled(id)).await,
+            Job::Read(id, record, at) => unless_gone(&dropped, inner.keep(id, &record, at)).await,
+            Job::Changed(id, mark, done) => {
+                let is_gone = inner.filter.forget(id).await;
+                // Unconfirmed, the mark is dropped as it is, and the entry stays stale.
+                if let Some(mark) = mark.filter(|_| is_gone) {
+                    mark.clear();
+                }
+                let _ = done.send(is_gone);
             }
         }
     }
+}
+
+async fn unless_gone(dropped: &watch::Receiver<()>, copy: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = gone(dropped) => {}
+        () = copy => {}
+    }
+}
+
+async fn gone(dropped: &watch::Receiver<()>) {
+    // Nothing is ever sent: an error says that the handle was dropped.
+    while dropped.clone().changed().await.is_ok() {}
 }
 
 impl<S: Store> Inner<S> {
@@ -107,5 +139,7 @@ impl<S: Store> Inner<S> {
 }
 
 const QUEUES: usize = 16;
+/// How long the deletions that wait may go on after the drop.
+const DROP_WAIT: Duration = Duration::from_secs(1);
 /// Jobs that wait in one queue; more are dropped.
 const QUEUE_MAX: usize = 256;

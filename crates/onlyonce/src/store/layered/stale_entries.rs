@@ -31,6 +31,11 @@ impl StaleEntries {
         StaleMark { entries: self.clone(), id }
     }
 
+    /// Whether a change of the record is not confirmed yet.
+    pub(super) fn is_marked(&self, id: OperationId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ids.contains_key(&id)
+    }
+
     pub(super) fn may_use(&self, id: OperationId, completed_at: StoreTime) -> bool {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         !inner.ids.contains_key(&id) && inner.until.is_none_or(|until| completed_at > until)
