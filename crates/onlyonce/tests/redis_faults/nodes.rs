@@ -55,6 +55,28 @@ async fn count(store: &RedisStore, states: &[StateKind]) -> usize {
     store.scan(query).await.unwrap().records.len()
 }
 
+/// Both protocols of Redis, on all connections of a store and of a filter.
+#[tokio::test]
+async fn the_newer_protocol_does_as_well() {
+    let server = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let url = format!("{}?protocol=resp3", server.url());
+    let (newer, older) = (RedisStore::open(&url).await.unwrap(), open(&server).await);
+    assert_eq!(newer.promise(), older.promise());
+    assert!(newer.promise().is_durable());
+    let record = settled(&newer, &draft(1), "kept").await;
+    assert_eq!(older.load(id(1)).await.unwrap().record, Some(record));
+    let running = draft(2);
+    won(&older, &running).await;
+    assert_eq!(newer.load(id(3)).await.unwrap().record, None);
+    assert_eq!(count(&newer, &StateKind::ALL).await, 2);
+    assert_eq!(newer.check_value("name", None, Some("text")).await.unwrap(), Some("text".into()));
+    assert_eq!(newer.check_value("other", None, None).await.unwrap(), None);
+    let woken = listening(&newer, running.id, async || {
+        done(&older, &running, completed("kept")).await;
+    });
+    assert!(woken.await);
+}
+
 #[tokio::test]
 async fn a_write_of_one_node_wakes_the_waiters_of_another() {
     let server = Redis::start(&[]);

@@ -29,9 +29,8 @@ pub(super) async fn read_settings(
     for name in SETTINGS {
         read.cmd("CONFIG").arg("GET").arg(name);
     }
-    let read: Result<Vec<Vec<String>>, RedisError> = read.query_async(&mut connection).await;
-    let named = |pair: Vec<String>| <[String; 2]>::try_from(pair).ok().map(Into::into);
-    Ok(if_allowed(read)?.map(|pairs| pairs.into_iter().filter_map(named).collect()))
+    let read: Result<Vec<Settings>, RedisError> = read.query_async(&mut connection).await;
+    Ok(if_allowed(read)?.map(|named| named.into_iter().flatten().collect()))
 }
 
 impl Promise {
