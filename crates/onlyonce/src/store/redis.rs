@@ -209,8 +209,8 @@ impl Store for RedisStore {
 
     async fn renew(&self, held: &[(OperationId, Token)], lease: Lease) -> Result<Vec<Beat>, Fault> {
         let renew = async |(id, token): &(OperationId, Token)| {
-            let reply = self.call(self.shared.keys.renew(*id, *token, lease)).await;
-            reply.map_or(Beat::Unsure, |reply| reply.beat(*id))
+            let answer = self.link.renew(self.shared.keys.renew(*id, *token, lease)).await;
+            answer.and_then(Reply::read).map_or(Beat::Unsure, |reply| reply.beat(*id))
         };
         Ok(join_all(held.iter().map(renew)).await)
     }

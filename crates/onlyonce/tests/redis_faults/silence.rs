@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use onlyonce::clock::{Clock, SystemClock};
 use onlyonce::store::redis::{ANSWER_WAIT, RedisOpenError, RedisOptions, RedisStore};
-use onlyonce::store::{Fault, Store, StoreError};
+use onlyonce::store::{Beat, Fault, Store, StoreError};
 use servers::Redis;
 use tokio::task::JoinSet;
 
-use crate::lab::{completed, done, draft, id, is_not_done, once_up, open, settled};
+use crate::lab::{completed, done, draft, id, is_not_done, once_up, open, settled, until, won};
 use crate::proxy::Proxy;
 
 // threat D10
@@ -78,6 +78,27 @@ async fn more_calls_than_there_is_room_for_are_refused_at_once() {
     let refused = claims.iter().filter(busy).count();
     assert_eq!(refused, 2_000 - 16);
     assert!(claims.iter().all(Result::is_err));
+}
+
+/// A flood of other calls loses nobody a lease.
+#[tokio::test]
+async fn renewals_have_room_of_their_own() {
+    let server = Redis::start(&[]);
+    let options = RedisOptions::new().with_calls_max(16);
+    let store = RedisStore::open_with(&server.url(), options).await.unwrap();
+    let held = draft(1);
+    won(&store, &held).await;
+    server.pause();
+    let mut lanes = JoinSet::new();
+    for number in 100..200 {
+        let store = store.clone();
+        lanes.spawn(async move { store.claim(draft(number)).await });
+    }
+    until(async || lanes.try_join_next().is_some()).await;
+    let renewed = [(held.id, held.token)];
+    let renewal = store.renew(&renewed, held.lease);
+    let (beats, ()) = tokio::join!(renewal, async { server.resume() });
+    assert_eq!(beats.unwrap(), [Beat::Kept]);
 }
 
 const SLACK: Duration = Duration::from_secs(1);

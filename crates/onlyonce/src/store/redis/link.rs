@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
+use futures_util::future::join;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
@@ -29,13 +30,19 @@ pub(crate) struct Link {
     thread: RuntimeThread,
     options: LinkOptions,
     current: watch::Receiver<Current>,
-    /// One permit for each call that may be under way.
-    room: Arc<Semaphore>,
+    room: Room,
+}
+
+/// One permit for each call that may be under way. Renewals have their own, so that other calls cannot crowd them out.
+#[derive(Clone, Debug)]
+struct Room {
+    calls: Arc<Semaphore>,
+    renewals: Arc<Semaphore>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkOptions {
-    /// Calls that may be under way; more are refused.
+    /// Calls that may be under way, and as many renewals; more are refused.
     pub(crate) calls_max: u32,
     /// How long a call may take, its wait for a connection included.
     pub(crate) answer_within: Duration,
@@ -79,10 +86,11 @@ impl Link {
     ) -> Result<(Self, oneshot::Receiver<Result<(), RedisOpenError>>), RedisOpenError> {
         let (connected, current) = watch::channel(Current::Connecting);
         let (opened, open) = oneshot::channel();
-        let room = Arc::new(Semaphore::new(options.calls_max as usize));
-        let calls = room.clone();
+        let permits = || Arc::new(Semaphore::new(options.calls_max as usize));
+        let room = Room { calls: permits(), renewals: permits() };
+        let rooms = room.clone();
         let thread = RuntimeThread::start("onlyonce-redis", move |stopped| {
-            LinkThread { client, options, on_connect, connected, room: calls, stopped }.run(opened)
+            LinkThread { client, options, on_connect, connected, room: rooms, stopped }.run(opened)
         });
         let thread = thread.map_err(RedisOpenError::Thread)?;
         Ok((Self { thread, options, current, room }, open))
@@ -95,8 +103,17 @@ impl Link {
 
     /// Runs a script, and returns its answer.
     pub(crate) async fn call(&self, script: ScriptCall) -> Result<Value, Fault> {
+        self.run(&self.room.calls, script).await
+    }
+
+    /// The same, for a renewal.
+    pub(crate) async fn renew(&self, script: ScriptCall) -> Result<Value, Fault> {
+        self.run(&self.room.renewals, script).await
+    }
+
+    async fn run(&self, room: &Arc<Semaphore>, script: ScriptCall) -> Result<Value, Fault> {
         let answer = answer(self.current.clone(), self.options, script);
-        self.thread.run(&self.room, unanswered, answer).await
+        self.thread.run(room, unanswered, answer).await
     }
 
     /// Finishes the calls under way, takes no more, and ends the thread.
@@ -131,8 +148,7 @@ struct LinkThread<O> {
     options: LinkOptions,
     on_connect: O,
     connected: watch::Sender<Current>,
-    /// Each call under way has a permit of it.
-    room: Arc<Semaphore>,
+    room: Room,
     stopped: watch::Receiver<bool>,
 }
 
@@ -173,7 +189,8 @@ impl<O: OnConnect> LinkThread<O> {
         }
         // The calls that wait for a connection are told that the link is closed.
         drop(self.connected);
-        let all_calls = self.room.acquire_many(self.options.calls_max);
+        let all = |room: &Arc<Semaphore>| room.clone().acquire_many_owned(self.options.calls_max);
+        let all_calls = join(all(&self.room.calls), all(&self.room.renewals));
         drop(timeout(self.options.answer_within, all_calls).await);
     }
 
