@@ -2,7 +2,7 @@
 //!
 //! 1. The store behind Redis is the *authority*. Everything is written there, and only its answer ever lets an
 //!    operation run.
-//! 2. A record that the authority has completed is copied to Redis within a second. Until it expires, by the
+//! 2. A record that the authority has completed is copied to Redis within a second, if its body has at most 1 MiB. Until it expires, by the
 //!    authority's clock, the copy may answer a retry of the same request: a completed record does not change.
 //! 3. An older copy never replaces a newer one. Copies are signed, with the deployment's secret where
 //!    there is one. A copy whose signature is wrong is not used.
@@ -130,7 +130,7 @@ pub struct FilterCounts {
     pub unanswered: u64,
     /// Entries that were written.
     pub kept: u64,
-    /// Entries that were not written, because the queue was full or it was too late.
+    /// Entries that were not written, because the queue was full, it was too late, or the answer is too large.
     pub dropped: u64,
 }
 

@@ -312,8 +312,8 @@ const LINK_OPTIONS: LinkOptions = LinkOptions {
 };
 /// Calls that may be under way; more are refused.
 const CALLS_MAX: u32 = 8192;
-/// The largest body that is kept, far below the 512 MiB that Redis takes for one value: a script copies it several times.
-const BODY_BYTES_MAX: usize = 64 << 20;
+/// The largest body that is kept: it must pass over the network within [`ANSWER_WAIT`], and all other calls behind it.
+const BODY_BYTES_MAX: usize = 16 << 20;
 /// How old what was read may be when it is written over.
 const PUT_WITHIN: Duration = Duration::from_secs(1);
 /// How often others may be faster with a record before a swap of it is refused as busy.

@@ -291,6 +291,19 @@ async fn an_answer_is_forgotten_also_while_redis_is_away() {
     assert_eq!(writer.load(id(1)).await.unwrap().record, None);
 }
 
+/// A large answer would keep all other calls of Redis waiting.
+#[tokio::test]
+async fn an_answer_of_more_than_a_mebibyte_is_not_copied() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let node = node(&server, &clock).await;
+    let (large, small) = (draft(1), beside(1, 2));
+    let text: &'static str = "x".repeat((1 << 20) + 1).leak();
+    settled(&node, &large, text).await;
+    copied(&node, &server, &small, "small").await;
+    assert_eq!(entry(&server, large.id), None);
+}
+
 /// While the authority hangs, a copy waits for it: neither a swap nor the drop of the store does.
 #[tokio::test]
 async fn nobody_waits_for_the_copies_of_others() {

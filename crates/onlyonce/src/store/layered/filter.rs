@@ -87,7 +87,7 @@ impl Filter {
         }
     }
 
-    /// `None` if the record was read too long ago, or has no entry.
+    /// `None` if the record was read too long ago, is too large, or has no entry.
     fn keep_args(
         &self,
         id: OperationId,
@@ -95,9 +95,12 @@ impl Filter {
         read_at: Duration,
         now: StoreTime,
     ) -> Option<Vec<Vec<u8>>> {
-        let State::Completed { expires_at, .. } = record.state else {
+        let State::Completed { expires_at, response, .. } = &record.state else {
             return None;
         };
+        if response.body_bytes() > BODY_BYTES_MAX {
+            return None;
+        }
         let to_live = expires_at.since_ms(now).min(ENTRY_MS_MAX);
         let is_in_time = SystemClock.boot().saturating_sub(read_at) < KEEP_WITHIN;
         if to_live <= 0 || !is_in_time {
@@ -168,6 +171,8 @@ pub(super) const KEEP_WITHIN: Duration = Duration::from_secs(1);
 /// For so long nobody may write an entry that was deleted: far longer than a write to the authority takes, also one whose
 /// caller has left, and an entry of what was read before it.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(60);
+/// A larger answer has no entry: it would not pass over the network within [`FILTER_WAIT`].
+const BODY_BYTES_MAX: usize = 1 << 20;
 /// An entry lives no longer than this in Redis. Then the next read of the record writes it anew.
 const ENTRY_MS_MAX: i64 = 30 * 86_400_000;
 const LINK_OPTIONS: LinkOptions = LinkOptions {
