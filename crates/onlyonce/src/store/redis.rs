@@ -157,6 +157,11 @@ impl RedisStore {
     async fn call(&self, script: ScriptCall) -> Result<Reply, Fault> {
         Reply::read(self.link.call(script).await?)
     }
+
+    /// One script looks at a bounded number of keys, and may find nothing that is wanted among them.
+    async fn scan_some(&self, scan: &Scan, prefix: Option<IdPrefix>) -> Result<Page, Fault> {
+        reply::page(self.link.call(self.shared.keys.scan(scan, prefix)).await?)
+    }
 }
 
 impl Store for RedisStore {
@@ -225,17 +230,18 @@ impl Watch for RedisStore {
 impl Maintain for RedisStore {
     /// Running records, or unknown ones, are read from their sorted set: one that is renewed between two pages may be listed
     /// twice. A scan that asks for other states, or for several, goes through all keys of this Redis, with Redis's own
-    /// `SCAN`; if keys are deleted meanwhile, a record may be left out or listed twice.
+    /// `SCAN`; if keys are deleted meanwhile, a record may be left out or listed twice. Where few keys are wanted ones,
+    /// pages may be empty and not the last.
     async fn scan(&self, query: Scan) -> Result<Page, Fault> {
-        let mut query = Scan { limit: query.limit.clamp(1, PAGE_ROWS_MAX), ..query };
-        loop {
-            let script = self.shared.keys.scan(&query, None);
-            let page = reply::page(self.link.call(script).await?)?;
+        let query = Scan { limit: query.limit.clamp(1, PAGE_ROWS_MAX), ..query };
+        let mut page = self.scan_some(&query, None).await?;
+        for _ in 1..SCANS_MAX {
             if !page.records.is_empty() || page.next.is_none() {
-                return Ok(page);
+                break;
             }
-            query.after = page.next;
+            page = self.scan_some(&Scan { after: page.next, ..query }, None).await?;
         }
+        Ok(page)
     }
 
     /// Deletes nothing: Redis itself deletes what has expired.
@@ -280,8 +286,7 @@ impl Inspect for RedisStore {
         let states = StateSet::of(&StateKind::ALL);
         let mut scan = Scan { states, after: None, limit: PAGE_ROWS_MAX };
         loop {
-            let script = self.shared.keys.scan(&scan, Some(prefix));
-            let page = reply::page(self.link.call(script).await?)?;
+            let page = self.scan_some(&scan, Some(prefix)).await?;
             found.extend(page.records);
             scan.after = page.next;
             if scan.after.is_none() || found.len() >= limit {
@@ -318,5 +323,7 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 const PUT_WITHIN: Duration = Duration::from_secs(1);
 /// How often others may be faster with a record before a swap of it is refused as busy.
 const TRIES_MAX: usize = 16;
+/// Scripts of one page: a caller has its cursor after so many, before it gives up waiting.
+const SCANS_MAX: usize = 16;
 /// Records in one page: Redis does nothing else while its script collects them.
 const PAGE_ROWS_MAX: usize = 1000;

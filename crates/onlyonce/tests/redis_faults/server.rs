@@ -383,6 +383,29 @@ async fn a_long_scan_lists_each_record_once_and_drops_ids_without_a_record() {
     assert_eq!(left, 2_999);
 }
 
+/// Millions of foreign keys are no reason to give up without having got anywhere.
+#[tokio::test]
+async fn a_page_ends_after_so_many_keys_that_are_not_wanted() {
+    let server = Redis::start(&[]);
+    let store = open(&server).await;
+    let foreign = "for i = 1, 40000 do redis.call('SET', 'foreign:' .. i, '') end";
+    redis::cmd("EVAL").arg(foreign).arg(0).exec(&mut raw(&server)).unwrap();
+    settled(&store, &draft(1), "kept").await;
+    let states = StateSet::of(&[StateKind::Completed]);
+    let (mut found, mut empty, mut after) = (Vec::new(), 0, None);
+    loop {
+        let page = store.scan(Scan { states, after, limit: 10 }).await.unwrap();
+        empty += usize::from(page.records.is_empty() && page.next.is_some());
+        found.extend(page.records);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(empty >= 1, "the keys are far more than one page looks at");
+    assert_eq!(found.len(), 1);
+}
+
 /// Its records have other names: they would be absent, and their operations would run again.
 #[tokio::test]
 async fn a_database_of_an_earlier_build_is_refused_with_a_sentence() {

@@ -1,11 +1,11 @@
 //! The check values.
 
+use super::scan::scanned;
 use crate::record::StateKind;
-use crate::record::StateSet;
+use crate::store::Maintain;
 use crate::store::conformance::Factory;
 use crate::store::conformance::check::{Outcome, ensure, equal};
 use crate::store::conformance::lab::Lab;
-use crate::store::{Maintain, Scan};
 
 pub(super) async fn the_first_check_value_of_a_name_is_kept<F: Factory>(factory: &F) -> Outcome {
     let lab = Lab::fresh(factory).await;
@@ -32,8 +32,7 @@ pub(super) async fn a_check_value_is_no_record<F: Factory>(factory: &F) -> Outco
     let lab = Lab::fresh(factory).await;
     let long = "a text of some length, \u{e9} and \"quoted\"; ".repeat(100);
     is_kept(&lab, "routes", None, Some(&long), Some(&long)).await?;
-    let query = Scan { states: StateSet::of(&StateKind::ALL), after: None, limit: 10 };
-    ensure(lab.store.scan(query).await?.records.is_empty(), "no record is listed")?;
+    ensure(scanned(&lab, &StateKind::ALL, 10).await?.is_empty(), "no record is listed")?;
     lab.sweep(100).await?;
     is_kept(&lab, "routes", None, None, Some(&long)).await
 }

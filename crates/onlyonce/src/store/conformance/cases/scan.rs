@@ -93,7 +93,7 @@ fn ids(records: &[(OperationId, Record)]) -> Vec<OperationId> {
 }
 
 /// All pages of a scan.
-async fn scanned<S: Maintain>(
+pub(super) async fn scanned<S: Maintain>(
     lab: &Lab<S>,
     states: &[StateKind],
     limit: usize,
