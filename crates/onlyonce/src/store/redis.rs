@@ -143,8 +143,7 @@ impl RedisStore {
         Ok(Self { link: Arc::new(link), shared })
     }
 
-    /// What this Redis can promise, as it is configured now; read again every minute and with each new
-    /// connection.
+    /// What this Redis can promise, as it was configured when the store last connected to it.
     pub fn promise(&self) -> Promise {
         self.shared.promise.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

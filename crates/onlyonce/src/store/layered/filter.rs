@@ -159,7 +159,7 @@ impl OnConnect for ReadTime {
         Ok(())
     }
 
-    async fn run_beside(&self, _: Client, _: MultiplexedConnection) {
+    async fn run_beside(&self, _: Client) {
         pending().await
     }
 }

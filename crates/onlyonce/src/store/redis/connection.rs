@@ -12,7 +12,7 @@ use crate::store::{BoxError, Fault, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) inner: MultiplexedConnection,
+    inner: MultiplexedConnection,
     /// Of the scripts, in the order of [`Script::TEXTS`].
     digests: Vec<String>,
     /// The address by which the server knows this connection; `None` if it does not tell.

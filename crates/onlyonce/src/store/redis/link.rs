@@ -62,11 +62,7 @@ pub(crate) trait OnConnect: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), RedisOpenError>> + Send;
 
     /// Runs for as long as the connection is used: if it ends, so does that.
-    fn run_beside(
-        &self,
-        client: Client,
-        connection: MultiplexedConnection,
-    ) -> impl Future<Output = ()> + Send;
+    fn run_beside(&self, client: Client) -> impl Future<Output = ()> + Send;
 }
 
 /// Where a call goes now.
@@ -209,7 +205,7 @@ impl<O: OnConnect> LinkThread<O> {
         self.connected.send_replace(Current::Up(connection.clone()));
         tokio::select! {
             () = connection.lost() => {}
-            () = self.on_connect.run_beside(self.client.clone(), connection.inner.clone()) => {}
+            () = self.on_connect.run_beside(self.client.clone()) => {}
             () = self.stopped() => {}
         }
         self.connected.send_replace(Current::Connecting);

@@ -1,5 +1,5 @@
-//! What the store does with each new connection: check the server, listen for the ids of records that other nodes have
-//! changed, and read what it promises.
+//! What the store does with each new connection: check the server, keep what it promises, and listen for the ids of records
+//! that other nodes have changed.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::durability::{Promise, Settings, read_settings};
+use super::durability::Promise;
 use super::error::RedisOpenError;
 use super::keys::CHANNEL;
 use super::link::OnConnect;
@@ -21,31 +21,13 @@ impl OnConnect for Arc<Shared> {
     async fn check(&self, connection: MultiplexedConnection) -> Result<(), RedisOpenError> {
         let facts = RedisFacts::read(connection, &self.keys).await?;
         facts.demand_usable(&self.keys)?;
-        self.promise_by(facts.settings);
+        let promise = Promise { settings: facts.settings };
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
         Ok(())
     }
 
-    async fn run_beside(&self, client: Client, connection: MultiplexedConnection) {
-        let listening = listen(client, self.keys.named(CHANNEL), self.wakers.clone());
-        tokio::join!(listening, self.read_promise_again(connection));
-    }
-}
-
-impl Shared {
-    fn promise_by(&self, settings: Option<Settings>) {
-        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = Promise { settings };
-    }
-
-    /// The configuration of a server may be changed while it runs.
-    async fn read_promise_again(&self, connection: MultiplexedConnection) {
-        loop {
-            sleep(PROMISE_EVERY).await;
-            // A failure is tried again in the next round; the calls notice a server that is gone.
-            let read = timeout(PROMISE_WAIT, read_settings(connection.clone())).await;
-            if let Ok(Ok(settings)) = read {
-                self.promise_by(settings);
-            }
-        }
+    async fn run_beside(&self, client: Client) {
+        listen(client, self.keys.named(CHANNEL), self.wakers.clone()).await;
     }
 }
 
@@ -94,6 +76,3 @@ const SUBSCRIBE_WAIT: Duration = Duration::from_secs(1);
 /// After so long without a message a ping is sent.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(200);
-/// How often the configuration is read.
-const PROMISE_EVERY: Duration = Duration::from_secs(60);
-const PROMISE_WAIT: Duration = Duration::from_secs(2);
