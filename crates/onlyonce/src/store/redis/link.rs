@@ -15,7 +15,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
 use futures_util::future::join;
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::connection::{Connection, LOST, not_sent, unanswered};
@@ -150,22 +150,29 @@ struct LinkThread<O> {
 
 impl<O: OnConnect> LinkThread<O> {
     async fn run(self, opened: oneshot::Sender<Result<(), RedisOpenError>>) {
-        match self.connect(None).await {
-            Err(error) if self.options.waits_for_connection => drop(opened.send(Err(error))),
-            first => {
-                drop(opened.send(Ok(())));
-                if first.is_err() {
-                    self.tell(false);
-                }
-                self.serve(first).await;
-            }
+        let first = self.connect(None).await;
+        if self.options.waits_for_connection && first.is_err() {
+            return drop(opened.send(first.map(drop)));
         }
+        drop(opened.send(Ok(())));
+        if first.is_err() {
+            self.tell(false);
+        }
+        tokio::select! {
+            () = self.serve(first) => {}
+            () = stopped(self.stopped.clone()) => {}
+        }
+        // The calls that wait for a connection are told that the link is closed.
+        drop(self.connected);
+        let all = |room: &Arc<Semaphore>| room.clone().acquire_many_owned(self.options.calls_max);
+        let all_calls = join(all(&self.room.calls), all(&self.room.renewals));
+        drop(timeout(self.options.answer_within, all_calls).await);
     }
 
-    /// Has calls use the connection until it is lost, then the next one, until the link is closed.
-    async fn serve(self, mut made: Result<Connection, RedisOpenError>) {
+    /// Has calls use the connection until it is lost, then the next one, for ever.
+    async fn serve(&self, mut made: Result<Connection, RedisOpenError>) {
         let mut last_address = None;
-        while !self.is_stopped() {
+        loop {
             let pauses = made.is_err() || !self.options.waits_for_connection;
             match made {
                 Ok(connection) => {
@@ -178,22 +185,17 @@ impl<O: OnConnect> LinkThread<O> {
                 Err(error) => drop(self.connected.send_replace(Current::Down(Arc::new(error)))),
             }
             if pauses {
-                drop(timeout(self.options.retry_pause, self.stopped()).await);
+                sleep(self.options.retry_pause).await;
             }
             self.connected.send_replace(Current::Connecting);
             made = self.connect(last_address.as_deref()).await;
         }
-        // The calls that wait for a connection are told that the link is closed.
-        drop(self.connected);
-        let all = |room: &Arc<Semaphore>| room.clone().acquire_many_owned(self.options.calls_max);
-        let all_calls = join(all(&self.room.calls), all(&self.room.renewals));
-        drop(timeout(self.options.answer_within, all_calls).await);
     }
 
     /// Logs when a filter becomes usable or unusable. A store needs no such line: its calls fail.
     fn tell(&self, is_up: bool) {
         match is_up {
-            _ if self.options.waits_for_connection || self.is_stopped() => {}
+            _ if self.options.waits_for_connection => {}
             true => info!("the filter is in use"),
             false => {
                 warn!("the filter is lost: the store answers every retry until the filter is back");
@@ -206,18 +208,8 @@ impl<O: OnConnect> LinkThread<O> {
         tokio::select! {
             () = connection.lost() => {}
             () = self.on_connect.run_beside(self.client.clone()) => {}
-            () = self.stopped() => {}
         }
         self.connected.send_replace(Current::Connecting);
-    }
-
-    fn is_stopped(&self) -> bool {
-        *self.stopped.borrow()
-    }
-
-    async fn stopped(&self) {
-        // An error says that the link is gone.
-        drop(self.stopped.clone().wait_for(|stopped| *stopped).await);
     }
 
     /// A connection that is ready for calls.
@@ -226,6 +218,11 @@ impl<O: OnConnect> LinkThread<O> {
         let made = timeout(CONNECT_WAIT, making).await;
         made.unwrap_or(Err(RedisOpenError::Silent(CONNECT_WAIT)))
     }
+}
+
+async fn stopped(mut stopped: watch::Receiver<bool>) {
+    // An error says that the link is gone.
+    drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
 /// How long a new connection may take until it is ready.
