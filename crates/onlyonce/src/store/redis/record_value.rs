@@ -35,16 +35,11 @@ pub(super) fn encode(id: OperationId, record: &Record) -> Vec<u8> {
         value.extend(ms.to_le_bytes());
     }
     let (details_bytes, outcome_bytes) = (details.len() as u32, outcome.len() as u32);
-    for number in [record.attempt, details_bytes, outcome_bytes, checksum(&outcome)] {
+    for number in [record.attempt, details_bytes, outcome_bytes, crc32c::crc32c(&outcome)] {
         value.extend(number.to_le_bytes());
     }
     value.extend(sum(id, &value, &details));
     [value, details, outcome].concat()
-}
-
-/// The checksum of an outcome; zero where there is none.
-pub(super) fn checksum(outcome: &[u8]) -> u32 {
-    if outcome.is_empty() { 0 } else { crc32c::crc32c(outcome) }
 }
 
 /// The record of `id` that is stored as `value`.
@@ -66,7 +61,7 @@ pub(super) fn decode(id: OperationId, value: &[u8]) -> Result<Record, CodecError
     if outcome.len() != outcome_bytes || *fields != sum(id, &head[..SUM_AT], details) {
         return Err(damaged("sum"));
     }
-    if crc != checksum(outcome) {
+    if crc != crc32c::crc32c(outcome) {
         return Err(damaged("outcome"));
     }
     Ok(Record {

@@ -64,12 +64,12 @@ impl Keys {
 
     pub(super) fn claim(&self, draft: &Draft) -> ScriptCall {
         let record = record_value::encode(draft.id, &cas::first_attempt(draft, NO_TIME));
-        let own = [record, time(draft.not_after.as_ms()), time(draft.lease.as_ms())];
+        let own = [record, text(draft.not_after.as_ms()), text(draft.lease.as_ms())];
         self.about_record(Script::Claim, draft.id, own)
     }
 
     pub(super) fn renew(&self, id: OperationId, token: Token, lease: Lease) -> ScriptCall {
-        let own = [token.as_bytes().to_vec(), time(lease.as_ms())];
+        let own = [token.as_bytes().to_vec(), text(lease.as_ms())];
         self.about_record(Script::Renew, id, own)
     }
 
@@ -81,7 +81,7 @@ impl Keys {
         (settled_by, response): (SettledBy, &Response),
     ) -> ScriptCall {
         let outcome = codec::encode_outcome(settled_by, response);
-        let crc = record_value::checksum(&outcome).to_le_bytes().to_vec();
+        let crc = crc32c::crc32c(&outcome).to_le_bytes().to_vec();
         let own = [token.as_bytes().to_vec(), text(states.open_bits()), outcome, crc];
         self.about_record(Script::Complete, id, own)
     }
@@ -96,7 +96,7 @@ impl Keys {
     ) -> ScriptCall {
         let read = [&read.token.as_bytes()[..], &read.count.to_le_bytes()].concat();
         let to = to.map_or_else(Vec::new, |record| record_value::encode(id, record));
-        self.about_record(Script::Put, id, [read, time(not_after.as_ms()), to])
+        self.about_record(Script::Put, id, [read, text(not_after.as_ms()), to])
     }
 
     fn about_record(
@@ -165,14 +165,8 @@ fn text(shown: impl ToString) -> Vec<u8> {
     shown.to_string().into_bytes()
 }
 
-/// A time that the doubles of Lua hold exactly. Later ones are the end of time there.
-fn time(ms: i64) -> Vec<u8> {
-    text(ms.clamp(-EXACT_MAX, EXACT_MAX))
-}
-
 /// The script takes the times from Redis's clock.
 const NO_TIME: StoreTime = StoreTime::from_ms(0);
-const EXACT_MAX: i64 = 1 << 53;
 /// After so many bytes a page ends, however few records it has.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// One more than the bits of a place: the place after the last one fits too.
