@@ -87,13 +87,12 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     prefix: String,
-    calls_max: u32,
 }
 
 impl RedisOptions {
-    /// The prefix `oo`, and at most 8,192 calls under way.
+    /// The prefix `oo`.
     pub fn new() -> Self {
-        Self { prefix: "oo".to_owned(), calls_max: CALLS_MAX }
+        Self { prefix: "oo".to_owned() }
     }
 
     /// What every key in Redis begins with: 1 to 64 letters, digits and `_ - . :`. Stores with
@@ -101,14 +100,6 @@ impl RedisOptions {
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
-        self
-    }
-
-    /// How many calls may be under way; more are refused as busy. More of them mean longer waits, and more memory
-    /// for their answers.
-    #[must_use]
-    pub fn with_calls_max(mut self, calls_max: u32) -> Self {
-        self.calls_max = calls_max.max(1);
         self
     }
 }
@@ -137,8 +128,7 @@ impl RedisStore {
         let keys = Keys::new(&options.prefix)?;
         let shared =
             Arc::new(Shared { keys, wakers: Wakers::default(), promise: Mutex::default() });
-        let link_options = LinkOptions { calls_max: options.calls_max, ..LINK_OPTIONS };
-        let (link, open) = Link::start(client, link_options, shared.clone())?;
+        let (link, open) = Link::start(client, LINK_OPTIONS, shared.clone())?;
         open.await.unwrap_or(Err(RedisOpenError::Silent(ANSWER_WAIT)))?;
         Ok(Self { link: Arc::new(link), shared })
     }
@@ -182,17 +172,15 @@ impl Store for RedisStore {
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
         to.demand_fit(BODY_BYTES_MAX)?;
         let keys = &self.shared.keys;
-        let mut reply = match (guard, &to) {
+        let mut call = match (guard, &to) {
             (
                 Guard::Owner { token, states },
                 Next::Completed { settled_by, response, token: None },
-            ) => {
-                let complete = keys.complete(id, (token, states), (*settled_by, response));
-                self.call(complete).await?
-            }
-            _ => self.call(keys.load(id)).await?,
+            ) => keys.complete(id, (token, states), (*settled_by, response)),
+            _ => keys.load(id),
         };
         for _ in 0..TRIES_MAX {
+            let reply = self.call(call).await?;
             let (read, record) = match reply.swap(id, &guard, &to)? {
                 Continue(put) => put,
                 Break(swap) => {
@@ -204,9 +192,8 @@ impl Store for RedisStore {
             };
             // A caller that stood still since it read the record judges it anew: the times in the new record are of that
             // moment, and what is kept would live too short.
-            let not_after = to.not_after().min(reply.now().plus(PUT_WITHIN));
-            let put = keys.put(id, read, record.as_deref(), not_after);
-            reply = self.call(put).await?;
+            let not_after = to.not_after().min(reply.now.plus(PUT_WITHIN));
+            call = keys.put(id, read, record.as_deref(), not_after);
         }
         Err(Fault::NotDone(StoreError::Busy))
     }
@@ -309,13 +296,11 @@ impl Inspect for RedisStore {
 /// How long a call may be without an answer before its connection is given up.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(3);
 const LINK_OPTIONS: LinkOptions = LinkOptions {
-    calls_max: CALLS_MAX,
+    calls_max: 8192,
     answer_within: ANSWER_WAIT,
     waits_for_connection: true,
     retry_pause: Duration::from_millis(200),
 };
-/// Calls that may be under way; more are refused.
-const CALLS_MAX: u32 = 8192;
 /// The largest body that is kept: it must pass over the network within [`ANSWER_WAIT`], and all other calls behind it.
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// How old what was read may be when it is written over.

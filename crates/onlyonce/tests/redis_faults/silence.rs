@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce::clock::{Clock, SystemClock};
-use onlyonce::store::redis::{ANSWER_WAIT, RedisOpenError, RedisOptions, RedisStore};
+use onlyonce::store::redis::{ANSWER_WAIT, RedisOpenError, RedisStore};
 use onlyonce::store::{Beat, Fault, Store, StoreError};
 use servers::Redis;
 use tokio::task::JoinSet;
@@ -64,11 +64,10 @@ async fn a_silent_redis_is_not_opened_and_not_waited_for() {
 #[tokio::test]
 async fn more_calls_than_there_is_room_for_are_refused_at_once() {
     let server = Redis::start(&[]);
-    let options = RedisOptions::new().with_calls_max(16);
-    let store = RedisStore::open_with(&server.url(), options).await.unwrap();
+    let store = open(&server).await;
     server.pause();
     let mut lanes = JoinSet::new();
-    for number in 0..2_000 {
+    for number in 0..CALLS_MAX + 2_000 {
         let store = store.clone();
         lanes.spawn(async move { store.claim(draft(number)).await });
     }
@@ -76,7 +75,7 @@ async fn more_calls_than_there_is_room_for_are_refused_at_once() {
     server.resume();
     let busy = |claim: &&_| matches!(claim, Err(Fault::NotDone(StoreError::Busy)));
     let refused = claims.iter().filter(busy).count();
-    assert_eq!(refused, 2_000 - 16);
+    assert_eq!(refused, 2_000);
     assert!(claims.iter().all(Result::is_err));
 }
 
@@ -84,13 +83,12 @@ async fn more_calls_than_there_is_room_for_are_refused_at_once() {
 #[tokio::test]
 async fn renewals_have_room_of_their_own() {
     let server = Redis::start(&[]);
-    let options = RedisOptions::new().with_calls_max(16);
-    let store = RedisStore::open_with(&server.url(), options).await.unwrap();
+    let store = open(&server).await;
     let held = draft(1);
     won(&store, &held).await;
     server.pause();
     let mut lanes = JoinSet::new();
-    for number in 100..200 {
+    for number in 2..CALLS_MAX + 2_000 {
         let store = store.clone();
         lanes.spawn(async move { store.claim(draft(number)).await });
     }
@@ -101,4 +99,6 @@ async fn renewals_have_room_of_their_own() {
     assert_eq!(beats.unwrap(), [Beat::Kept]);
 }
 
+/// As many as a store has room for.
+const CALLS_MAX: u32 = 8_192;
 const SLACK: Duration = Duration::from_secs(1);

@@ -15,7 +15,8 @@ use crate::store::{Beat, BoxError, Draft, Fault, Guard, Next, Page, Seen, StoreE
 
 /// The answer of a script about one record.
 pub(super) struct Reply {
-    now: StoreTime,
+    /// The time of the answer.
+    pub(super) now: StoreTime,
     wrote: bool,
     /// The token and the count of what was written; else the value that is stored, `None` if the record is absent.
     what: Option<Vec<u8>>,
@@ -25,11 +26,6 @@ impl Reply {
     pub(super) fn read(value: Value) -> Result<Self, Fault> {
         let (now, wrote, what) = understood(value)?;
         Ok(Self { now: StoreTime::from_ms(now), wrote, what })
-    }
-
-    /// The time of the answer.
-    pub(super) fn now(&self) -> StoreTime {
-        self.now
     }
 
     /// The record of `id` as the script saw it, by the claim of `draft` if it was one.
