@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 
+use super::keys::to_cursor;
 use super::record_value;
-use super::scripts::to_cursor;
 use crate::clock::StoreTime;
 use crate::record::{Revision, Token};
 use crate::scope::OperationId;

@@ -75,9 +75,7 @@ impl RedisFacts {
             () if self.is_too_old() => {
                 Err(RedisOpenError::TooOld(self.info("redis_version").to_owned()))
             }
-            () if self.has_older_format => {
-                Err(RedisOpenError::OlderFormat(keys.prefix().to_owned()))
-            }
+            () if self.has_older_format => Err(RedisOpenError::OlderFormat(keys.prefix.clone())),
             () => Ok(()),
         }
     }
