@@ -2,8 +2,8 @@
 //!
 //! 1. The store behind Redis is the *authority*. Everything is written there, and only its answer ever lets an
 //!    operation run.
-//! 2. A record that the authority has completed is copied to Redis within a second, if its body has at most 1 MiB. Until it expires, by the
-//!    authority's clock, the copy may answer a retry of the same request: a completed record does not change.
+//! 2. A record that the authority has completed is copied to Redis within a second, if its body has at most 1 MiB. Until it
+//!    expires, by the authority's clock, the copy may answer a retry of the same request: a completed record does not change.
 //! 3. An older copy never replaces a newer one. Copies are signed, with the deployment's secret where
 //!    there is one. A copy whose signature is wrong is not used.
 //! 4. A call of Redis takes at most [`FILTER_WAIT`]. After one that took longer, or failed, there are none
