@@ -259,8 +259,8 @@ impl Trail for BoundedTrail<'_> {
         Box::pin(bounded(self.0.trail().chain(writer, after, limit)))
     }
 
-    fn lag(&self) -> Duration {
-        self.0.trail().lag()
+    fn catch_up(&self) -> Calling<'_, ()> {
+        Box::pin(bounded(self.0.trail().catch_up()))
     }
 }
 

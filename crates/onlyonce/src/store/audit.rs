@@ -89,9 +89,9 @@ pub trait Trail: Send + Sync {
     /// The rows of a chain after a number, in their order: at most `limit`.
     fn chain(&self, writer: WriterId, after: u64, limit: usize) -> Calling<'_, Vec<ChainRow>>;
 
-    /// How much later than its head an entry may show. [`verify()`] waits for so long before it reads a chain again.
-    fn lag(&self) -> Duration {
-        Duration::ZERO
+    /// Returns once everything shows that was committed before. [`verify()`] waits for it before it reads a chain again.
+    fn catch_up(&self) -> Calling<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reads every chain of a trail, and tells what does not fit.
 
-use tokio::time::sleep;
-
 use super::{ChainRow, Entry, Head, Link, Trail, WriterId};
 use crate::store::Fault;
 
@@ -77,8 +75,8 @@ pub async fn verify(trail: &dyn Trail, kept: &[Head]) -> Result<Verified, Fault>
 async fn verify_chain(trail: &dyn Trail, head: Head, kept: &[Head]) -> Result<Verified, Fault> {
     let mut verified = Verified::default();
     for walk in 0..WALKS_MAX {
-        if walk > 0 && !trail.lag().is_zero() {
-            sleep(trail.lag()).await;
+        if walk > 0 {
+            trail.catch_up().await?;
         }
         verified = Verified::default();
         let kept = kept.iter().filter(|kept| kept.writer == head.writer).copied().collect();

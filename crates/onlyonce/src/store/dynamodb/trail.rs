@@ -84,8 +84,12 @@ impl Trail for DynamoStore {
         }))
     }
 
-    fn lag(&self) -> Duration {
-        LAG
+    fn catch_up(&self) -> Calling<'_, ()> {
+        let waiting = |_| async {
+            sleep(LAG).await;
+            Ok(())
+        };
+        Box::pin(self.run(waiting))
     }
 }
 
