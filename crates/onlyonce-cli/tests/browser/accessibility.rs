@@ -87,7 +87,10 @@ async fn check(browser: &Browser, axe: &str, view: &str) {
 
 async fn violations(browser: &Browser, axe: &str) -> Value {
     browser.run(axe).await;
-    let script = "const done = arguments[arguments.length - 1]; axe.run().then(({ violations }) => done(violations
+    // Colours are what they are only once nothing fades in any more. What never ends (a light that breathes) is not waited for.
+    let script = "const done = arguments[arguments.length - 1];
+        const ends = document.getAnimations().filter((one) => one.effect.getComputedTiming().endTime !== Infinity);
+        Promise.allSettled(ends.map((one) => one.finished)).then(() => axe.run()).then(({ violations }) => done(violations
         .filter(({ impact }) => impact === 'serious' || impact === 'critical')
         .map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => [html, failureSummary])])),
         (error) => done([['axe failed', String(error)]]))";
