@@ -397,7 +397,7 @@ fn head_of(writer: WriterId, item: Option<Item>) -> Head {
 }
 
 /// How much later than the rest an item of a transaction may show. DynamoDB gives no bound; it is milliseconds as a rule.
-const LAG: Duration = Duration::from_millis(500);
+const LAG: Duration = Duration::from_millis(250);
 /// Entries that are deleted in one transaction: few, because the writer of the chain waits for it.
 const DELETED_MAX: usize = 25;
 /// How long one call prunes.
