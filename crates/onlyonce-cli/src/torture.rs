@@ -4,11 +4,13 @@
 //! 1. `plan` and `programs` write down what will be sent, from the seed alone.
 //! 2. `hunt` carries it out over `wire`, and writes down what happened (`observed`).
 //! 3. `oracle` counts executions; `shim` is one, the service behind a gateway under test.
-//! 4. `judge` looks at each trial, `findings` at all of them; `card` notes the semantics; `report` tells.
+//! 4. `judge` looks at each trial, `findings` at all of them; `card` notes the semantics; `report` tells. What may be the
+//!    target's own failing is compared with `fresh`, how often it fails undisturbed.
 //! 5. Without somebody who counts, the verdict is never better than inconclusive.
 
 mod card;
 mod findings;
+mod fresh;
 mod hunt;
 mod judge;
 mod observed;
@@ -25,9 +27,10 @@ pub(crate) mod wire;
 use std::collections::BTreeMap;
 
 use self::findings::targets;
+use self::fresh::Fresh;
 use self::judge::{Facts, judge};
 use self::plan::{Options, Program, Step, Trial, percent};
-use self::report::{ProgramLine, Report};
+use self::report::{ProgramLine, Report, Skipped};
 use self::target::Target;
 
 pub(crate) use self::findings::Verdict;
@@ -52,22 +55,23 @@ pub(crate) async fn run(mut hunt: Hunt, options: &Options) -> Result<Report, NoH
     }
     hunt.settle_all().await;
     let is_counted = hunt.oracle.counts();
-    let facts = Facts { has_unique_answers: baseline.has_unique_answers, is_counted };
+    let fresh = Fresh::seen(&hunt.observed);
+    let facts = Facts { has_unique_answers: baseline.has_unique_answers, is_counted, fresh };
     Ok(Report {
-        found: findings::found(&hunt, facts, &left_out),
+        found: findings::found(&hunt, &facts, &left_out),
         counts: hunt.counts,
         card: card::card(&hunt.observed, &baseline, hunt.speaks_http2),
         oracle: hunt.oracle.name(),
         targets: targets(&hunt.target),
         seed: options.seed,
         seconds: begin.elapsed().as_secs_f64(),
-        programs: program_lines(&hunt, facts, &left_out),
+        programs: program_lines(&hunt, &facts, &left_out),
     })
 }
 
 fn program_lines(
     hunt: &Hunt,
-    facts: Facts,
+    facts: &Facts,
     left_out: &BTreeMap<Program, &'static str>,
 ) -> Vec<ProgramLine> {
     let line = |program: &Program| {
@@ -85,6 +89,10 @@ fn program_lines(
                 .filter(|observed| !judge(observed, facts).violations.is_empty())
                 .count(),
             left_out: left_out.get(program).map(|why| (*why).to_owned()),
+            skipped: hunt
+                .skipped
+                .get(program)
+                .map(|whys| Skipped { trials: whys.len(), why: whys[0].told() }),
         }
     };
     Program::ALL.iter().map(line).collect()
@@ -94,9 +102,9 @@ fn program_lines(
 pub(crate) fn dry_run(target: &Target, options: &Options) -> String {
     let mut text = String::new();
     let probe = plan::probe(options, 0, plan::Caller::A);
-    text += "Before the attacks: 3 plain requests, such as\n\n";
+    text += &format!("Before the attacks: at most {} plain requests, such as\n\n", plan::PLAIN_MAX);
     text += &shown(&probe, target);
-    let mut total = 3;
+    let mut total = plan::PLAIN_MAX;
     for program in Program::ALL {
         let title = format!("\n{program} {}", program.title());
         match programs::trials(program, options) {
@@ -122,6 +130,14 @@ fn trial_line(trial: &Trial) -> String {
             shot_told(shot),
             plan::INSIST_MAX
         ),
+        Step::Confirm(shot) => format!(
+            "if an answer to a retry broke off, send {} {} times more",
+            shot_told(shot),
+            plan::CONFIRM_MAX
+        ),
+        Step::Wait(part) => {
+            format!("wait for {} of the service time, at least 100 ms", percent(*part))
+        }
         Step::Burst(shots) => format!("{} at once", shots.len()),
         Step::Staggered(shots) => {
             let told = shots

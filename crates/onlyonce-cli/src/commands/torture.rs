@@ -49,6 +49,7 @@ impl Torture {
             rate: self.rate,
             patience: self.timeout,
             settle: self.settle,
+            time: self.time_limit,
         };
         let secrets = target.secrets.clone();
         let mut hunt = Hunt::new(target, tls.as_ref(), oracle, limits, progress);

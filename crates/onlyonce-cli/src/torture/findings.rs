@@ -5,9 +5,11 @@ mod timeline;
 
 use std::collections::BTreeMap;
 
+use super::fresh::Fresh;
+use super::hunt::Skip;
 use super::judge::{Facts, Judgement, Property, judge};
 use super::observed::Observed;
-use super::plan::Program;
+use super::plan::{Kind, Program};
 use super::target::Target;
 use super::{Hunt, oracle::Oracle};
 
@@ -104,7 +106,7 @@ pub(crate) struct Found {
 /// Judges everything.
 pub(crate) fn found(
     hunt: &Hunt,
-    facts: Facts,
+    facts: &Facts,
     left_out: &BTreeMap<Program, &'static str>,
 ) -> Found {
     let judged: Vec<_> =
@@ -112,7 +114,7 @@ pub(crate) fn found(
     let findings = findings(&judged, hunt);
     let standings: Vec<_> = Property::ALL
         .iter()
-        .map(|property| (*property, standing(*property, &judged, hunt, left_out)))
+        .map(|property| (*property, standing(*property, &judged, hunt, facts, left_out)))
         .collect();
     let (verdict, why) = verdict(&standings, hunt);
     Found { verdict, why, standings, findings }
@@ -126,6 +128,9 @@ fn verdict(standings: &[(Property, Standing)], hunt: &Hunt) -> (Verdict, Option<
     }
     if hunt.counts.skipped_for_stop > 0 {
         return (Verdict::Inconclusive, Some("it was interrupted".to_owned()));
+    }
+    if let Some(why) = cut_short(hunt) {
+        return (Verdict::Inconclusive, Some(why));
     }
     if hunt.counts.hooks_failed > 0 {
         return (Verdict::Inconclusive, Some("a command that was given failed".to_owned()));
@@ -147,10 +152,21 @@ fn verdict(standings: &[(Property, Standing)], hunt: &Hunt) -> (Verdict, Option<
     }
 }
 
+/// Programs that did not run to their end, and why.
+fn cut_short(hunt: &Hunt) -> Option<String> {
+    [Skip::Time, Skip::Ceiling].into_iter().find_map(|skip| {
+        let short = hunt.skipped.iter().filter(|(_, whys)| whys.contains(&skip));
+        let names: Vec<_> = short.map(|(program, _)| program.to_string()).collect();
+        let why = format!("{} came before the end of {}", skip.told(), names.join(", "));
+        (!names.is_empty()).then_some(why)
+    })
+}
+
 fn standing(
     property: Property,
     judged: &[(&Observed, Judgement)],
     hunt: &Hunt,
+    facts: &Facts,
     left_out: &BTreeMap<Program, &'static str>,
 ) -> Standing {
     let tested =
@@ -175,29 +191,69 @@ fn standing(
     if let (true, Some(error)) = (property.needs_counts(), failed) {
         return Standing::Inconclusive { why: format!("executions could not be counted: {error}") };
     }
+    if let (Property::AtMostOnce, Some(why)) = (property, hardly_executed(judged)) {
+        return Standing::Inconclusive { why };
+    }
     match tested {
-        0 => Standing::Inconclusive { why: empty(property).to_owned() },
+        0 => Standing::Inconclusive { why: empty(property, hunt, facts) },
         trials => Standing::NotObserved { trials },
     }
 }
 
+/// Trials in which nothing was executed put nothing to the test: whoever refuses a kind of attack altogether has not
+/// withstood it.
+fn hardly_executed(judged: &[(&Observed, Judgement)]) -> Option<String> {
+    let (mut all, mut executed) = (0, 0);
+    for program in EXECUTING {
+        let is_repeated = |observed: &Observed| {
+            observed.trial.program == program
+                && observed.events.len() > 1
+                && matches!(observed.trial.kind, Kind::Duplicates | Kind::Hot)
+        };
+        let trials = judged.iter().filter(|(observed, _)| is_repeated(observed));
+        let tested: Vec<_> =
+            trials.map(|(_, judgement)| judgement.tested.contains(&Property::AtMostOnce)).collect();
+        let count = tested.iter().filter(|is_tested| **is_tested).count();
+        if count == 0 && !tested.is_empty() {
+            return Some(format!("no trial of {program} executed anything"));
+        }
+        (all, executed) = (all + tested.len(), executed + count);
+    }
+    (executed * 2 < all).then(|| format!("only {executed} of {all} trials executed anything"))
+}
+
 /// Why there was no trial, where every program that tests the property was left out.
 fn all_left_out(property: Property, left_out: &BTreeMap<Program, &'static str>) -> Option<String> {
-    let programs: &[Program] = match property {
+    let programs = programs_of(property);
+    let whys: Option<Vec<_>> = programs.iter().map(|program| left_out.get(program)).collect();
+    whys.and_then(|whys| whys.first().map(|why| format!("{}: {why}", programs[0])))
+}
+
+/// Programs that test the property.
+fn programs_of(property: Property) -> &'static [Program] {
+    match property {
         Property::Isolation => &[Program::T8],
         Property::Mismatch => &[Program::T6, Program::T7],
         Property::ErrorsStay => &[Program::T9],
         Property::HotKey => &[Program::T15],
         Property::AtMostOnce | Property::SameAnswer => &DUPLICATING,
-        Property::SuccessExecuted => return None,
-    };
-    let whys: Option<Vec<_>> = programs.iter().map(|program| left_out.get(program)).collect();
-    whys.and_then(|whys| whys.first().map(|why| format!("{}: {why}", programs[0])))
+        Property::SuccessExecuted => &[],
+    }
 }
 
 /// Why a property with trials was never put to the test.
-fn empty(property: Property) -> &'static str {
-    match property {
+fn empty(property: Property, hunt: &Hunt, facts: &Facts) -> String {
+    let skipped = programs_of(property).iter().find_map(|program| {
+        let why = hunt.skipped.get(program)?.first()?;
+        Some(format!("{} came before the end of {program}", why.told()))
+    });
+    let why = match property {
+        Property::HotKey if facts.fresh.after.of > 0 => {
+            let Fresh { before, after, .. } = &facts.fresh;
+            return format!(
+                "requests with new keys failed before the crowd ({before}) and after it ({after}): too few to tell them apart"
+            );
+        }
         Property::SameAnswer => "no key got two 2xx answers",
         Property::ErrorsStay => {
             "no request failed at first: give a body that the service refuses with --fail-json"
@@ -205,7 +261,8 @@ fn empty(property: Property) -> &'static str {
         Property::Mismatch => "no changed request got an answer",
         Property::Isolation => "the second caller got no answer",
         _ => "no trial put it to the test",
-    }
+    };
+    skipped.unwrap_or_else(|| why.to_owned())
 }
 
 /// One finding for each program and property: of the trial with the fewest requests.
@@ -275,6 +332,20 @@ const DUPLICATING: [Program; 12] = [
     Program::T15,
 ];
 
+/// Programs whose requests a sound service executes at last; an odd key may be refused, and a request that fails may stay so.
+const EXECUTING: [Program; 10] = [
+    Program::T1,
+    Program::T2,
+    Program::T3,
+    Program::T4,
+    Program::T5,
+    Program::T10,
+    Program::T11,
+    Program::T12,
+    Program::T13,
+    Program::T15,
+];
+
 /// A key for a person.
 pub(crate) fn shortened_key(key: &[u8]) -> String {
     timeline::shortened(&String::from_utf8_lossy(key))
@@ -284,3 +355,6 @@ pub(crate) fn shortened_key(key: &[u8]) -> String {
 const BOUND_TRIALS: usize = 3;
 /// Lines of executions in a finding.
 const EXECUTIONS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests;

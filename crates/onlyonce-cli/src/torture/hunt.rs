@@ -1,8 +1,10 @@
 //! Carries the plan out: sends, cuts, waits, and writes down what happened.
 
+mod probe;
 mod send;
 mod settle;
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +12,16 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::observed::{Counts, Event, HOOK_FAILED, Observed};
 use super::oracle::Oracle;
-use super::plan::{
-    Caller, Hook, INSIST_MAX, Kind, Options, Over, Program, Shot, Step, Trial, probe,
-};
+use super::plan::{CONFIRM_MAX, Hook, INSIST_MAX, Over, Program, Shot, Step, Trial};
 use super::progress::Progress;
 use super::target::Target;
-use super::wire::{Answer, Connector, Outcome, h2};
+use super::wire::{Connector, Outcome};
+
+pub(crate) use self::probe::Baseline;
 
 /// The commands of the user.
 #[derive(Clone, Debug, Default)]
@@ -40,14 +42,30 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
     /// How long an execution may come after its answer.
     pub(crate) settle: Duration,
+    /// How long the attacks may last; what was done by then is counted and judged.
+    pub(crate) time: Duration,
 }
 
-/// What a plain request showed.
-#[derive(Clone, Debug)]
-pub(crate) struct Baseline {
-    pub(crate) time: Duration,
-    /// Two keys get two different answers, apart from marker and key.
-    pub(crate) has_unique_answers: bool,
+/// Why a trial was not carried out, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Skip {
+    /// `--requests-max`.
+    Ceiling,
+    /// An interrupt.
+    Stop,
+    /// `--time-limit`.
+    Time,
+}
+
+impl Skip {
+    /// For people.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Self::Ceiling => "--requests-max",
+            Self::Stop => "the interrupt",
+            Self::Time => "--time-limit",
+        }
+    }
 }
 
 /// One run.
@@ -61,6 +79,8 @@ pub(crate) struct Hunt {
     pub(crate) is_stopped: Arc<AtomicBool>,
     pub(crate) counts: Counts,
     pub(crate) observed: Vec<Observed>,
+    /// Trials that were not carried out, or not to their end.
+    pub(crate) skipped: BTreeMap<Program, Vec<Skip>>,
     pub(crate) speaks_http2: bool,
     pub(crate) epoch: Instant,
     http1: Vec<Connector>,
@@ -103,64 +123,12 @@ impl Hunt {
             is_stopped: Arc::default(),
             counts: Counts::default(),
             observed: Vec::new(),
+            skipped: BTreeMap::new(),
             speaks_http2: false,
             epoch: Instant::now(),
             next_at: Instant::now(),
             time: Duration::from_millis(50),
             answer_bytes: 200,
-        }
-    }
-
-    /// Sends plain requests, and learns what is normal.
-    pub(crate) async fn probe(&mut self, options: &Options) -> Result<Baseline, NoHunt> {
-        let (mut times, mut answers) = (Vec::new(), Vec::new());
-        let callers = [Caller::A, Caller::A, Caller::A, Caller::B];
-        let probes = if options.has_second_caller { 4 } else { 3 };
-        for (number, caller) in callers.into_iter().enumerate().take(probes) {
-            let trial = probe(options, number, caller);
-            if number == 0 && self.oracle.counts() {
-                match self.oracle.count(&trial.marker).await {
-                    Ok(0) => {}
-                    Ok(_) => return Err(NoHunt::SeedUsed),
-                    Err(error) => return Err(NoHunt::Blind(error)),
-                }
-            }
-            self.try_out(trial.clone()).await;
-            let event = self.observed.last().and_then(|observed| observed.events.last());
-            let Some(event) = event else { continue };
-            match &event.outcome {
-                Outcome::Answered(answer) if answer.is_success() => {
-                    times.push(event.until.saturating_sub(event.from));
-                    answers.push((trial, answer.clone()));
-                }
-                other if caller == Caller::B => {
-                    return Err(NoHunt::Target(format!("as --auth-b, {}", refused(other))));
-                }
-                other => return Err(NoHunt::Target(refused(other))),
-            }
-        }
-        times.sort();
-        self.time = times[times.len() / 2].max(TIME_MIN);
-        self.answer_bytes = answers[0].1.length;
-        let plain: Vec<_> =
-            answers.iter().map(|(trial, answer)| without_names(answer, trial)).collect();
-        self.see_probes().await?;
-        self.speaks_http2 = h2::is_spoken(&self.http2[0]).await;
-        let has_unique_answers = plain.windows(2).all(|pair| pair[0] != pair[1]);
-        Ok(Baseline { time: self.time, has_unique_answers })
-    }
-
-    /// Whether the oracle sees what was executed.
-    async fn see_probes(&mut self) -> Result<(), NoHunt> {
-        if !self.oracle.counts() {
-            return Ok(());
-        }
-        self.settle(0).await;
-        match self.observed.iter().find(|observed| observed.count.unwrap_or_default() == 0) {
-            None => Ok(()),
-            Some(_) => Err(NoHunt::Blind(
-                "the target answered that it succeeded, but no execution was counted".to_owned(),
-            )),
         }
     }
 
@@ -177,18 +145,39 @@ impl Hunt {
             if is_over_http2 && !self.speaks_http2 {
                 continue;
             }
-            if self.counts.sent + trial.requests_max() > self.limits.requests_max {
-                self.counts.skipped_for_ceiling += 1;
-                continue;
+            match self.skip(&trial) {
+                Some(why) => self.note_skip(program, why),
+                None => self.try_out(trial).await,
             }
-            if self.is_stopped.load(Ordering::Relaxed) {
-                self.counts.skipped_for_stop += 1;
-                continue;
-            }
-            self.try_out(trial).await;
         }
-        self.settle(first).await;
-        self.progress.done(program, &self.observed[first..]);
+        self.settle(first, self.limits.settle).await;
+        self.progress.done(program, &self.observed, first);
+    }
+
+    fn skip(&self, trial: &Trial) -> Option<Skip> {
+        if self.is_stopped.load(Ordering::Relaxed) {
+            Some(Skip::Stop)
+        } else if Instant::now() >= self.until() {
+            Some(Skip::Time)
+        } else if self.counts.sent + trial.requests_max() > self.limits.requests_max {
+            Some(Skip::Ceiling)
+        } else {
+            None
+        }
+    }
+
+    fn note_skip(&mut self, program: Program, why: Skip) {
+        self.skipped.entry(program).or_default().push(why);
+        match why {
+            Skip::Ceiling => self.counts.skipped_for_ceiling += 1,
+            Skip::Stop => self.counts.skipped_for_stop += 1,
+            Skip::Time => self.counts.skipped_for_time += 1,
+        }
+    }
+
+    /// The end of the attacks.
+    pub(super) fn until(&self) -> Instant {
+        self.epoch + self.limits.time
     }
 
     async fn try_out(&mut self, trial: Trial) {
@@ -198,8 +187,27 @@ impl Hunt {
         }
         let mut observed = Observed::new(trial.clone());
         for step in &trial.steps {
-            self.step(&mut observed, step).await;
+            if !self.step_in_time(&mut observed, step).await {
+                observed.notes.push((self.epoch.elapsed(), "--time-limit came".to_owned()));
+                self.note_skip(trial.program, Skip::Time);
+                break;
+            }
         }
+        self.done(observed);
+    }
+
+    /// Whether the step ended before the end of the attacks. Commands of the user are not broken off: what was killed or
+    /// stopped is started again.
+    async fn step_in_time(&mut self, observed: &mut Observed, step: &Step) -> bool {
+        if step.has_hook() {
+            self.step(observed, step).await;
+            return true;
+        }
+        let until = self.until();
+        timeout_at(until, self.step(observed, step)).await.is_ok()
+    }
+
+    fn done(&mut self, observed: Observed) {
         self.counts.trials += 1;
         self.counts.note(&observed);
         self.observed.push(observed);
@@ -212,6 +220,8 @@ impl Hunt {
                 observed.events.push(event);
             }
             Step::Insist(shot) => self.insist(observed, shot).await,
+            Step::Confirm(shot) => self.confirm(observed, shot).await,
+            Step::Wait(part) => sleep(self.part(*part).max(NOTICE_MIN)).await,
             Step::Burst(shots) => {
                 self.counts.bursts += 1;
                 let events = self.burst(&observed.trial, shots).await;
@@ -263,6 +273,18 @@ impl Hunt {
             }
             // Twice as long each time: a service that is still at work has its time to finish.
             sleep((self.time * (1 << number)).min(INSIST_PAUSE_MAX)).await;
+        }
+    }
+
+    /// Sends more often, if the answer to a retry broke off.
+    async fn confirm(&mut self, observed: &mut Observed, shot: &Shot) {
+        let mut retries = observed.events.iter().skip(1);
+        if !retries.any(|event| matches!(event.outcome, Outcome::Broken(_))) {
+            return;
+        }
+        for _ in 0..CONFIRM_MAX {
+            let event = self.send(&observed.trial, shot).await;
+            observed.events.push(event);
         }
     }
 
@@ -333,33 +355,12 @@ async fn command(name: &str, text: Option<&str>) -> String {
     }
 }
 
-fn refused(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Answered(answer) => format!(
-            "a plain request is answered {}; torture needs one that succeeds (see --json, -H and --auth-a)",
-            answer.brief()
-        ),
-        Outcome::Broken(error) => format!("the target ended the connection: {error}"),
-        Outcome::NotConnected(error) => format!("cannot connect: {error}"),
-        Outcome::TimedOut | Outcome::Cut(_) => "the target did not answer in time".to_owned(),
-    }
-}
-
-/// The body without marker and key: what is left differs only if executions differ.
-fn without_names(answer: &Answer, trial: &Trial) -> String {
-    let body = String::from_utf8_lossy(&answer.body);
-    body.replace(&trial.key, "").replace(&trial.marker, "")
-}
-
-/// Whether the trial is of the crowd itself.
-pub(crate) fn is_crowd(trial: &Trial) -> bool {
-    trial.kind == Kind::Hot && trial.requests_max() > 1
-}
-
 /// Answers that may change by waiting.
 const TRANSIENT: [u16; 6] = [409, 425, 429, 502, 503, 504];
 /// Shorter service times are not told apart.
 const TIME_MIN: Duration = Duration::from_millis(5);
+/// How long a target may take to notice that a connection has ended.
+const NOTICE_MIN: Duration = Duration::from_millis(100);
 const INSIST_PAUSE_MAX: Duration = Duration::from_secs(1);
 const CONNECT_PAUSE: Duration = Duration::from_millis(20);
 const START_TIMEOUT: Duration = Duration::from_secs(20);

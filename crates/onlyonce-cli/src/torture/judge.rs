@@ -7,10 +7,14 @@
 //! 4. Another request under a used key is neither executed nor answered with the first one's answer.
 //! 5. An answer that says success has an execution.
 //! 6. An error does not turn into a success without an execution, and one that is replayed stays.
-//! 7. A crowd with one key leaves the service well.
+//! 7. A crowd with one key leaves the service well: new requests fail no more often than before it (`fresh`).
+//!
+//! One answer of 5xx, one broken connection or one timeout proves nothing: a target may fail now and then by itself.
 
+use super::fresh::{Fresh, Rate};
 use super::observed::{Event, Observed};
 use super::plan::{Caller, Kind, Program, Variant};
+use super::shim::Misbehaviour;
 use super::wire::{Answer, Outcome};
 
 /// What is promised to a client.
@@ -69,12 +73,14 @@ impl Property {
 }
 
 /// What is known of the target.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Two executions give two different answers.
     pub(crate) has_unique_answers: bool,
     /// Executions are counted.
     pub(crate) is_counted: bool,
+    /// How often it fails by itself.
+    pub(crate) fresh: Fresh,
 }
 
 /// A property, and how it was violated.
@@ -93,7 +99,7 @@ pub(crate) struct Judgement {
 }
 
 /// What the trial proves.
-pub(crate) fn judge(observed: &Observed, facts: Facts) -> Judgement {
+pub(crate) fn judge(observed: &Observed, facts: &Facts) -> Judgement {
     let mut judgement = Judgement::default();
     match observed.trial.kind {
         Kind::Duplicates => duplicates(observed, facts, &mut judgement),
@@ -102,6 +108,7 @@ pub(crate) fn judge(observed: &Observed, facts: Facts) -> Judgement {
         Kind::Callers => callers(observed, facts, &mut judgement),
         Kind::Failing => failing(observed, &mut judgement),
         Kind::Hot => hot(observed, facts, &mut judgement),
+        Kind::Fresh => fresh(observed, &mut judgement),
         Kind::OddKey | Kind::Noted => {}
     }
     judgement
@@ -120,23 +127,40 @@ impl Judgement {
     }
 }
 
-fn duplicates(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
+fn duplicates(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
     let successes = observed.successes();
     executed_at_most(1, observed, judgement);
     same_answers(&successes, facts, judgement);
     success_is_executed(observed, !successes.is_empty(), judgement);
-    let broken = observed.events.iter().find_map(|event| match &event.outcome {
-        Outcome::Broken(told) => Some(told),
-        _ => None,
-    });
     // Elsewhere we disturb, or send so many that a service may well drop some.
-    if let (Program::T1, Some(told), Some(_)) = (observed.trial.program, broken, successes.first())
-    {
+    if observed.trial.program == Program::T1 && !successes.is_empty() {
+        replays_break_off(observed, facts, judgement);
+    }
+}
+
+/// Retries whose answers break off, more often than those of new keys.
+fn replays_break_off(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
+    let (mut replays, mut last) = (Rate::default(), None);
+    for event in observed.events.iter().skip(1) {
+        let broken = match &event.outcome {
+            Outcome::Broken(how) => Some(how),
+            _ => None,
+        };
+        replays.note(broken.is_some());
+        last = broken.or(last);
+    }
+    if let (Some(how), true) = (last, replays.is_above(facts.fresh.broken)) {
         let summary = format!(
-            "the answer to an undisturbed retry broke off ({told}); the first one was whole"
+            "the answers to {replays} undisturbed retries broke off ({how}), and to {} requests with new keys",
+            facts.fresh.broken
         );
         judgement.violated(Property::SameAnswer, summary);
     }
+}
+
+fn fresh(observed: &Observed, judgement: &mut Judgement) {
+    executed_at_most(1, observed, judgement);
+    success_is_executed(observed, !observed.successes().is_empty(), judgement);
 }
 
 fn executed_at_most(most: u64, observed: &Observed, judgement: &mut Judgement) {
@@ -163,7 +187,7 @@ fn success_is_executed(observed: &Observed, is_success: bool, judgement: &mut Ju
     }
 }
 
-fn same_answers(successes: &[&Event], facts: Facts, judgement: &mut Judgement) {
+fn same_answers(successes: &[&Event], facts: &Facts, judgement: &mut Judgement) {
     let mut answers: Vec<_> = successes.iter().filter_map(|event| event.answer()).collect();
     // Beside other answers of success, 202 says that the request is still in progress.
     if answers.iter().any(|answer| answer.status != ACCEPTED) {
@@ -191,15 +215,18 @@ fn is_same(first: &Answer, second: &Answer) -> bool {
     (first.status, &first.body) == (second.status, &second.body)
 }
 
-/// What names the thing that was made.
+/// What names the thing that was made: `id`, or else a member such as `charge_id`. Names of the request itself differ in
+/// each answer.
 fn id_of(answer: &Answer) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
     let members = body.as_object()?;
-    let id = members.iter().find(|(name, _)| *name == "id" || name.ends_with("_id"))?.1;
+    let is_of_thing = |name: &str| name.ends_with("_id") && !REQUEST_IDS.contains(&name);
+    let other = || members.iter().find(|(name, _)| is_of_thing(name)).map(|(_, id)| id);
+    let id = members.get("id").or_else(other)?;
     (!id.is_null()).then(|| id.to_string())
 }
 
-fn changed(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
+fn changed(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
     let same = |event: &&Event| is_original(observed, event);
     let Some(first) = observed.events.iter().filter(same).find(|event| event.is_success()) else {
         return;
@@ -238,7 +265,7 @@ fn is_original(observed: &Observed, event: &Event) -> bool {
         .is_some_and(|first| first.variant == event.shot.variant)
 }
 
-fn near_key(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
+fn near_key(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
     let [first, second] = observed.events.as_slice() else { return };
     let (Some(one), Some(two)) = (first.answer(), second.answer()) else { return };
     if !one.is_success() || !two.is_success() {
@@ -252,7 +279,7 @@ fn near_key(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
     }
 }
 
-fn callers(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
+fn callers(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
     let of = |caller: Caller| -> Vec<&Event> {
         observed.successes().into_iter().filter(|event| event.shot.caller == caller).collect()
     };
@@ -292,8 +319,11 @@ fn failing(observed: &Observed, judgement: &mut Judgement) {
         return success_is_executed(observed, !observed.successes().is_empty(), judgement);
     };
     let is_same_text = !error.body.is_empty() && success.body == error.body;
-    // The shim fails once: a second failure is the first one, kept, and a kept one must stay.
-    let was_kept = observed.trial.misbehaviour.is_some() && is_same(error, again[0]);
+    // The shim fails once, so a second answer with its error is a kept one, which must stay. An error of another text may
+    // be the target's own, at any request.
+    let planned = observed.trial.misbehaviour.and_then(Misbehaviour::error);
+    let is_planned = |(status, body): (u16, &str)| is_error(error, status, body);
+    let was_kept = planned.is_some_and(is_planned) && is_same(error, again[0]);
     if observed.count == Some(0) || is_same_text || was_kept {
         let summary = format!("`{}` became `{}`", error.brief(), success.brief());
         judgement.violated(Property::ErrorsStay, summary);
@@ -306,32 +336,38 @@ fn failing(observed: &Observed, judgement: &mut Judgement) {
     }
 }
 
+fn is_error(answer: &Answer, status: u16, body: &str) -> bool {
+    (answer.status, answer.body.as_slice()) == (status, body.as_bytes())
+}
+
 /// Whether the right request got this answer.
 fn is_told_elsewhere(answer: &Answer, events: &[Event]) -> bool {
     let right = events.iter().filter(|event| event.shot.variant == Variant::Same);
     right.filter_map(Event::answer).any(|other| is_same(other, answer))
 }
 
-fn hot(observed: &Observed, facts: Facts, judgement: &mut Judgement) {
+fn hot(observed: &Observed, facts: &Facts, judgement: &mut Judgement) {
     executed_at_most(1, observed, judgement);
     let successes = observed.successes();
     same_answers(&successes, facts, judgement);
     success_is_executed(observed, !successes.is_empty(), judgement);
+    let Fresh { before, after, failed_with, .. } = &facts.fresh;
+    if !after.could_be_above(*before) || after.is_doubtful(*before) {
+        return;
+    }
     judgement.tested(Property::HotKey);
-    if !super::hunt::is_crowd(&observed.trial) && successes.is_empty() {
-        let told = observed.events.last().map_or_else(String::new, |event| match &event.outcome {
-            Outcome::Answered(answer) => answer.brief(),
-            Outcome::Cut(told) | Outcome::Broken(told) | Outcome::NotConnected(told) => {
-                told.clone()
-            }
-            Outcome::TimedOut => "no answer in time".to_owned(),
-        });
-        judgement
-            .violated(Property::HotKey, format!("after the crowd, a new request failed: {told}"));
+    if let (Some(failed_with), true) = (failed_with, after.is_above(*before)) {
+        let summary = format!(
+            "after the crowd {after} requests with new keys failed, before it {before}: `{failed_with}`"
+        );
+        judgement.violated(Property::HotKey, summary);
     }
 }
 
 const ACCEPTED: u16 = 202;
+/// Names of a request, not of what it made.
+const REQUEST_IDS: [&str; 5] =
+    ["request_id", "trace_id", "correlation_id", "span_id", "session_id"];
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::plan::{Cut, Kind, Over, Shot, Trial};
+use super::plan::{Cut, End, Kind, Over, Shot, Trial};
 use super::shim::Arrival;
 use super::wire::{Answer, Outcome};
 
@@ -88,6 +88,9 @@ pub(crate) struct Counts {
     pub(crate) cuts_in_answer: usize,
     pub(crate) hang_ups: usize,
     pub(crate) stream_resets: usize,
+    /// Of all cuts, those that ended the connection in order.
+    pub(crate) closed_in_order: usize,
+    pub(crate) half_closed: usize,
     pub(crate) upstream_faults: usize,
     pub(crate) hooks: usize,
     pub(crate) hooks_failed: usize,
@@ -97,6 +100,7 @@ pub(crate) struct Counts {
     pub(crate) not_connected: usize,
     pub(crate) skipped_for_ceiling: usize,
     pub(crate) skipped_for_stop: usize,
+    pub(crate) skipped_for_time: usize,
 }
 
 impl Counts {
@@ -114,6 +118,7 @@ impl Counts {
     }
 
     fn note_outcome(&mut self, event: &Event, kind: Kind) {
+        self.half_closed += usize::from(matches!(event.shot.cut, Cut::HalfClosed(_)));
         match &event.outcome {
             Outcome::Answered(answer) => match answer.status {
                 200..300 => self.successes += 1,
@@ -128,20 +133,26 @@ impl Counts {
                 500..600 => self.answers_5xx += 1,
                 _ => {}
             },
-            Outcome::Cut(_) => match (event.shot.over, event.shot.cut) {
-                (Over::Http2, _) => self.stream_resets += 1,
-                (_, Cut::Request(_)) => self.cuts_in_request += 1,
-                (_, Cut::Response(_)) => self.cuts_in_answer += 1,
-                _ => self.hang_ups += 1,
-            },
+            Outcome::Cut(_) => self.note_cut(&event.shot),
             Outcome::Broken(_) => self.broken += 1,
             Outcome::TimedOut => self.timeouts += 1,
             Outcome::NotConnected(_) => self.not_connected += 1,
         }
     }
 
+    fn note_cut(&mut self, shot: &Shot) {
+        let is_in_order = shot.cut.end() == Some(End::Close);
+        self.closed_in_order += usize::from(is_in_order);
+        match (shot.over, shot.cut) {
+            (Over::Http2, _) if !is_in_order => self.stream_resets += 1,
+            (_, Cut::Request(..)) => self.cuts_in_request += 1,
+            (_, Cut::Response(..)) => self.cuts_in_answer += 1,
+            _ => self.hang_ups += 1,
+        }
+    }
+
     /// Names and figures, in the order of a report.
-    pub(crate) fn named(&self) -> [(&'static str, usize); 21] {
+    pub(crate) fn named(&self) -> [(&'static str, usize); 24] {
         [
             ("trials", self.trials),
             ("requests sent", self.sent),
@@ -156,6 +167,8 @@ impl Counts {
             ("cuts in an answer", self.cuts_in_answer),
             ("hang-ups while waiting", self.hang_ups),
             ("HTTP/2 streams reset", self.stream_resets),
+            ("of all cuts, closed in order", self.closed_in_order),
+            ("connections half-closed", self.half_closed),
             ("faults behind the target", self.upstream_faults),
             ("commands run", self.hooks),
             ("commands that failed", self.hooks_failed),
@@ -164,6 +177,7 @@ impl Counts {
             ("connections refused", self.not_connected),
             ("trials skipped for --requests-max", self.skipped_for_ceiling),
             ("trials skipped after an interrupt", self.skipped_for_stop),
+            ("trials skipped for --time-limit", self.skipped_for_time),
         ]
     }
 
@@ -173,6 +187,7 @@ impl Counts {
             + self.cuts_in_answer
             + self.hang_ups
             + self.stream_resets
+            + self.half_closed
             + self.upstream_faults
             + self.bursts
             + self.hooks

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::Command;
+use tokio::time::sleep;
 
 use super::shim::{Arrival, Shim};
 use super::target::{Address, filled};
@@ -52,7 +53,8 @@ impl Oracle {
     /// How often the request with this marker was executed.
     pub(crate) async fn count(&self, marker: &str) -> Result<u64, String> {
         let mut failed = String::new();
-        for _ in 0..TRIES {
+        for number in 0..TRIES {
+            sleep(PAUSE * number).await;
             let counted = match self {
                 Self::Shim(shim) | Self::Webhook(shim) => Ok(shim.executions(marker)),
                 Self::Url { connector, headers } => by_url(connector, headers, marker).await,
@@ -175,7 +177,9 @@ fn number_in(text: &str) -> Option<u64> {
 }
 
 /// How often the oracle is asked for one number.
-const TRIES: usize = 3;
+const TRIES: u32 = 5;
+/// Before the second time; before the third it is twice as long.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long it may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

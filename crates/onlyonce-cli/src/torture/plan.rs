@@ -117,6 +117,8 @@ pub(crate) enum Kind {
     OddKey,
     /// A harmless change: only noted on the card.
     Noted,
+    /// A plain request with a new key: how often does the target fail by itself?
+    Fresh,
     /// As many at once as a crowd.
     Hot,
 }
@@ -132,6 +134,10 @@ pub(crate) enum Step {
     Staggered(Vec<(u32, Shot)>),
     /// Sends until there is an answer that will not change by waiting, a bounded number of times.
     Insist(Shot),
+    /// Sends `CONFIRM_MAX` times more, if the answer to a retry broke off: by chance, or each time?
+    Confirm(Shot),
+    /// Waits for this part of the service time, and for `NOTICE_MIN` at least, until the target has noticed a cut.
+    Wait(u32),
     /// Runs a command of the user while the request is on its way, at this part of the service time.
     During(Hook, u32, Shot),
     /// Runs a command of the user.
@@ -199,16 +205,48 @@ pub(crate) enum Variant {
 pub(crate) enum Cut {
     /// Nothing.
     Whole,
-    /// The connection is reset after this part of the request.
-    Request(u32),
-    /// The connection is reset after this part of the answer.
-    Response(u32),
-    /// The connection is reset after this part of the service time.
-    After(u32),
+    /// The connection ends after this part of the request.
+    Request(End, u32),
+    /// The connection ends after this part of the answer.
+    Response(End, u32),
+    /// The connection ends after this part of the service time.
+    After(End, u32),
     /// The request comes in small pieces.
     Pieces,
-    /// The client says that it will send no more, but listens.
-    HalfClosed,
+    /// After this part of the service time the client says that it will send no more, but listens.
+    HalfClosed(u32),
+}
+
+/// How a connection that is cut ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By a reset (RST): the client crashed, or the network was lost.
+    Reset,
+    /// In order (FIN): the client gave up.
+    Close,
+}
+
+impl Cut {
+    /// How the connection ends, if the plan cuts it.
+    pub(crate) fn end(self) -> Option<End> {
+        match self {
+            Self::Request(end, _) | Self::Response(end, _) | Self::After(end, _) => Some(end),
+            Self::Whole | Self::Pieces | Self::HalfClosed(_) => None,
+        }
+    }
+}
+
+impl End {
+    pub(crate) const ALL: [Self; 2] = [Self::Reset, Self::Close];
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "reset",
+            Self::Close => "closed in order",
+        })
+    }
 }
 
 impl fmt::Display for Variant {
@@ -237,11 +275,16 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => write!(f, "whole"),
-            Self::Request(part) => write!(f, "reset after {} of the request", percent(*part)),
-            Self::Response(part) => write!(f, "reset after {} of the answer", percent(*part)),
-            Self::After(part) => write!(f, "reset after {} of the service time", percent(*part)),
+            Self::Request(end, part) => write!(f, "{end} after {} of the request", percent(*part)),
+            Self::Response(end, part) => write!(f, "{end} after {} of the answer", percent(*part)),
+            Self::After(end, part) => {
+                write!(f, "{end} after {} of the service time", percent(*part))
+            }
             Self::Pieces => write!(f, "in small pieces"),
-            Self::HalfClosed => write!(f, "half-closed"),
+            Self::HalfClosed(0) => write!(f, "half-closed"),
+            Self::HalfClosed(part) => {
+                write!(f, "half-closed after {} of the service time", percent(*part))
+            }
         }
     }
 }
@@ -288,17 +331,26 @@ impl Step {
             Self::Burst(shots) => shots.len(),
             Self::Staggered(shots) => shots.len(),
             Self::Insist(_) => INSIST_MAX,
-            Self::Run(_) => 0,
+            Self::Confirm(_) => CONFIRM_MAX,
+            Self::Run(_) | Self::Wait(_) => 0,
         }
+    }
+
+    /// Whether it runs a command of the user.
+    pub(crate) fn has_hook(&self) -> bool {
+        matches!(self, Self::During(..) | Self::Run(_))
     }
 
     /// The requests in it.
     pub(crate) fn shots(&self) -> Vec<&Shot> {
         match self {
-            Self::One(shot) | Self::Insist(shot) | Self::During(_, _, shot) => vec![shot],
+            Self::One(shot)
+            | Self::Insist(shot)
+            | Self::Confirm(shot)
+            | Self::During(_, _, shot) => vec![shot],
             Self::Burst(shots) => shots.iter().collect(),
             Self::Staggered(shots) => shots.iter().map(|(_, shot)| shot).collect(),
-            Self::Run(_) => Vec::new(),
+            Self::Run(_) | Self::Wait(_) => Vec::new(),
         }
     }
 }
@@ -317,3 +369,13 @@ impl Trial {
 
 /// How often a request is sent until its answer will not change by waiting.
 pub(crate) const INSIST_MAX: usize = 5;
+/// How often a retry whose answer broke off is sent once more.
+pub(crate) const CONFIRM_MAX: usize = 12;
+/// Plain requests before the attacks that must succeed one after the other; then two at the same instant.
+pub(crate) const PLAIN: usize = 3;
+/// So many plain requests of a caller may fail before the run ends.
+pub(crate) const PLAIN_FAILED_MAX: usize = 5;
+/// So often two plain requests are sent at the same instant, until both succeed.
+pub(crate) const PAIRS_MAX: usize = 3;
+/// Plain requests at most, with those of a second caller.
+pub(crate) const PLAIN_MAX: usize = PLAIN + 2 * PLAIN_FAILED_MAX + 2 * PAIRS_MAX;

@@ -89,8 +89,9 @@ mod tests {
         for program in Program::ALL {
             assert!(!trials(program, &options(7)).unwrap().is_empty(), "{program}");
         }
+        // Beside the default crowd, which is 1,000 and not 100.
         let requests: usize = all(7).iter().map(Trial::requests_max).sum();
-        assert!(requests < 1_500, "{requests}");
+        assert!(requests + 900 < 3_000, "{requests}");
     }
 
     #[test]

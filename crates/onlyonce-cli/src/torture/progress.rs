@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use super::fresh::Fresh;
 use super::judge::{Facts, judge};
 use super::observed::{Counts, Observed};
 use super::plan::Program;
@@ -43,14 +44,16 @@ impl Progress {
         let _ = std::io::stderr().flush();
     }
 
-    /// The program is done.
-    pub(crate) fn done(self, program: Program, observed: &[Observed]) {
-        let facts = Facts { has_unique_answers: false, is_counted: true };
+    /// The program is done: it began with the trial `first` of all that were carried out.
+    pub(crate) fn done(self, program: Program, observed: &[Observed], first: usize) {
+        let fresh = Fresh::seen(observed);
+        let facts = Facts { has_unique_answers: false, is_counted: true, fresh };
+        let trials = &observed[first..];
         let violated =
-            observed.iter().filter(|trial| !judge(trial, facts).violations.is_empty()).count();
+            trials.iter().filter(|trial| !judge(trial, &facts).violations.is_empty()).count();
         let told = match violated {
-            0 => format!("{} trials", observed.len()),
-            _ => format!("{} trials, {violated} VIOLATED", observed.len()),
+            0 => format!("{} trials", trials.len()),
+            _ => format!("{} trials, {violated} VIOLATED", trials.len()),
         };
         let mark = if violated == 0 { "·" } else { "✗" };
         self.say(&format!("{mark} {:<4} {:<38} {told}", program.to_string(), program.title()));

@@ -34,6 +34,27 @@ pub(crate) struct ProgramLine {
     pub(crate) violated: usize,
     /// Why it did nothing.
     pub(crate) left_out: Option<String>,
+    /// Trials that were not carried out, or not to their end.
+    pub(crate) skipped: Option<Skipped>,
+}
+
+/// Trials that were not carried out, or not to their end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skipped {
+    pub(crate) trials: usize,
+    /// What came first.
+    pub(crate) why: &'static str,
+}
+
+impl ProgramLine {
+    /// Why it did less than was planned.
+    fn shortened(&self) -> Option<String> {
+        let Skipped { trials, why } = self.skipped?;
+        Some(match self.trials {
+            0 => format!("did not run: {why} came first"),
+            _ => format!("{trials} of its trials did not run to their end: {why} came first"),
+        })
+    }
 }
 
 /// The forms of a report.
@@ -80,17 +101,18 @@ impl Report {
         findings[..at].iter().position(same).map(|earlier| earlier + 1)
     }
 
-    /// Programs that were left out, and why; those that were not chosen are one line.
+    /// Programs that did nothing or less than was planned, and why; programs with the same reason are one line.
     fn left_out(&self) -> Vec<(String, String)> {
-        let left =
-            |line: &ProgramLine| line.left_out.clone().map(|why| (line.program.to_string(), why));
-        let left: Vec<_> = self.programs.iter().filter_map(left).collect();
-        let (unchosen, mut told): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|(_, why)| why == "not chosen");
-        if !unchosen.is_empty() {
-            let names: Vec<_> = unchosen.into_iter().map(|(name, _)| name).collect();
-            told.push((names.join(" "), "not chosen".to_owned()));
+        let mut told: Vec<(String, String)> = Vec::new();
+        for line in &self.programs {
+            let Some(why) = line.left_out.clone().or_else(|| line.shortened()) else { continue };
+            let name = line.program.to_string();
+            match told.iter_mut().find(|(_, earlier)| *earlier == why) {
+                Some((names, _)) => *names += &format!(" {name}"),
+                None => told.push((name, why)),
+            }
         }
+        told.sort_by_key(|(_, why)| why == "not chosen");
         told
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::BoxBody};
 use hyper::body::Incoming;
@@ -31,6 +31,17 @@ pub(crate) enum Misbehaviour {
     HalfAnswers,
     /// Executes, and takes four times as long.
     Dawdles,
+}
+
+impl Misbehaviour {
+    /// Status and body of the error that is answered.
+    pub(crate) fn error(self) -> Option<(u16, &'static str)> {
+        match self {
+            Self::Fails => Some((500, "{\"error\":\"it failed after it was done\"}\n")),
+            Self::Declines => Some((402, "{\"error\":\"declined\"}\n")),
+            Self::CutsAfter | Self::CutsBefore | Self::HalfAnswers | Self::Dawdles => None,
+        }
+    }
 }
 
 /// One arrival at the service.
@@ -118,7 +129,11 @@ impl Shim {
     async fn answer(&self, request: Request<Incoming>) -> Option<Response<Body>> {
         let (head, body) = request.into_parts();
         let body = Limited::new(body, BODY_BYTES_MAX).collect().await.ok()?.to_bytes();
-        let marker = self.marker_of(&head, &body)?;
+        let Some(marker) = self.marker_of(&head, &body) else {
+            // A gateway may ask whether the service is there; it gets no answer to any other request that is not ours.
+            let is_question = head.method == Method::GET || head.method == Method::HEAD;
+            return is_question.then(|| Response::new(whole("")));
+        };
         let misbehaviour = self.state().planned.remove(&marker);
         let is_executed =
             !matches!(misbehaviour, Some(Misbehaviour::Declines | Misbehaviour::CutsBefore));
@@ -130,12 +145,11 @@ impl Shim {
         let text = format!("{{\"id\":\"x{number}\",\"marker\":\"{marker}\"}}\n");
         let (status, body) = match misbehaviour {
             Some(Misbehaviour::CutsAfter | Misbehaviour::CutsBefore) => return None,
-            Some(Misbehaviour::Fails) => {
-                (500, whole("{\"error\":\"it failed after it was done\"}\n"))
-            }
-            Some(Misbehaviour::Declines) => (402, whole("{\"error\":\"declined\"}\n")),
             Some(Misbehaviour::HalfAnswers) => (201, half(&text)),
-            Some(Misbehaviour::Dawdles) | None => (201, whole(&text)),
+            other => match other.and_then(Misbehaviour::error) {
+                Some((status, error)) => (status, whole(error)),
+                None => (201, whole(&text)),
+            },
         };
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();

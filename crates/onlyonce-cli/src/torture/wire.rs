@@ -7,10 +7,11 @@ mod stream;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 pub(crate) use self::answer::Answer;
 pub(crate) use self::stream::{Connector, Stream};
+use super::plan::End;
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,17 +35,39 @@ impl Outcome {
             _ => None,
         }
     }
+
+    /// In a few words.
+    pub(crate) fn brief(&self) -> String {
+        match self {
+            Self::Answered(answer) => answer.brief(),
+            Self::Cut(told) => told.clone(),
+            Self::Broken(error) => format!("connection ended by the target: {error}"),
+            Self::TimedOut => "no answer in time".to_owned(),
+            Self::NotConnected(error) => format!("cannot connect: {error}"),
+        }
+    }
 }
 
-/// Where a connection is cut, in bytes and time.
+/// Where a connection is cut, in bytes and time, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    RequestByte(usize),
-    ResponseByte(usize),
-    After(Duration),
+    RequestByte(End, usize),
+    ResponseByte(End, usize),
+    After(End, Duration),
     Pieces,
-    HalfClosed,
+    HalfClosed(Duration),
+}
+
+impl Fault {
+    fn end(self) -> Option<End> {
+        match self {
+            Self::RequestByte(end, _) | Self::ResponseByte(end, _) | Self::After(end, _) => {
+                Some(end)
+            }
+            Self::None | Self::Pieces | Self::HalfClosed(_) => None,
+        }
+    }
 }
 
 /// Sends the request on a connection of its own, and reads its answer.
@@ -59,15 +82,18 @@ pub(crate) async fn exchange(
             Ok(stream) => stream,
             Err(error) => return Outcome::NotConnected(error.to_string()),
         };
-        // A reset, not an orderly end: what a crash or a lost network looks like.
-        if matches!(fault, Fault::RequestByte(_) | Fault::ResponseByte(_) | Fault::After(_)) {
+        if fault.end() == Some(End::Reset) {
             stream.reset_when_dropped();
         }
-        match sent(&mut stream, request, fault).await {
+        let outcome = match sent(&mut stream, request, fault).await {
             Ok(None) => received(&mut stream, fault).await,
             Ok(Some(cut)) => cut,
             Err(error) => Outcome::Broken(format!("while sending: {error}")),
+        };
+        if let (Some(End::Close), Outcome::Cut(_)) = (fault.end(), &outcome) {
+            stream.close().await;
         }
+        outcome
     };
     timeout(patience, work).await.unwrap_or(Outcome::TimedOut)
 }
@@ -79,13 +105,11 @@ async fn sent(
     fault: Fault,
 ) -> std::io::Result<Option<Outcome>> {
     match fault {
-        Fault::RequestByte(bytes) => {
+        Fault::RequestByte(end, bytes) => {
             stream.write_all(&request[..bytes.min(request.len())]).await?;
             stream.flush().await?;
-            return Ok(Some(Outcome::Cut(format!(
-                "reset after {bytes} of {} bytes",
-                request.len()
-            ))));
+            let told = format!("{end} after {bytes} of {} bytes", request.len());
+            return Ok(Some(Outcome::Cut(told)));
         }
         Fault::Pieces => {
             for piece in request.chunks(request.len().div_ceil(PIECES)) {
@@ -97,35 +121,31 @@ async fn sent(
         _ => stream.write_all(request).await?,
     }
     stream.flush().await?;
-    if fault == Fault::HalfClosed {
-        stream.shutdown().await?;
+    if let Fault::HalfClosed(time) = fault {
+        stream.until_readable(time).await;
+        // Fails where the target has ended the connection, which the next read tells.
+        let _ = stream.shutdown().await;
     }
     Ok(None)
 }
 
 /// Reads the answer of a request that was sent.
 pub(crate) async fn received(stream: &mut Stream, fault: Fault) -> Outcome {
-    let cut_at = match fault {
-        Fault::After(time) => Some(Instant::now() + time),
-        _ => None,
-    };
-    let bytes_max = match fault {
-        Fault::ResponseByte(bytes) => bytes,
-        _ => usize::MAX,
-    };
-    let reading = read_answer(stream, bytes_max);
-    match cut_at {
-        None => reading.await,
-        Some(at) => match tokio::time::timeout_at(at, reading).await {
+    match fault {
+        Fault::After(end, time) => match timeout(time, read_answer(stream, None)).await {
             Ok(early) => early,
-            Err(_) => Outcome::Cut("reset while waiting for the answer".to_owned()),
+            Err(_) => Outcome::Cut(format!("{end} while waiting for the answer")),
         },
+        Fault::ResponseByte(end, bytes) => read_answer(stream, Some((end, bytes))).await,
+        _ => read_answer(stream, None).await,
     }
 }
 
-async fn read_answer(stream: &mut Stream, bytes_max: usize) -> Outcome {
-    if bytes_max == 0 {
-        return Outcome::Cut("reset before the first byte of the answer".to_owned());
+/// Reads until the answer is whole, or to the byte after which the connection ends.
+async fn read_answer(stream: &mut Stream, cut: Option<(End, usize)>) -> Outcome {
+    let bytes_max = cut.map_or(usize::MAX, |(_, bytes)| bytes);
+    if let Some((end, 0)) = cut {
+        return Outcome::Cut(format!("{end} before the first byte of the answer"));
     }
     let mut buffer = Vec::with_capacity(1024);
     let mut chunk = vec![0; 4096];
@@ -143,8 +163,8 @@ async fn read_answer(stream: &mut Stream, bytes_max: usize) -> Outcome {
         if read == 0 {
             return Outcome::Broken(format!("it ended after {} bytes", buffer.len()));
         }
-        if buffer.len() >= bytes_max {
-            return Outcome::Cut(format!("reset after byte {bytes_max} of the answer"));
+        if let Some((end, bytes)) = cut.filter(|(_, bytes)| buffer.len() >= *bytes) {
+            return Outcome::Cut(format!("{end} after byte {bytes} of the answer"));
         }
         if buffer.len() > ANSWER_BYTES_MAX {
             return Outcome::Broken(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"));

@@ -82,6 +82,8 @@ async fn heavy_our_gateway_is_clean() {
             "hang_ups_while_waiting",
             "faults_behind_the_target",
             "http_2_streams_reset",
+            "of_all_cuts_closed_in_order",
+            "connections_half_closed",
         ] {
             assert!(counts[counter].as_u64().unwrap() > 0, "{counter}: {counts}");
         }

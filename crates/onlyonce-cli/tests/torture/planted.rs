@@ -2,6 +2,7 @@
 
 use proof::tier::is_full;
 
+use crate::closing::{Closing, Forgets};
 use crate::lab::{Said, torture};
 use crate::server::{Bug, Server};
 
@@ -30,7 +31,7 @@ async fn attacked(bug: Bug, only: &str) -> Said {
         "--quiet",
     ];
     if !is_full() {
-        arguments.extend(["--crowd", "64", "--only", only]);
+        arguments.extend(["--crowd", "80", "--only", only]);
     }
     torture(&arguments).await
 }
@@ -115,6 +116,50 @@ async fn work_that_is_cancelled_with_its_client_executes_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_that_was_cut_short_is_seen() {
     is_violated(Bug::TruncatedReplay, "T1", &["same-answer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replays_that_break_off_are_seen() {
+    is_violated(Bug::BreaksReplays, "T1", &["same-answer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_a_crowd_has_ended_is_seen() {
+    is_violated(Bug::DiesOfACrowd, "T15", &["hot-key"]).await;
+}
+
+async fn closing(forgets: Forgets, only: &str) -> Said {
+    let server = Closing::start(forgets).await;
+    let (url, count_url) = (server.url(), server.count_url());
+    let arguments = ["--rate", "1000", "--settle", "300ms", "--format", "json", "--quiet"];
+    let who = [url.as_str(), "--count-url", &count_url, "--only", only];
+    torture(&who.into_iter().chain(arguments).collect::<Vec<_>>()).await
+}
+
+// threat J17
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_forgotten_when_its_client_closes_in_order_executes_twice() {
+    for program in ["T3", "T5"] {
+        let said = closing(Forgets::AtOnce, program).await;
+        assert_eq!(said.violated(), ["at-most-once"], "{program}: {}", said.stdout);
+        let finding = said.json()["findings"][0]["summary"].as_str().unwrap().to_owned();
+        assert!(!finding.contains("reset"), "{finding}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_forgotten_unless_it_is_asked_for_at_once_executes_twice() {
+    let said = closing(Forgets::UnlessAskedAgain, "T3").await;
+    assert_eq!(said.violated(), ["at-most-once"], "{}", said.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_on_when_its_client_closes_in_order_is_not_blamed() {
+    let said = closing(Forgets::Never, "T3,T5,T11").await;
+    assert_eq!((said.code, said.violated()), (0, Vec::new()), "{}", said.stdout);
+    for counter in ["of_all_cuts_closed_in_order", "connections_half_closed"] {
+        assert!(said.json()["counts"][counter].as_u64().unwrap() > 3, "{}", said.stdout);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

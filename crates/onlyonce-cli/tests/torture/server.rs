@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -42,6 +43,18 @@ pub(crate) enum Bug {
     Lies,
     /// Keys of more than 64 characters are cut.
     CutKeys,
+    /// The connection ends in the middle of every replay.
+    BreaksReplays,
+    /// Refuses every new key once a crowd was there.
+    DiesOfACrowd,
+    /// No bug of keys: one request in six fails, by 503 or in the middle of its answer, with any key.
+    FailsNowAndThen,
+    /// The same, and refuses every new key once a crowd was there.
+    FailsNowAndThenAndDies,
+    /// No bug of keys: the first two requests fail.
+    StartsBadly,
+    /// No bug of keys: after some requests it answers no more.
+    Stalls,
 }
 
 #[derive(Clone)]
@@ -60,6 +73,8 @@ struct Shared {
     /// By key alone.
     answers: HashMap<String, String>,
     requests: usize,
+    /// Requests of one key.
+    most: HashMap<String, usize>,
 }
 
 #[derive(Clone)]
@@ -138,6 +153,30 @@ impl Server {
         if self.bug == Bug::NoPrincipal { key.to_owned() } else { format!("{caller}\n{key}") }
     }
 
+    /// Whether a crowd with one key was there.
+    fn has_seen_a_crowd(&self, key: &str) -> bool {
+        let mut state = self.state.lock().unwrap();
+        *state.most.entry(key.to_owned()).or_default() += 1;
+        state.most.values().any(|requests| *requests > CROWD)
+    }
+
+    /// Nothing wrong with keys: how this request fails, if it does.
+    fn failing(&self, number: usize) -> Failing {
+        match self.bug {
+            Bug::StartsBadly if number <= 2 => Failing::Refused,
+            Bug::Stalls if number > 40 => Failing::Never,
+            Bug::FailsNowAndThen | Bug::FailsNowAndThenAndDies => {
+                let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                match mixed % 12 {
+                    0 => Failing::Refused,
+                    1 => Failing::Broken,
+                    _ => Failing::Not,
+                }
+            }
+            _ => Failing::Not,
+        }
+    }
+
     /// The answer to a request whose key is known, or nothing if it is claimed now.
     fn known(&self, id: &str, body: &Bytes) -> Option<Response> {
         let mut state = self.state.lock().unwrap();
@@ -162,9 +201,20 @@ impl Server {
         Some(match self.bug {
             Bug::TruncatedReplay => answer(status, &text[..text.len() / 2]),
             Bug::AlwaysOk => answer(200, &text),
+            Bug::BreaksReplays => broken(&text),
             _ => answer(status, &text),
         })
     }
+}
+
+/// What becomes of a request, whatever its key.
+enum Failing {
+    Not,
+    Refused,
+    /// Its answer breaks off.
+    Broken,
+    /// It is never answered.
+    Never,
 }
 
 /// Forgets the claim when the work is dropped.
@@ -180,7 +230,23 @@ impl Drop for Guard {
 }
 
 async fn charge(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
-    server.state.lock().unwrap().requests += 1;
+    let number = {
+        let mut state = server.state.lock().unwrap();
+        state.requests += 1;
+        state.requests
+    };
+    match server.failing(number) {
+        Failing::Not => answered(server, headers, body).await,
+        Failing::Refused => answer(503, "overloaded"),
+        Failing::Never => std::future::pending().await,
+        Failing::Broken => {
+            answered(server, headers, body).await;
+            broken("not all of it")
+        }
+    }
+}
+
+async fn answered(server: Server, headers: HeaderMap, body: Bytes) -> Response {
     let Ok(parsed) = serde_json::from_slice::<Value>(&body) else {
         return (StatusCode::BAD_REQUEST, "not JSON").into_response();
     };
@@ -191,6 +257,10 @@ async fn charge(State(server): State<Server>, headers: HeaderMap, body: Bytes) -
     };
     let Some(key) = key else { return (StatusCode::BAD_REQUEST, "no key").into_response() };
     let id = server.id(&headers, key);
+    let dies = matches!(server.bug, Bug::DiesOfACrowd | Bug::FailsNowAndThenAndDies);
+    if dies && server.has_seen_a_crowd(key) {
+        return answer(503, "no thread is left");
+    }
     if let Some(known) = server.known(&id, &body) {
         return known;
     }
@@ -228,5 +298,14 @@ fn answer(status: u16, text: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), text.to_owned()).into_response()
 }
 
+/// The connection ends in the middle of the answer.
+fn broken(text: &str) -> Response {
+    let half = Ok(Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]));
+    let end = Err(std::io::Error::other("broken"));
+    Body::from_stream(futures_util::stream::iter([half, end])).into_response()
+}
+
+/// More requests with one key are a crowd; other attacks send fewer.
+const CROWD: usize = 72;
 /// Long enough to be cut in its middle.
 const SERVICE_TIME: Duration = Duration::from_millis(20);

@@ -73,7 +73,16 @@ async fn a_target_that_is_not_there_or_refuses_is_no_verdict() {
     let server = Server::start(Bug::None).await;
     let said = torture(&[&server.url(), "--data", "not json {marker}"]).await;
     assert_eq!(said.code, 3, "{}", said.stderr);
-    assert!(said.stderr.contains("400"), "{}", said.stderr);
+    assert!(said.stderr.contains("5 of 5 plain requests"), "{}", said.stderr);
+    assert!(said.stderr.contains("400 not JSON (5)"), "{}", said.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_refuses_the_first_requests_is_attacked_all_the_same() {
+    let server = Server::start(Bug::StartsBadly).await;
+    let (url, count_url) = (server.url(), server.count_url());
+    let said = torture(&[&url, "--count-url", &count_url, "--only", "T1", "--rate", "1000"]).await;
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +113,9 @@ async fn the_ceiling_of_requests_holds() {
         ["--count-url", &count_url, "--requests-max", "60", "--rate", "1000", "--quiet"];
     let url = server.url();
     let arguments: Vec<_> = [url.as_str()].into_iter().chain(arguments).collect();
-    torture(&arguments).await;
+    let said = torture(&arguments).await;
+    assert_eq!(said.code, 4, "{}", said.stdout);
+    assert!(said.stdout.contains("--requests-max came before the end of T2"), "{}", said.stdout);
     assert!((10..=60).contains(&server.requests()), "{}", server.requests());
 }
 

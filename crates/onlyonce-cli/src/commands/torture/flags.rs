@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::config::units;
 use crate::torture::Hooks;
-use crate::torture::plan::{Options, Program};
+use crate::torture::plan::{Options, PLAIN_MAX, Program};
 use crate::torture::report::Format;
 use crate::torture::secrets::Secrets;
 use crate::torture::target::{Address, Target};
@@ -98,7 +98,7 @@ pub struct Torture {
     #[arg(long, value_name = "N", help_heading = "What is done")]
     pub(super) seed: Option<u64>,
     /// Most requests that are sent
-    #[arg(long, value_name = "N", default_value_t = 2000, help_heading = "What is done")]
+    #[arg(long, value_name = "N", default_value_t = 3000, help_heading = "What is done")]
     pub(super) requests_max: usize,
     /// Requests a second, bursts excepted
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "What is done")]
@@ -112,6 +112,9 @@ pub struct Torture {
     /// How long an execution may come after its answer, for a service that works later
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = "Who counts executions")]
     pub(super) settle: Duration,
+    /// How long the attacks may last; then there is a verdict on what was done
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = units::duration, help_heading = "What is done")]
+    pub(super) time_limit: Duration,
     /// Shell command that kills the service (T10)
     #[arg(long, value_name = "COMMAND", requires = "start_cmd", help_heading = "What is done")]
     kill_cmd: Option<String>,
@@ -164,8 +167,8 @@ Exit codes:
   0  no violation was observed
   1  violated: the report has the evidence
   2  the command line must be changed
-  3  the target cannot be reached, or refuses a plain request
-  4  inconclusive: nobody counts executions, or too little was put to the test";
+  3  the target cannot be reached, or refuses plain requests
+  4  inconclusive: nobody counts executions, too little was put to the test, or --time-limit came first";
 
 impl Torture {
     pub(super) fn target(&self) -> Result<Target, String> {
@@ -267,8 +270,10 @@ impl Torture {
         if is_counted && !target.carries_marker() {
             return Err("the request must carry {marker} in its body, its URL or a header, or it cannot be counted".to_owned());
         }
-        if self.requests_max == 0 {
-            return Err("--requests-max must be above zero".to_owned());
+        if self.requests_max < PLAIN_MAX {
+            return Err(format!(
+                "--requests-max must be {PLAIN_MAX} at least: so many plain requests may come before the attacks"
+            ));
         }
         Ok(())
     }

@@ -91,6 +91,8 @@ fn commands(step: &Step, trial: &Trial, target: &Target) -> Vec<String> {
             format!("# at {} of the service time: {}", percent(*part), hook_name(*hook)),
             "wait".to_owned(),
         ],
+        Step::Confirm(_) => Vec::new(),
+        Step::Wait(_) => vec!["sleep 1   # until the target has noticed".to_owned()],
         Step::Run(hook) => vec![format!("# {}", hook_name(*hook))],
     }
 }
@@ -114,17 +116,11 @@ fn curl(trial: &Trial, shot: &Shot, target: &Target) -> String {
         Over::Http2 => words.push("--http2-prior-knowledge".to_owned()),
     }
     match shot.cut {
-        Cut::After(part) => words.push(format!(
-            "--max-time 0.05 `# hangs up after {} of the service time`",
-            percent(part)
-        )),
-        Cut::Request(part) => {
-            words.push(format!("--max-time 0.01 `# cut after {} of the request`", percent(part)))
-        }
-        Cut::Response(part) => {
-            words.push(format!("-o /dev/null `# cut after {} of the answer`", percent(part)))
-        }
-        Cut::Whole | Cut::Pieces | Cut::HalfClosed => {}
+        Cut::After(..) => words.push(format!("--max-time 0.05 `# {}`", shot.cut)),
+        Cut::Request(..) => words.push(format!("--max-time 0.01 `# {}`", shot.cut)),
+        Cut::Response(..) => words.push(format!("-o /dev/null `# {}`", shot.cut)),
+        Cut::HalfClosed(_) => words.push(format!("`# {}, which curl cannot`", shot.cut)),
+        Cut::Whole | Cut::Pieces => {}
     }
     words.push(format!("-X {}", target.method));
     words.extend(header_words(&rendered, shot, target));

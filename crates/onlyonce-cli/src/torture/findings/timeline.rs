@@ -90,9 +90,7 @@ fn ended(event: &Event) -> String {
     match &event.outcome {
         Outcome::Answered(answer) => format!("gets {}", answer.brief()),
         Outcome::Cut(how) => format!("connection cut by torture: {how}"),
-        Outcome::Broken(how) => format!("connection ended by the target: {how}"),
-        Outcome::TimedOut => "no answer in time".to_owned(),
-        Outcome::NotConnected(error) => format!("cannot connect: {error}"),
+        other => other.brief(),
     }
 }
 

@@ -43,20 +43,26 @@ impl Hunt {
     }
 
     async fn burst_by_last_byte(&self, trial: &Trial, shots: &[Shot]) -> Vec<Event> {
-        let opening = shots.iter().map(|shot| self.all_but_the_last_byte(trial, shot));
+        let patience = self.limits.patience;
+        let opening = shots.iter().map(|shot| async move {
+            timeout(patience, self.all_but_the_last_byte(trial, shot)).await?
+        });
         let opening = stream::iter(opening.collect::<Vec<_>>());
         let mut opened: Vec<_> = opening.buffered(OPENING_MAX).collect().await;
         let from = self.epoch.elapsed();
-        for (stream, last) in opened.iter_mut().filter_map(|opened| opened.as_mut().ok()) {
-            // Whoever cannot be written to has no answer either.
-            let _ = stream.write_all(last).await;
-            let _ = stream.flush().await;
-        }
+        let writing = async {
+            for (stream, last) in opened.iter_mut().filter_map(|opened| opened.as_mut().ok()) {
+                // Whoever cannot be written to has no answer either.
+                let _ = stream.write_all(last).await;
+                let _ = stream.flush().await;
+            }
+        };
+        let _ = timeout(patience, writing).await;
         let reading = opened.into_iter().zip(shots).map(|(opened, shot)| async move {
             let outcome = match opened {
                 Ok((mut stream, _)) => {
                     let reading = wire::received(&mut stream, Fault::None);
-                    timeout(self.limits.patience, reading).await.unwrap_or(Outcome::TimedOut)
+                    timeout(patience, reading).await.unwrap_or(Outcome::TimedOut)
                 }
                 Err(error) => Outcome::NotConnected(error.to_string()),
             };
@@ -96,14 +102,17 @@ impl Hunt {
         let of = |part: u32, whole: usize| whole * part as usize / 1000;
         match cut {
             Cut::Whole => Fault::None,
-            Cut::Request(part) => Fault::RequestByte(of(part, bytes).clamp(1, bytes.max(2) - 1)),
-            Cut::Response(part) => {
-                let whole = self.answer_bytes;
-                Fault::ResponseByte(of(part, whole).max(usize::from(part > 0)).min(whole - 1))
+            Cut::Request(end, part) => {
+                Fault::RequestByte(end, of(part, bytes).clamp(1, bytes.max(2) - 1))
             }
-            Cut::After(part) => Fault::After(self.part(part)),
+            Cut::Response(end, part) => {
+                let whole = self.answer_bytes;
+                let byte = of(part, whole).max(usize::from(part > 0)).min(whole - 1);
+                Fault::ResponseByte(end, byte)
+            }
+            Cut::After(end, part) => Fault::After(end, self.part(part)),
             Cut::Pieces => Fault::Pieces,
-            Cut::HalfClosed => Fault::HalfClosed,
+            Cut::HalfClosed(part) => Fault::HalfClosed(self.part(part)),
         }
     }
 }

@@ -3,8 +3,14 @@ use std::time::Duration;
 use super::*;
 use crate::torture::plan::{Shot, Step, Trial};
 
-const COUNTED: Facts = Facts { has_unique_answers: true, is_counted: true };
-const UNCOUNTED: Facts = Facts { has_unique_answers: true, is_counted: false };
+const COUNTED: Facts = Facts { has_unique_answers: true, is_counted: true, fresh: NEVER_FAILS };
+const UNCOUNTED: Facts = Facts { is_counted: false, ..COUNTED };
+const NEVER_FAILS: Fresh =
+    Fresh { broken: rate(0, 17), before: rate(0, 17), after: rate(0, 12), failed_with: None };
+
+const fn rate(failed: u32, of: u32) -> Rate {
+    Rate { failed, of }
+}
 
 fn answer(status: u16, body: &str) -> Outcome {
     let headers = Vec::new();
@@ -38,7 +44,7 @@ fn plain(outcomes: Vec<Outcome>) -> Vec<(Shot, Outcome)> {
 }
 
 fn violated(observed: &Observed, facts: Facts) -> Vec<Property> {
-    judge(observed, facts).violations.iter().map(|violation| violation.property).collect()
+    judge(observed, &facts).violations.iter().map(|violation| violation.property).collect()
 }
 
 fn duplicates(count: Option<u64>, outcomes: Vec<Outcome>) -> Observed {
@@ -55,7 +61,7 @@ fn two_executions_are_a_violation_even_if_every_answer_is_the_same() {
 fn a_conflict_for_ever_after_a_cut_is_no_violation() {
     let cut = Outcome::Cut("reset".to_owned());
     let seen = duplicates(Some(1), vec![cut, answer(409, "unknown"), answer(409, "unknown")]);
-    let judgement = judge(&seen, COUNTED);
+    let judgement = judge(&seen, &COUNTED);
     assert_eq!(judgement.violations, []);
     assert_eq!(judgement.tested, [Property::AtMostOnce]);
 }
@@ -63,7 +69,7 @@ fn a_conflict_for_ever_after_a_cut_is_no_violation() {
 #[test]
 fn a_request_that_was_never_executed_tests_nothing() {
     let seen = duplicates(Some(0), vec![answer(400, "no"), answer(400, "no")]);
-    assert_eq!(judge(&seen, COUNTED), Judgement::default());
+    assert_eq!(judge(&seen, &COUNTED), Judgement::default());
 }
 
 #[test]
@@ -131,7 +137,7 @@ fn two_callers_have_two_operations() {
 
 #[test]
 fn equal_answers_of_two_callers_prove_nothing_where_all_answers_are_equal() {
-    let facts = Facts { has_unique_answers: false, is_counted: true };
+    let facts = Facts { has_unique_answers: false, ..COUNTED };
     assert_eq!(violated(&callers(Some(2), answer(201, "a")), facts), []);
 }
 
@@ -145,4 +151,93 @@ fn an_error_that_is_not_kept_is_no_violation_and_one_that_turns_by_itself_is() {
     assert_eq!(violated(&failing(0, answer(200, "declined")), COUNTED), [Property::ErrorsStay]);
     assert_eq!(violated(&failing(1, answer(200, "declined")), COUNTED), [Property::ErrorsStay]);
     assert_eq!(violated(&failing(2, answer(201, "a")), COUNTED), [Property::AtMostOnce]);
+}
+
+fn fresh(label: &str, outcome: Outcome) -> Observed {
+    let mut seen = observed(Kind::Fresh, Some(1), plain(vec![outcome]));
+    seen.trial.label = label.to_owned();
+    seen
+}
+
+/// What the crowd is accused of, if so many of 17 requests failed before it, and so many of 12 after it.
+fn accused(before: usize, after: usize) -> Judgement {
+    let failed_or_not = |failed: usize, of: usize| {
+        (0..of).map(move |at| if at < failed { answer(503, "busy") } else { answer(201, "a") })
+    };
+    let crowd = observed(Kind::Hot, Some(1), plain(vec![answer(201, "a"), answer(409, "")]));
+    let mut all: Vec<_> = failed_or_not(before, 17).map(|seen| fresh("before", seen)).collect();
+    all.push(crowd.clone());
+    all.extend(failed_or_not(after, 12).map(|seen| fresh("after", seen)));
+    judge(&crowd, &Facts { fresh: Fresh::seen(&all), ..COUNTED })
+}
+
+#[test]
+fn a_crowd_is_accused_of_no_more_than_what_is_more_frequent_after_it() {
+    for (before, after) in [(0, 0), (0, 1), (3, 2), (3, 3), (2, 4), (17, 12)] {
+        assert_eq!(accused(before, after).violations, [], "{before} before, {after} after");
+    }
+    for (before, after) in [(0, 12), (3, 12), (0, 8)] {
+        let violations = accused(before, after).violations;
+        assert_eq!(violations.len(), 1, "{before} before, {after} after");
+        assert_eq!(violations[0].property, Property::HotKey);
+    }
+}
+
+#[test]
+fn what_chance_may_have_done_to_a_crowd_is_no_verdict_on_it() {
+    let is_tested = |before, after| accused(before, after).tested.contains(&Property::HotKey);
+    assert!(is_tested(0, 0) && is_tested(3, 2) && is_tested(0, 12));
+    // Between one of twenty and one of a thousand runs; and where everything fails anyway.
+    assert!(!is_tested(0, 5) && !is_tested(17, 12));
+}
+
+#[test]
+fn a_limit_of_requests_is_no_harm_of_a_crowd() {
+    let crowd = observed(Kind::Hot, Some(1), plain(vec![answer(201, "a"), answer(201, "a")]));
+    let mut all: Vec<_> = (0..17).map(|_| fresh("before", answer(201, "a"))).collect();
+    all.push(crowd.clone());
+    all.extend((0..12).map(|_| fresh("after", answer(429, "slow down"))));
+    let judgement = judge(&crowd, &Facts { fresh: Fresh::seen(&all), ..COUNTED });
+    assert_eq!(judgement.violations, []);
+    assert!(!judgement.tested.contains(&Property::HotKey));
+}
+
+/// A first answer, then replays of which so many break off.
+fn replays(broken: usize, of: usize) -> Observed {
+    let replay = |at: usize| match at < broken {
+        true => Outcome::Broken("it ended after 40 bytes".to_owned()),
+        false => answer(201, "a"),
+    };
+    let outcomes = [answer(201, "a")].into_iter().chain((0..of).map(replay));
+    duplicates(Some(1), outcomes.collect())
+}
+
+#[test]
+fn replays_that_break_off_are_a_violation_if_first_answers_do_not() {
+    let often = Facts { fresh: Fresh { broken: rate(3, 17), ..NEVER_FAILS }, ..COUNTED };
+    assert_eq!(violated(&replays(16, 16), COUNTED), [Property::SameAnswer]);
+    assert_eq!(violated(&replays(16, 16), often.clone()), [Property::SameAnswer]);
+    assert_eq!(violated(&replays(1, 4), COUNTED), []);
+    assert_eq!(violated(&replays(3, 16), often), []);
+}
+
+#[test]
+fn an_error_of_the_target_itself_is_not_one_that_was_kept() {
+    let failing = |error: &str| {
+        let outcomes = vec![answer(402, error), answer(402, error), answer(201, "a")];
+        let mut seen = observed(Kind::Failing, Some(1), plain(outcomes));
+        seen.trial.misbehaviour = Some(Misbehaviour::Declines);
+        seen
+    };
+    let (_, declined) = Misbehaviour::Declines.error().unwrap();
+    assert_eq!(violated(&failing(declined), COUNTED), [Property::ErrorsStay]);
+    assert_eq!(violated(&failing("no money on the target's own account"), COUNTED), []);
+}
+
+#[test]
+fn the_name_of_a_request_names_no_execution() {
+    let body = |request, id| format!(r#"{{"correlation_id":{request},"charge_id":{id}}}"#);
+    let seen = |id| duplicates(None, vec![answer(201, &body(1, 7)), answer(201, &body(2, id))]);
+    assert_eq!(violated(&seen(7), UNCOUNTED), [Property::SameAnswer]);
+    assert_eq!(violated(&seen(8), UNCOUNTED), [Property::SameAnswer, Property::AtMostOnce]);
 }

@@ -85,7 +85,7 @@ pub(crate) fn probe(options: &Options, number: usize, caller: Caller) -> Trial {
     Trial {
         program: Program::T1,
         label: "a plain request".to_owned(),
-        kind: Kind::Duplicates,
+        kind: Kind::Fresh,
         marker: format!("{name}o"),
         other_marker: format!("{name}x"),
         misbehaviour: None,

@@ -5,7 +5,8 @@ use crate::torture::plan::{Draft, Kind, Shot, Step};
 pub(super) fn write(draft: &mut Draft<'_>) {
     for _ in 0..KEYS {
         draft.trial(Kind::Duplicates, format!("{REPLAYS} replays"), |key| {
-            (0..=REPLAYS).map(|node| Step::One(Shot::plain(key).at(node))).collect()
+            let replays = (0..=REPLAYS).map(|node| Step::One(Shot::plain(key).at(node)));
+            replays.chain([Step::Confirm(Shot::plain(key))]).collect()
         });
     }
 }

@@ -1,11 +1,11 @@
 //! T11: a bad network. Before the target: pieces, half-closed connections, requests that arrive twice, half answers. Behind
 //! it, where the shim is the service: cut and half answers of requests that were executed.
 
-use crate::torture::plan::{Cut, Draft, Kind, Shot, Step, percent};
+use crate::torture::plan::{Cut, Draft, End, Kind, Shot, Step, percent};
 use crate::torture::shim::Misbehaviour;
 
 pub(super) fn write(draft: &mut Draft<'_>) {
-    for (cut, label) in [(Cut::Pieces, "in small pieces"), (Cut::HalfClosed, "half-closed")] {
+    for (cut, label) in [(Cut::Pieces, "in small pieces"), (Cut::HalfClosed(0), "half-closed")] {
         draft.trial(Kind::Duplicates, label, |key| {
             vec![Step::One(Shot::plain(key).cut(cut)), Step::Insist(Shot::plain(key).at(1))]
         });
@@ -18,7 +18,7 @@ pub(super) fn write(draft: &mut Draft<'_>) {
                 percent(delay)
             ),
             |key| {
-                let lost = Shot::plain(key).cut(Cut::Response(500));
+                let lost = Shot::plain(key).cut(Cut::Response(End::Reset, 500));
                 let both = vec![(0, lost), (delay, Shot::plain(key).at(1))];
                 vec![Step::Staggered(both), Step::Insist(Shot::plain(key))]
             },

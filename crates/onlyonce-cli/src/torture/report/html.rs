@@ -118,10 +118,18 @@ fn counts(report: &Report) -> String {
                 line.program,
                 escaped(why)
             ),
-            None => format!(
-                "<tr><td>{}</td><td>{title}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                line.program, line.trials, line.requests, line.violated
-            ),
+            None => {
+                let short =
+                    line.shortened().map(|why| format!("<br><small>{}</small>", escaped(&why)));
+                format!(
+                    "<tr><td>{}</td><td>{title}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                    line.program,
+                    short.unwrap_or_default(),
+                    line.trials,
+                    line.requests,
+                    line.violated
+                )
+            }
         };
     }
     section + "</table></div>\n"

@@ -79,6 +79,8 @@ fn programs(report: &Report) -> Vec<Value> {
             "requests": line.requests,
             "violated": line.violated,
             "left_out": line.left_out,
+            "skipped": line.skipped.map_or(0, |skipped| skipped.trials),
+            "skipped_for": line.skipped.map(|skipped| skipped.why),
         })
     });
     programs.collect()

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Request, Version};
 use tokio::time::{sleep, timeout};
 
 use super::{Answer, Connector, Fault, Outcome};
+use crate::torture::plan::End;
 use crate::torture::target::Rendered;
 
 /// An open connection.
@@ -17,6 +18,15 @@ struct Open {
     pings: PingPong,
     /// Ends the connection with itself.
     driver: tokio::task::JoinHandle<()>,
+}
+
+impl Open {
+    /// Ends the connection in order, without a word about its streams.
+    async fn close(&mut self) {
+        self.driver.abort();
+        // It was aborted: that is no failure.
+        let _ = (&mut self.driver).await;
+    }
 }
 
 impl Drop for Open {
@@ -39,20 +49,23 @@ pub(crate) async fn exchange(
     patience: Duration,
 ) -> Outcome {
     let work = async {
-        let open = match opened(connector).await {
+        let mut open = match opened(connector).await {
             Ok(open) => open,
             Err(error) => return Outcome::NotConnected(error),
         };
         match begun(&open, connector, method, request, 0) {
             Ok((answer, mut body)) => {
                 // The body may wait for room in a window; the stream is reset after its last byte.
-                let Fault::After(time) = fault else { return answered(answer).await };
+                let Fault::After(end, time) = fault else { return answered(answer).await };
                 let reading = answered(answer);
                 tokio::select! {
                     early = reading => early,
                     () = sleep(time) => {
-                        body.send_reset(Reason::CANCEL);
-                        Outcome::Cut("stream reset after its last DATA frame".to_owned())
+                        match end {
+                            End::Reset => body.send_reset(Reason::CANCEL),
+                            End::Close => open.close().await,
+                        }
+                        Outcome::Cut(told(end).to_owned())
                     }
                 }
             }
@@ -60,6 +73,13 @@ pub(crate) async fn exchange(
         }
     };
     timeout(patience, work).await.unwrap_or(Outcome::TimedOut)
+}
+
+fn told(end: End) -> &'static str {
+    match end {
+        End::Reset => "stream reset after its last DATA frame",
+        End::Close => "connection closed in order after the last DATA frame",
+    }
 }
 
 /// All but the last byte of each request on one connection; once those are there, all last bytes at once.

@@ -7,8 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -45,11 +46,12 @@ impl Connector {
     pub(crate) async fn connect(&self) -> io::Result<Stream> {
         let Address { host, port, .. } = &self.address;
         let connecting = TcpStream::connect((host.as_str(), *port));
-        let tcp = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await??;
+        let tcp = timeout(CONNECT_TIMEOUT, connecting).await??;
         tcp.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return Ok(Stream::Plain(tcp)) };
         let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-        Ok(Stream::Tls(Box::new(tls.connect(name, tcp).await?)))
+        let shaking_hands = timeout(CONNECT_TIMEOUT, tls.connect(name, tcp));
+        Ok(Stream::Tls(Box::new(shaking_hands.await??)))
     }
 }
 
@@ -62,12 +64,34 @@ impl std::fmt::Debug for Connector {
 impl Stream {
     /// From now on, to drop it is to reset the connection.
     pub(crate) fn reset_when_dropped(&self) {
-        let tcp = match self {
+        // Where it cannot be set, the connection ends in order: a fault as well, if a milder one.
+        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Ends the connection in order. What has come is read: to close with unread bytes is to reset.
+    pub(crate) async fn close(mut self) {
+        // Fails where the other side has ended it.
+        let _ = self.shutdown().await;
+        let mut chunk = [0; 4096];
+        for _ in 0..UNREAD_CHUNKS_MAX {
+            let read = timeout(UNREAD_PAUSE, self.read(&mut chunk)).await;
+            if !matches!(read, Ok(Ok(bytes)) if bytes > 0) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for so long, but not once bytes have come.
+    pub(crate) async fn until_readable(&self, time: Duration) {
+        // What failed shows at the next read.
+        let _ = timeout(time, self.tcp().readable()).await;
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
             Self::Plain(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
-        };
-        // Where it cannot be set, the connection ends in order: a fault as well, if a milder one.
-        let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 
@@ -113,3 +137,6 @@ impl AsyncWrite for Stream {
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long bytes are waited for that the other side has sent before it heard of the end.
+const UNREAD_PAUSE: Duration = Duration::from_millis(2);
+const UNREAD_CHUNKS_MAX: usize = 256;
