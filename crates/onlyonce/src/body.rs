@@ -33,12 +33,21 @@ impl<'a> Kind<'a> {
     fn named(essence: &[u8], content_type: &'a [u8]) -> Self {
         match essence {
             b"application/json" => Self::Json,
+            other if OTHER_JSON.contains(&other) => Self::Json,
             b"application/x-www-form-urlencoded" => Self::Form,
             b"multipart/form-data" => Self::Multipart(boundary(content_type)),
             other if other.ends_with(b"+json") && other.contains(&b'/') => Self::Json,
             _ => Self::Opaque,
         }
     }
+}
+
+/// `application/grpc`, `application/grpc+proto` and their like. gRPC-Web is another protocol.
+#[cfg(any(feature = "tower", feature = "client"))]
+pub(crate) fn is_grpc_type(media_type: &[u8]) -> bool {
+    let (name, rest) = media_type.split_at(media_type.len().min(GRPC.len()));
+    name.eq_ignore_ascii_case(GRPC)
+        && matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
 /// The content coding in lower case; `None` if the body is sent as it is.
@@ -81,6 +90,16 @@ fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Names that JSON had, and that clients of JSON-RPC send.
+const OTHER_JSON: [&[u8]; 5] = [
+    b"text/json",
+    b"text/x-json",
+    b"application/x-json",
+    b"application/json-rpc",
+    b"application/jsonrequest",
+];
+#[cfg(any(feature = "tower", feature = "client"))]
+const GRPC: &[u8] = b"application/grpc";
 /// RFC 2046, section 5.1.1.
 const BOUNDARY_BYTES_MAX: usize = 70;
 
@@ -90,8 +109,10 @@ mod tests {
 
     #[test]
     fn the_media_type_tells_the_kind() {
-        let cases: [(&[u8], Kind<'_>); 13] = [
+        let cases: [(&[u8], Kind<'_>); 15] = [
             (b"application/json", Kind::Json),
+            (b"text/json; charset=utf-8", Kind::Json),
+            (b"application/json-rpc", Kind::Json),
             (b"Application/JSON ; charset=utf-8", Kind::Json),
             (b"application/vnd.api+json", Kind::Json),
             (b"application/x-www-form-urlencoded", Kind::Form),
@@ -110,6 +131,23 @@ mod tests {
         ];
         for (content_type, kind) in cases {
             assert_eq!(Kind::of(content_type), kind, "{}", content_type.escape_ascii());
+        }
+    }
+
+    #[cfg(feature = "tower")]
+    #[test]
+    fn grpc_web_is_no_grpc() {
+        let own = [
+            "application/grpc",
+            "application/grpc+proto",
+            "Application/gRPC;a=b",
+            "application/grpc ; a=b",
+        ];
+        assert!(own.iter().all(|name| is_grpc_type(name.as_bytes())));
+        let web =
+            ["application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"];
+        for name in web.iter().chain(&["application/grpcx", "application/json", ""]) {
+            assert!(!is_grpc_type(name.as_bytes()), "{name}");
         }
     }
 

@@ -18,6 +18,7 @@ use http::uri::{Authority, InvalidUri, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use hyper::client::conn::{TrySendError, http1};
 use onlyonce::http::Body;
+use onlyonce::http::grpc::is_grpc;
 use onlyonce::store::BoxError;
 use rustls::AlertDescription;
 use tokio::sync::OwnedSemaphorePermit;
@@ -297,12 +298,6 @@ enum Opened {
     Http2(Arc<Shared>),
     /// Only one request can use it; the first takes it, the others open their own.
     Http1(Arc<Mutex<Option<http1::SendRequest<Body>>>>),
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// A service says in HTTP/2 that it has not processed a request, and will not: REFUSED_STREAM, or a GOAWAY that

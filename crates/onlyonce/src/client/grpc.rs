@@ -6,12 +6,13 @@ use super::answer::Answer;
 use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
 use super::reading::{Again, Meaning, Refusal};
+use crate::body::is_grpc_type;
 use crate::clock::StoreTime;
 
 /// `None` for an answer that is not gRPC's.
 pub(crate) fn read(answer: &Answer, now: StoreTime) -> Option<Meaning> {
     let media_type = answer.header(&http::header::CONTENT_TYPE)?;
-    if answer.status != StatusCode::OK || !media_type.starts_with("application/grpc") {
+    if answer.status != StatusCode::OK || !is_grpc_type(media_type.as_bytes()) {
         return None;
     }
     let again =

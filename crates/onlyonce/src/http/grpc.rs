@@ -14,13 +14,13 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::{Body, OwnAnswer};
+use crate::body::is_grpc_type;
 use crate::problem::DESCRIBED_BY;
 
 /// Whether these headers are those of a gRPC message. gRPC-Web is another protocol.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let rest = media_type.strip_prefix(b"application/grpc");
-    rest.is_some_and(|rest| rest.first() != Some(&b'-'))
+    is_grpc_type(media_type)
 }
 
 /// The HTTP status that means the same as the gRPC status in these headers or trailers, where that decides whether the

@@ -40,11 +40,15 @@ pub(super) fn is_notification(message: &[u8]) -> bool {
     member(message, "method").is_some() && member(message, "id").is_none()
 }
 
-/// Whether this is a batch with a message that has a key where `sources` say. Messages of a batch are not guarded one by
-/// one.
+/// Whether this is a batch (of JSON-RPC, of GraphQL, of CloudEvents) with a message that has a key where `sources` say.
+/// Messages of a batch are not guarded one by one.
 pub(super) fn has_keyed_message(sources: &[KeySource], head: &Parts, body: &[u8]) -> bool {
+    let in_messages =
+        |source: &&KeySource| matches!(source, KeySource::Json(_) | KeySource::CloudEvent);
+    if !sources.iter().any(|source| in_messages(&source)) {
+        return false;
+    }
     let batch: Vec<&RawValue> = serde_json::from_slice(body).unwrap_or_default();
-    let in_messages = |source: &&KeySource| matches!(source, KeySource::Json(_));
     let sources: Vec<_> = sources.iter().filter(in_messages).cloned().collect();
     let rules = KeyRules::default();
     batch.iter().any(|message| {

@@ -16,9 +16,9 @@ use crate::hex;
 /// 1. Where several sources have a key, they must agree.
 /// 2. A JSON number counts as its text, `10.0` not being `10`; anything else than a string is an error.
 /// 3. A field or parameter that comes twice is an error.
-/// 4. A body of another media type than the source asks for has no key; one that says it is the right
-///    type and cannot be read (malformed, doubled member names, a content coding) is an error. A body without
-///    a media type is taken for JSON.
+/// 4. Whatever the media type says, a body that begins like JSON is read as JSON, and a body that is no JSON as a form:
+///    `curl -d` and a browser's `fetch` of a text send JSON under other names. A body that could hold a key and cannot be
+///    read (malformed, doubled member names, a content coding) is an error, never a body without a key.
 /// 5. The body's key is a digest of the body, the fingerprint's the canonical digest, in hexadecimal. They are taken, in
 ///    this order, only where no other source has a key, and are not held to `rules`.
 ///
@@ -71,21 +71,34 @@ fn in_source(
     text.map(|text| Key::from_text(&text, rules)).transpose()
 }
 
-/// A body without a media type is taken for JSON.
+/// A body that says that it is JSON, or begins like it.
 fn in_json(
     head: &Parts,
     body: Option<&[u8]>,
     pointer: &Pointer,
 ) -> Result<Option<String>, KeyError> {
     let kind = kind_of(head, body)?.unwrap_or(Kind::Json);
-    let Some(body) = uncoded(head, body.filter(|_| kind == Kind::Json))? else {
+    let is_parts = matches!(kind, Kind::Multipart(_));
+    let Some(body) = uncoded(head, body.filter(|_| !is_parts))? else {
         return Ok(None);
     };
+    if kind != Kind::Json && !begins_like_json(body) {
+        return Ok(None);
+    }
     match json::find(body, pointer).map_err(|_| KeyError::Unreadable)? {
         None => Ok(None),
         Some(json::Found::Text(text)) => Ok(Some(text)),
         Some(json::Found::NotText) => Err(KeyError::NotText),
     }
+}
+
+/// Whether a reader that does not look at the media type would take the body for an object or an array of JSON.
+fn begins_like_json(body: &[u8]) -> bool {
+    // Also with the marks and the zeros of UTF-16, in which nothing can be found: it is refused.
+    let is_before = |byte: &u8| {
+        byte.is_ascii_whitespace() || matches!(byte, 0 | 0xef | 0xbb | 0xbf | 0xfe | 0xff)
+    };
+    body.iter().find(|byte| !is_before(byte)).is_some_and(|byte| matches!(byte, b'{' | b'['))
 }
 
 fn in_query(head: &Parts, name: &str) -> Result<Option<String>, KeyError> {
@@ -105,8 +118,7 @@ pub(crate) fn form_value(
 
 fn in_form(head: &Parts, body: Option<&[u8]>, name: &str) -> Result<Option<String>, KeyError> {
     let kind = kind_of(head, body)?.unwrap_or(Kind::Opaque);
-    let body = body.filter(|_| matches!(kind, Kind::Form | Kind::Multipart(_)));
-    let Some(body) = uncoded(head, body)? else {
+    let Some(body) = uncoded(head, body.filter(|_| kind != Kind::Json))? else {
         return Ok(None);
     };
     match kind {
@@ -115,8 +127,21 @@ fn in_form(head: &Parts, body: Option<&[u8]>, name: &str) -> Result<Option<Strin
                 multipart::values(body, boundary, name).map_err(|_| KeyError::Unreadable)?;
             only(values.into_iter().map(|value| Ok(value.to_vec())))
         }
-        _ => only(form::values(body, name).map(|value| value.map(Cow::into_owned))),
+        Kind::Form => only(form::values(body, name).map(|value| value.map(Cow::into_owned))),
+        Kind::Json => Ok(None),
+        Kind::Opaque if begins_like_json(body) => Ok(None),
+        // A form under another name: as text, or in parts that are called otherwise.
+        Kind::Opaque if form::values(body, name).next().is_some() || names_part(body, name) => {
+            Err(KeyError::Unreadable)
+        }
+        Kind::Opaque => Ok(None),
     }
+}
+
+/// Whether a part of the body has this name, as parts of a form say it.
+fn names_part(body: &[u8], name: &str) -> bool {
+    let quoted = memchr::memmem::find(body, format!("name=\"{name}\"").as_bytes());
+    quoted.is_some() || memchr::memmem::find(body, format!("name={name}\r").as_bytes()).is_some()
 }
 
 /// The one value, as text.

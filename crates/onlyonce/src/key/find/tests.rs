@@ -57,10 +57,67 @@ fn a_key_is_found_in_a_json_body() {
             assert_eq!(text(find_in("json:/t/ref", &head, body)), expected, "{body}");
         }
     }
-    assert_eq!(
-        text(find_in("json:/t/ref", &typed("text/plain"), r#"{"t":{"ref":"po-1"}}"#)),
-        Ok(None)
-    );
+}
+
+// threat G23
+#[test]
+fn json_under_another_name_is_read_as_json() {
+    let names = [
+        "text/json",
+        "text/plain",
+        "text/plain;charset=UTF-8",
+        "application/x-www-form-urlencoded",
+        "application/x-json",
+        "application/json-rpc",
+        "application/jsonrequest",
+        "application/json, application/json",
+        "json,json",
+        "application/octet-stream",
+        "",
+    ];
+    for name in names {
+        let find = |body: &str| text(find_in("json:/t/ref", &typed(name), body));
+        assert_eq!(find(r#"{"t":{"ref":"po-1"}}"#), Ok(Some("po-1".into())), "{name}");
+        assert_eq!(
+            find("\u{feff} {\"t\":{\"ref\":\"po-1\"}}"),
+            Err(KeyError::Unreadable),
+            "{name}"
+        );
+        assert_eq!(find(r#"{"t":{"ref":"po-1""#), Err(KeyError::Unreadable), "{name}");
+        assert_eq!(find("{\0\"\0t\0"), Err(KeyError::Unreadable), "{name}");
+        assert_eq!(find(r#"{"t":{}}"#), Ok(None), "{name}");
+    }
+    let find = |name: &str, body: &str| text(find_in("json:/t/ref", &typed(name), body));
+    assert_eq!(find("text/plain", "t=1"), Ok(None));
+    assert_eq!(find("application/x-www-form-urlencoded", "t=1"), Ok(None));
+    assert_eq!(find("image/png", "\u{89}PNG"), Ok(None));
+}
+
+// threat G23
+#[test]
+fn a_coded_body_of_whatever_media_type_cannot_be_searched() {
+    for name in ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream"] {
+        let coded = Request::post("/t").header("content-type", name);
+        let head = head(coded.header("content-encoding", "gzip"));
+        for source in ["json:/k", "form:k"] {
+            assert_eq!(text(find_in(source, &head, "x")), Err(KeyError::Unreadable), "{name}");
+        }
+    }
+}
+
+// threat G23
+#[test]
+fn a_form_under_another_name_is_refused() {
+    let part = "--b\r\nContent-Disposition: form-data; name=\"k\"\r\n\r\nx\r\n--b--";
+    let bare = "--b\r\nContent-Disposition: form-data; name=k\r\n\r\nx\r\n--b--";
+    for name in ["text/plain", "application/x-www-form", "multipart/mixed; boundary=b", ""] {
+        for body in ["k=x", "a=1&k=x", "k=x\r\na=1", part, bare] {
+            let found = text(find_in("form:k", &typed(name), body));
+            assert_eq!(found, Err(KeyError::Unreadable), "{name} {body}");
+        }
+        assert_eq!(text(find_in("form:k", &typed(name), "a=1")), Ok(None), "{name}");
+        assert_eq!(text(find_in("form:k", &typed(name), r#"{"k":"x"}"#)), Ok(None), "{name}");
+    }
 }
 
 // R17
@@ -83,7 +140,7 @@ fn a_key_is_found_in_a_form() {
     let form = typed("application/x-www-form-urlencoded");
     assert_eq!(text(find_in("form:k", &form, "a=1&k=x")), Ok(Some("x".into())));
     assert_eq!(text(find_in("form:k", &form, "k=x&k=y")), Err(KeyError::Several));
-    assert_eq!(text(find_in("form:k", &typed("application/json"), "k=x")), Ok(None));
+    assert_eq!(text(find_in("form:k", &typed("application/json"), "{}")), Ok(None));
     let parts = typed("multipart/form-data; boundary=b");
     let body = "--b\r\nContent-Disposition: form-data; name=k\r\n\r\nx\r\n--b--";
     assert_eq!(text(find_in("form:k", &parts, body)), Ok(Some("x".into())));
