@@ -56,9 +56,10 @@ pub enum VelocityPart {
     Principal,
     /// All values of a header.
     Header(HeaderName),
-    /// A value of a JSON body. Numbers are compared by their value.
+    /// A text or a number of a JSON body. White space around it does not count, and a number is the same as its text:
+    /// `"4242"`, `4242` and `" 4242"` are one. Every other value (a list, an object, `true`, `null`) counts as none.
     Json(Pointer),
-    /// A field of a form, URL-encoded or multipart.
+    /// A field of a form, URL-encoded or multipart. Its spellings are those of a JSON value.
     Form(Box<str>),
 }
 
