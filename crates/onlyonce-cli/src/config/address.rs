@@ -1,6 +1,7 @@
 //! Where the upstream is.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use http::Uri;
@@ -30,6 +31,28 @@ impl Upstream {
         self.0.authority().expect("one without an authority is not parsed")
     }
 
+    /// Whether it is this listener of this machine, so far as its text tells: a name other than `localhost` is not resolved.
+    pub(super) fn is_at(&self, listen: SocketAddr) -> bool {
+        let usual = if self.scheme() == "https" { 443 } else { 80 };
+        let port = self.authority().port_u16().unwrap_or(usual);
+        let host = self.authority().host().trim_start_matches('[').trim_end_matches(']');
+        let addresses: &[IpAddr] = match host.parse() {
+            Ok(address) => &[address],
+            Err(_) if host.eq_ignore_ascii_case("localhost") => &LOCALHOST,
+            Err(_) => &[],
+        };
+        let listens = listen.ip().to_canonical();
+        let is_same = |address: &IpAddr| match address.to_canonical() {
+            address if address == listens => true,
+            // Whoever connects to 0.0.0.0 reaches this machine.
+            address if address.is_unspecified() => {
+                listens.is_loopback() || listens.is_unspecified()
+            }
+            address => listens.is_unspecified() && is_own(address),
+        };
+        port == listen.port() && addresses.iter().any(is_same)
+    }
+
     /// What goes before the path of every request: empty, or a path without a slash at its end.
     pub fn prefix(&self) -> &str {
         self.0.path().trim_end_matches('/')
@@ -40,6 +63,13 @@ impl Upstream {
         &self.0
     }
 }
+
+/// Whether this machine has the address: nobody else can bind it.
+fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl FromStr for Upstream {
     type Err = UpstreamError;

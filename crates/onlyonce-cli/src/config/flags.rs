@@ -49,9 +49,16 @@ impl Config {
         self.check_filter()?;
         self.check_audit()?;
         match self.has_every_upstream() {
+            true if self.serves_itself() => Err(FlagsError::Itself(self.listen)),
             true => Ok(self),
             false => Err(FlagsError::NoUpstream),
         }
+    }
+
+    /// Whether a request would be sent to the gateway's own listener, and from there again.
+    fn serves_itself(&self) -> bool {
+        let mut routes = self.routes.iter().chain([&self.fallback]);
+        routes.any(|route| self.upstream_of(route).is_some_and(|at| at.is_at(self.listen)))
     }
 
     fn has_every_upstream(&self) -> bool {
@@ -67,6 +74,11 @@ pub enum FlagsError {
     /// Say where requests go.
     #[error("there is no upstream: pass --upstream URL, or set `upstream` in the configuration")]
     NoUpstream,
+    /// Give the service or the gateway another address.
+    #[error(
+        "an upstream is {0}, the address on which the gateway itself listens: requests would go round in a loop; give the address of the service"
+    )]
+    Itself(SocketAddr),
     /// Write the store as the message says.
     #[error("--store: {0}")]
     Store(#[from] StoreUrlError),
@@ -118,6 +130,39 @@ mod tests {
     fn a_gateway_without_an_upstream_is_not_started() {
         let error = Config::default().with_flags(Flags::default()).unwrap_err();
         assert_eq!(error, FlagsError::NoUpstream);
+    }
+
+    #[test]
+    fn a_gateway_in_front_of_itself_is_not_started() {
+        let served = |listen: &str, upstream: &str| {
+            let (listen, upstream) = (listen.parse().unwrap(), upstream.parse().unwrap());
+            let flags =
+                Flags { listen: Some(listen), upstream: Some(upstream), ..Flags::default() };
+            Config::default().with_flags(flags).map(|_| ())
+        };
+        let loops = [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("127.0.0.1:8080", "http://LocalHost:8080/api"),
+            ("127.0.0.1:8080", "h2c://0.0.0.0:8080"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("127.0.0.1:443", "https://localhost"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080"),
+            ("[::]:8080", "http://127.0.0.1:8080"),
+        ];
+        for (listen, upstream) in loops {
+            let itself = FlagsError::Itself(listen.parse().unwrap());
+            assert_eq!(served(listen, upstream), Err(itself), "{listen} {upstream}");
+        }
+        for (listen, upstream) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8081"),
+            ("127.0.0.1:8080", "http://127.0.0.2:8080"),
+            ("0.0.0.0:8080", "http://192.0.2.7:8080"),
+            ("127.0.0.1:0", "http://127.0.0.1:8080"),
+            ("127.0.0.1:8080", "http://api.internal:8080"),
+        ] {
+            assert_eq!(served(listen, upstream), Ok(()), "{listen} {upstream}");
+        }
     }
 
     #[test]
