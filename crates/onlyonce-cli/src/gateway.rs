@@ -22,6 +22,7 @@ mod principal;
 mod reconcile;
 mod reload;
 mod sending;
+mod spellings;
 pub(crate) mod store;
 pub mod telemetry;
 mod unbroken;

@@ -2,7 +2,7 @@
 //!
 //! 1. A fingerprint has two digests: `raw`, of the body's bytes as sent, and `canonical`, of what they mean.
 //! 2. Equal raw digests are a match in every version. Else canonical ones of the same version are compared.
-//! 3. Both cover method, path (after [`normal_path`]), query as sent (empty is none), content coding, and the media
+//! 3. Both cover method, path (after [`normal_path`]; a canonical digest that a record has, with the spelling apart), query as sent (empty is none), content coding, and the media
 //!    type with its parameters (of `application/json` and url-encoded forms only the charset): the same bytes in
 //!    another charset or between other boundaries are another request. `X-HTTP-Method-Override`,
 //!    `X-HTTP-Method` and `X-Method-Override` count. No other header does.
@@ -45,6 +45,8 @@ use crate::body::{self, Kind, MediaType, Odd};
 use crate::planted::{Planted, planted};
 #[cfg(feature = "run")]
 use crate::scope::Secret;
+#[cfg(feature = "tower")]
+use crate::scope::Spelling;
 use crate::scope::normal_path;
 
 pub use crate::pointer::{Pointer, PointerError};
@@ -125,16 +127,49 @@ impl Fingerprint {
         Self { canonical: digest.finalize().into(), ..self }
     }
 
+    /// This fingerprint, made with the folded path, of a request whose path is spelled in this way.
+    #[cfg(feature = "tower")]
+    pub(crate) fn spelled(mut self, spelling: Spelling) -> Self {
+        if self.version == Self::NONE {
+            // Nothing but the spelling is compared.
+            self.canonical = Digest::default();
+        }
+        let tail = &mut self.canonical[MEANING_BYTES..];
+        tail.iter_mut().zip(spelling).for_each(|(byte, other)| *byte ^= other);
+        self
+    }
+
+    /// The spelling of the path, of a fingerprint that compares nothing else; empty for a path that is spelled as in ids.
+    #[cfg(any(feature = "sqlite", feature = "sqlx"))]
+    pub(crate) fn spelling(&self) -> &[u8] {
+        match self.canonical.split_at(MEANING_BYTES) {
+            (meaning, spelling) if meaning.iter().all(|byte| *byte == 0) && spelling != [0; 4] => {
+                spelling
+            }
+            _ => &[],
+        }
+    }
+
+    /// Whether these are fingerprints of requests that differ in the spelling of their path alone, or in that where nothing
+    /// else is compared.
+    pub(crate) fn is_respelled(&self, asked: &Self) -> bool {
+        let meanings = [self, asked].map(|print| &print.canonical[..MEANING_BYTES]);
+        let is_near = meanings[0].ct_eq(meanings[1]) & self.version.ct_eq(&asked.version);
+        let is_same = self.raw.ct_eq(&asked.raw) | self.canonical.ct_eq(&asked.canonical);
+        (is_near & !is_same).to_bool()
+    }
+
     /// Whether a request that is `asked` now is the one whose fingerprint `self` was stored.
     ///
     /// Equal raw digests match; canonical ones are compared if both are of one version; and where
-    /// either side has [`NONE`](Self::NONE), everything matches. Takes the same time wherever digests differ.
+    /// either side has [`NONE`](Self::NONE), everything matches but another spelling of a path. Takes the same time wherever digests differ.
     pub fn matches(&self, asked: &Self) -> bool {
         let is_raw = self.raw.ct_eq(&asked.raw);
         let is_canonical =
             self.canonical.ct_eq(&asked.canonical) & self.version.ct_eq(&asked.version);
         let is_uncompared = self.version.ct_eq(&Self::NONE) | asked.version.ct_eq(&Self::NONE);
-        (is_raw | is_canonical | is_uncompared).to_bool() || planted(Planted::MismatchIgnored)
+        let is_same = (is_raw | is_canonical | is_uncompared).to_bool();
+        is_same && !self.is_respelled(asked) || planted(Planted::MismatchIgnored)
     }
 }
 
@@ -167,10 +202,8 @@ impl<'a> Subject<'a> {
         body::put(&mut head, self.method.as_bytes());
         let is_overridden = overrides_method(self.headers);
         for name in METHOD_OVERRIDES {
-            body::put_all(
-                &mut head,
-                is_overridden.then(|| self.lines(&name)).into_iter().flatten(),
-            );
+            let lines = is_overridden.then(|| overriding_lines(self.headers, &name));
+            body::put_all(&mut head, lines.into_iter().flatten().map(|(_, line)| line));
         }
         body::put(&mut head, normal_path(self.path).as_bytes());
         body::put_optional(
@@ -245,7 +278,32 @@ enum Form {
 /// Whether a header may stand in for the method. Almost no request has one, and to look at all names is cheaper than to
 /// look for three.
 pub fn overrides_method(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| METHOD_OVERRIDES.contains(name))
+    headers.keys().any(is_method_override)
+}
+
+/// Whether frameworks may take this header for the method: one of [`METHOD_OVERRIDES`], or its spelling with `_`, which is
+/// the same name for CGI and WSGI.
+pub fn is_method_override(name: &HeaderName) -> bool {
+    // Most names are of another length, or begin otherwise.
+    name.as_str().starts_with('x')
+        && METHOD_OVERRIDES.iter().any(|one| is_one_name(one.as_str(), name.as_str()))
+}
+
+/// Whether these are one name where `_` counts as `-`.
+pub fn is_one_name(name: &str, other: &str) -> bool {
+    let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.len() == other.len() && name.bytes().map(dashed).eq(other.bytes().map(dashed))
+}
+
+/// The lines of the header with this name, then those of its spellings with `_`.
+fn overriding_lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<(&'a str, &'a [u8])> {
+    let is_one =
+        |(other, _): &(&HeaderName, &HeaderValue)| is_one_name(name.as_str(), other.as_str());
+    let lines = headers.iter().filter(is_one);
+    let mut lines: Vec<_> = lines.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    // Stable: the lines of one name keep their order. `-` is before `_`.
+    lines.sort_by_key(|(name, _)| *name);
+    lines
 }
 
 /// Headers that frameworks take for the method, in place of the request's own.
@@ -255,6 +313,8 @@ pub const METHOD_OVERRIDES: [HeaderName; 3] = [
     HeaderName::from_static("x-method-override"),
 ];
 const HEAD_BYTES_USUAL: usize = 256;
+/// Of a canonical digest: how a path is spelled changes the bytes behind them, and those alone.
+const MEANING_BYTES: usize = 28;
 /// What a planted bug looks at of a body.
 const CUT_SHORT: usize = 16;
 

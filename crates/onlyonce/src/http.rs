@@ -50,6 +50,7 @@ mod layer;
 mod location;
 mod look_up;
 mod observe;
+mod overrides;
 pub mod problem;
 mod repeatability;
 pub(crate) mod request;
@@ -61,6 +62,7 @@ pub use body::Body;
 pub use client_uri::ClientUri;
 pub use headers::kept as kept_headers;
 pub use layer::{Guarded, OnceLayer, Who};
+pub use overrides::Overrides;
 
 /// An inner service puts this among the extensions of a response to prove that it sent nothing on: the claim is
 /// released, and the response passes as it is. Without it every request that was called counts as sent.

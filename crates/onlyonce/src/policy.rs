@@ -13,8 +13,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 pub use self::values::{
-    Absent, Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses,
-    StoreDown, Tokens,
+    Absent, Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Paths, Recovery,
+    Statuses, StoreDown, Tokens,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KEY_BYTES_MAX, KeyFormat, KeyRules, KeySource, KeySyntax};
@@ -44,6 +44,7 @@ pub struct Policy {
     /// The length admits at least one key.
     key_rules: KeyRules,
     scope: Vec<ScopePart>,
+    paths: Paths,
     fingerprint: FingerprintRules,
     /// Never zero.
     ttl: Duration,
@@ -146,6 +147,13 @@ impl Policy {
     #[must_use]
     pub fn with_scope(self, scope: impl IntoIterator<Item = ScopePart>) -> Self {
         Self { scope: scope.into_iter().collect(), ..self }
+    }
+
+    /// Whether the service takes spellings of a path for one another. Default: it may. With [`Paths::Literal`] in front of
+    /// a service that does, one key executes once for each spelling. A change makes every live key a new one.
+    #[must_use]
+    pub fn with_paths(self, paths: Paths) -> Self {
+        Self { paths, ..self }
     }
 
     /// What makes two requests with one key the same. Default: the canonical form of the body. Excluding a field
@@ -353,6 +361,7 @@ impl Default for Policy {
             key_from: vec![KeySource::Header(IDEMPOTENCY_KEY)],
             key_rules: KeyRules::default(),
             scope: ScopePart::DEFAULT.to_vec(),
+            paths: Paths::Plain,
             fingerprint: FingerprintRules::default(),
             ttl: DAY,
             in_flight: InFlight::Reject,

@@ -169,7 +169,7 @@ impl Problem {
 
     pub(crate) fn method_unclear() -> Self {
         let detail = "The request has an idempotency key, and its method is not in upper case, or is overridden \
-                      by a header. Send the method itself, in upper case. This request was not executed.";
+                      by a header or a parameter. Send the method itself, in upper case. This request was not executed.";
         Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
     }
 
@@ -187,6 +187,14 @@ impl Problem {
         let detail = "This key was already used for a different request, and this request was not executed. A \
                       retry must repeat the first request exactly; a different operation needs a new key.";
         Self::new(status, &kind::KEY_REUSED, detail)
+    }
+
+    /// The key was used for the same operation under another spelling of its path. A new key could execute it twice.
+    pub(crate) fn key_respelled(mismatch: Mismatch) -> Self {
+        let detail = "This key was already used for another spelling of this path (letter case, a final slash, an \
+                      extension, parameters), which the service may take for the same. This request was not executed. Send \
+                      the path as the first request had it, with the same key.";
+        Self { detail: detail.into(), retry: Retry::Never, ..Self::key_reused(mismatch) }
     }
 
     pub(crate) fn in_progress() -> Self {

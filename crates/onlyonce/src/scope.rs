@@ -30,6 +30,7 @@
 mod encoding;
 mod path;
 mod principal;
+mod spelling;
 #[cfg(feature = "tower")]
 pub(crate) mod token;
 
@@ -48,10 +49,13 @@ use crate::planted::{Planted, planted};
 pub use path::normal_path;
 pub use principal::Principal;
 #[cfg(feature = "tower")]
+pub(crate) use spelling::{Spelling, spelling};
+pub use spelling::{folded_path, is_plain_path, is_settled_path, readings};
+#[cfg(feature = "tower")]
 pub use token::TOKEN_LENGTH;
 
-/// The version of the encoding that ids are hashed from. A store remembers it.
-pub const SCOPE_VERSION: u8 = 2;
+/// The version of the encoding that ids are hashed from. A store remembers it. 3: the path is [folded](folded_path).
+pub const SCOPE_VERSION: u8 = 3;
 
 /// The id that an operation is stored under: 128 bits of digests of its key and of its scope.
 ///
@@ -271,8 +275,11 @@ pub enum ScopePart {
     Host,
     /// The request method.
     Method,
-    /// The path as sent, parameters filled in, after [`normal_path`].
+    /// The path, parameters filled in, as [`folded_path`] has it: its spellings are one operation, and the fingerprint
+    /// tells them apart.
     Path,
+    /// The path as sent, after [`normal_path`], for a service that tells every spelling of a path apart.
+    LiteralPath,
     /// A header by which the service chooses what a request is about (a tenant, `X-Original-URL`): all of its
     /// values as sent, in their order. Absent is not empty.
     Header(HeaderName),
@@ -294,6 +301,7 @@ impl fmt::Display for ScopePart {
             Self::Host => f.write_str("host"),
             Self::Method => f.write_str("method"),
             Self::Path => f.write_str("path"),
+            Self::LiteralPath => f.write_str("literal path"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Json(pointer) => write!(f, "json:{pointer}"),
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use onlyonce::fingerprint::{FingerprintMode, Pointer};
 use onlyonce::key::KeySyntax;
 use onlyonce::policy::{
-    Errors, InFlight, Keep, KeyNeed, Mismatch, Mode, OldKeys, Recovery, Statuses, StoreDown, Tokens,
+    Errors, InFlight, Keep, KeyNeed, Mismatch, Mode, OldKeys, Paths, Recovery, Statuses, StoreDown,
+    Tokens,
 };
 use onlyonce::velocity::Velocity;
 use serde_json::{Map, Value, json};
@@ -50,6 +51,7 @@ fn of_keys(route: &Route) -> Map<String, Value> {
         "key_format": rules.format.to_string(),
         "key_deny": rules.denied,
         "scope": texts(policy.scope()),
+        "paths": match policy.paths() { Paths::Plain => "plain", Paths::Literal => "literal" },
         "fingerprint": match fingerprint.mode {
             FingerprintMode::Auto => "auto",
             FingerprintMode::Raw => "raw",

@@ -35,6 +35,17 @@ impl Match {
         self.has_method(method) && (self.path.is_none() || self.has_path(path))
     }
 
+    /// The path as this match writes it, if a service may take it for one that matches; `None` for what every request
+    /// matches.
+    pub(crate) fn spelled(&self, path: &str) -> Option<String> {
+        self.path.as_ref()?.spelled(path)
+    }
+
+    /// Whether a path that has no other spelling matches in its own spelling or not at all.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.path.as_ref().is_none_or(PathPattern::is_settled)
+    }
+
     /// What the places of the path hold in this one, by their names, percent-encoded as they came.
     pub fn places<'a>(&'a self, path: &'a str) -> Vec<(&'a str, &'a str)> {
         self.path.as_ref().map_or_else(Vec::new, |pattern| pattern.places(path))

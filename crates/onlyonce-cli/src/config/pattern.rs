@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use onlyonce::scope::normal_path;
+use onlyonce::scope::{folded_path, is_settled_path, normal_path};
 
 /// A path whose segments are fixed, or stand for one (`{name}`) or for one or more (`{*rest}`, at the end).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,47 @@ impl PathPattern {
             }
         }
         left.is_none()
+    }
+
+    /// The path as this pattern writes it, if a service may take it for one of those: letter case, the final slash, and an
+    /// extension of the last segment may differ.
+    pub(super) fn spelled(&self, path: &str) -> Option<String> {
+        let mut left: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        let is_last_empty = |segments: &[&str]| segments.last().is_some_and(|last| last.is_empty());
+        while is_last_empty(&left) {
+            left.pop();
+        }
+        let mut left = left.into_iter().peekable();
+        let mut spelled = String::new();
+        for segment in &self.0 {
+            spelled.push('/');
+            match segment {
+                // The slash at the end, or the root.
+                Segment::Fixed(fixed) if fixed.is_empty() && left.peek().is_none() => {}
+                Segment::Fixed(fixed) => {
+                    let sent = left.next()?;
+                    if !is_read_as(sent, fixed, left.peek().is_none()) {
+                        return None;
+                    }
+                    spelled += fixed;
+                }
+                Segment::One(_) => spelled += left.next().filter(|sent| !sent.is_empty())?,
+                Segment::Rest(_) => {
+                    let rest: Vec<_> = left.by_ref().collect();
+                    spelled += Some(rest.join("/")).filter(|rest| !rest.is_empty())?.as_str();
+                }
+            }
+        }
+        left.next().is_none().then_some(spelled)
+    }
+
+    /// Whether its fixed segments are already what ids have of them.
+    pub(super) fn is_settled(&self) -> bool {
+        let path = self.0.iter().map(|segment| match segment {
+            Segment::Fixed(fixed) => format!("/{fixed}"),
+            Segment::One(_) | Segment::Rest(_) => "/x".to_owned(),
+        });
+        is_settled_path(&path.collect::<String>())
     }
 
     /// What each place holds in a path that matches, by its name.
@@ -96,6 +137,14 @@ impl FromStr for PathPattern {
             _ => Ok(Self(segments)),
         }
     }
+}
+
+/// Whether a service may read a segment that was sent as the one that a pattern has.
+fn is_read_as(sent: &str, fixed: &str, is_last: bool) -> bool {
+    let [sent, fixed] = [sent, fixed].map(|segment| format!("/{segment}"));
+    let (sent, fixed) = (folded_path(&sent), folded_path(&fixed));
+    let stem = sent.rsplit_once('.').filter(|_| is_last).map(|(stem, _)| stem);
+    sent == fixed || stem == Some(&fixed)
 }
 
 fn is_of_path(character: char) -> bool {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 use onlyonce::Policy;
 use onlyonce::fingerprint::{FingerprintMode, FingerprintRules, Pointer};
-use onlyonce::key::{KeyFormat, KeyRules, KeySource, KeySyntax};
+use onlyonce::key::{KeyFormat, KeyRules, KeySource, KeySourceError, KeySyntax};
 use onlyonce::policy::{
-    Errors, Keep, KeyNeed, Mismatch, Mode, OldKeys, Statuses, StoreDown, Tokens,
+    Errors, Keep, KeyNeed, Mismatch, Mode, OldKeys, Paths, Statuses, StoreDown, Tokens,
 };
 use onlyonce::scope::ScopePart;
 use onlyonce::store::audit::IDS_MAX;
@@ -176,6 +176,7 @@ fn set_policy(policy: &mut Policy, field: Field<'_>) -> Result<(), Remarks> {
     *policy = match field.name.name {
         "methods" => before.with_methods(field.all(method)?),
         "scope" => before.with_scope(field.all(scope_part)?),
+        "paths" => before.with_paths(field.one_of(&PATHS)?),
         name if name.starts_with("fingerprint") => {
             before.with_fingerprint(fingerprint(policy, field)?)
         }
@@ -237,10 +238,22 @@ fn nonzero(field: Field<'_>) -> Result<Duration, Remark> {
 }
 
 fn key_from(field: Field<'_>) -> Result<Vec<KeySource>, Remarks> {
-    let sources = field.all(Field::parsed)?;
+    let sources = field.all(key_source)?;
     match sources.is_empty() {
         true => Err(Remark::new(field.named_at, "key_from names no place to find the key").into()),
         false => Ok(sources),
+    }
+}
+
+/// A name without its place is probably that of a header.
+fn key_source(field: Field<'_>) -> Result<KeySource, Remark> {
+    let text = field.text()?;
+    match text.parse::<KeySource>() {
+        Err(KeySourceError::Place) if text.parse::<HeaderName>().is_ok() => {
+            Err(field
+                .wrong(&format!("a key source says where it is: did you mean \"header:{text}\"?")))
+        }
+        _ => field.parsed(),
     }
 }
 
@@ -355,6 +368,7 @@ const SCOPE: [(&str, &ScopePart); 4] = [
     ("method", &ScopePart::Method),
     ("path", &ScopePart::Path),
 ];
+const PATHS: [(&str, Paths); 2] = [("plain", Paths::Plain), ("literal", Paths::Literal)];
 const FINGERPRINT: [(&str, FingerprintMode); 3] = [
     ("auto", FingerprintMode::Auto),
     ("raw", FingerprintMode::Raw),

@@ -3,6 +3,7 @@
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Authority;
+use onlyonce::fingerprint::is_one_name;
 use onlyonce::key::KeySource;
 use onlyonce::policy::IDEMPOTENCY_KEY;
 use onlyonce::scope::ScopePart;
@@ -13,16 +14,25 @@ use super::wire::is_plain_length;
 use crate::config::{PrincipalRule, PrincipalSource, Route};
 
 /// Why the request is ambiguous, as a sentence for its client.
-pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&'static str> {
+pub(super) fn doubt(
+    uri: &Uri,
+    headers: &HeaderMap,
+    judged: &Judged,
+    is_guarded: bool,
+) -> Option<&'static str> {
     let (mut host, mut has_two_hosts, mut has_connection) = (None, false, false);
-    let mut has_odd_length = false;
+    let (mut has_length, mut has_odd_length, mut has_underscore) = (false, false, false);
     // One pass over a dozen fields is cheaper than two look-ups.
     for (name, value) in headers {
         if name == header::HOST {
             has_two_hosts |= host.replace(value).is_some();
         }
         has_connection |= name == header::CONNECTION;
-        has_odd_length |= name == header::CONTENT_LENGTH && !is_plain_length(value.as_bytes());
+        has_underscore |= name.as_str().contains('_');
+        if name == header::CONTENT_LENGTH {
+            has_odd_length |= has_length || !is_plain_length(value.as_bytes());
+            has_length = true;
+        }
     }
     match () {
         () if has_two_hosts => Some(TWO_HOSTS),
@@ -30,6 +40,7 @@ pub(super) fn doubt(uri: &Uri, headers: &HeaderMap, judged: &Judged) -> Option<&
         () if !is_one_host(uri, host) => Some(OTHER_HOST),
         () if uri.path().is_empty() => Some(NO_PATH),
         () if has_connection && judged.is_dropped(headers) => Some(DROPPED),
+        () if is_guarded && has_underscore && judged.is_respelled(headers) => Some(UNDERSCORE),
         () => None,
     }
 }
@@ -63,6 +74,17 @@ impl Judged {
     /// Whether `Connection` names one of them: a field that it names ends at this hop.
     fn is_dropped(&self, headers: &HeaderMap) -> bool {
         named_by_connection(headers).any(|name| self.0.contains(&name))
+    }
+}
+
+impl Judged {
+    /// Whether a field has the name of one of them but for `_` in the place of `-`: for CGI and WSGI these are one name.
+    fn is_respelled(&self, headers: &HeaderMap) -> bool {
+        let names = headers.keys().filter(|name| !self.0.contains(name));
+        let is_one = |name: &HeaderName| {
+            self.0.iter().any(|judged| is_one_name(judged.as_str(), name.as_str()))
+        };
+        names.into_iter().any(is_one)
     }
 }
 
@@ -104,11 +126,46 @@ const ALWAYS: [HeaderName; 7] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-method-override"),
 ];
+const UNDERSCORE: &str = "A header has an underscore where the name of a header that identifies the request (its key, credentials, \
+                          content type or method) has a dash. Some servers take them for one header. Write it with a dash.";
 const TWO_HOSTS: &str = "The request has more than one Host field. Send one.";
 const ODD_LENGTH: &str =
-    "The Content-Length is not a plain decimal number. Write it without zeros before it.";
+    "The Content-Length is not one plain decimal number. Send it once, without zeros before it.";
 const OTHER_HOST: &str =
     "The Host field is malformed, or the target of the request names another host.";
 const NO_PATH: &str = "The target of the request has no path.";
 const DROPPED: &str = "The Connection field names a header that identifies the request (its host, key, credentials \
                        or content type), so that the service would not see it. Remove it from Connection.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubted(lines: &[(&'static str, &'static str)], is_guarded: bool) -> Option<&'static str> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let judged = Judged(ALWAYS.to_vec());
+        doubt(&Uri::from_static("/t"), &headers, &judged, is_guarded)
+    }
+
+    // threat G2
+    #[test]
+    fn two_lengths_are_ambiguous_even_if_they_are_equal() {
+        let length = ("content-length", "2");
+        assert_eq!(doubted(&[length], true), None);
+        assert_eq!(doubted(&[length, length], true), Some(ODD_LENGTH));
+        assert_eq!(doubted(&[length, length], false), Some(ODD_LENGTH));
+        assert_eq!(doubted(&[("content-length", "02")], false), Some(ODD_LENGTH));
+    }
+
+    #[test]
+    fn an_underscore_in_the_place_of_a_dash_is_ambiguous_where_keys_count() {
+        for name in ["idempotency_key", "content_type", "x_http-method_override"] {
+            assert_eq!(doubted(&[(name, "a")], true), Some(UNDERSCORE), "{name}");
+            assert_eq!(doubted(&[(name, "a")], false), None);
+        }
+        assert_eq!(doubted(&[("idempotency-key", "a"), ("x_trace", "b")], true), None);
+    }
+}

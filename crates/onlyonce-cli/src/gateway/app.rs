@@ -1,5 +1,6 @@
 //! Finds the route of a request, and answers what the gateway knows by itself.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use onlyonce::fingerprint::{METHOD_OVERRIDES, overrides_method};
-use onlyonce::http::{Body, Guarded, OnceLayer, grpc, problem};
+use onlyonce::fingerprint::overrides_method;
+use onlyonce::http::{Body, Guarded, OnceLayer, Overrides, grpc, problem};
 use onlyonce::policy::{Mode, Tokens};
+use onlyonce::scope::{is_settled_path, readings};
 use onlyonce::store::BoxError;
 use onlyonce::{Once, Policy};
 use tokio_rustls::TlsAcceptor;
@@ -30,6 +32,7 @@ use super::jwt::Jwt;
 use super::outgoing::Outgoing;
 use super::principal::identify;
 use super::reconcile::Asker;
+use super::spellings::{Demands, is_passed_by};
 use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
@@ -48,6 +51,10 @@ pub(super) struct App {
 pub(super) struct Routes {
     /// In the order of the configuration; the last one matches everything.
     routes: Vec<Guard>,
+    /// Every method that a route guards.
+    guarded: Vec<Method>,
+    /// Whether each path that has no other spelling is for one route alone.
+    are_settled: bool,
     /// The services of the routes, in their order.
     pub(super) services: Vec<Service>,
     /// Verifies bearer tokens.
@@ -65,6 +72,7 @@ struct Guard {
     policy: Policy,
     needs_jwt: bool,
     judged: Judged,
+    demands: Demands,
     cors: Cors,
     layer: OnceLayer,
     service: Guarded<Forward>,
@@ -108,10 +116,15 @@ impl App {
         }
         let guard = routes.route(request.method(), request.uri().path());
         let allowed = guard.cors.allowed(request.headers());
-        let refusal = routes.overriding(&request);
-        let answer = match refusal.or_else(|| guard.refusal(request.uri(), request.headers())) {
+        let refusal = routes.overriding(&request).or_else(|| routes.respelled(&request, guard));
+        let refusal =
+            refusal.or_else(|| guard.refusal(request.method(), request.uri(), request.headers()));
+        let answer = match refusal {
             Some(refusal) if grpc::is_grpc(request.headers()) => grpc::readable(refusal),
             Some(refusal) => refusal,
+            None if routes.may_override_in_form(&request) => {
+                Box::pin(routes.pass_form(request, guard)).await
+            }
             None => guard.pass(request).await,
         };
         let answer = routes.outgoing.held(answer, &guard.policy, state, version);
@@ -130,8 +143,14 @@ impl Routes {
     ) -> Self {
         let routes = routes(config).zip(layers).zip(&services);
         let routes = routes.map(|((route, layer), (_, upstream))| guard(route, layer, upstream));
-        let (routes, outgoing) = (routes.collect(), outgoing.clone());
+        let (routes, outgoing): (Vec<Guard>, _) = (routes.collect(), outgoing.clone());
+        let mut guarded: Vec<_> =
+            routes.iter().flat_map(|guard| guard.policy.methods()).cloned().collect();
+        guarded.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        guarded.dedup();
         Self {
+            are_settled: routes.iter().all(|guard| guard.matching.is_settled()),
+            guarded,
             routes,
             services,
             jwt,
@@ -186,7 +205,7 @@ impl Routes {
             return json(StatusCode::BAD_REQUEST, well_known::TOKENS_USAGE.into());
         };
         let guard = self.route(&method, uri.path());
-        let refusal = guard.refusal(request.uri(), request.headers());
+        let refusal = guard.refusal(&method, request.uri(), request.headers());
         let issue = || guard.layer.issue_token(&head_of(request, (method, uri)));
         let answer = refusal.unwrap_or_else(issue);
         cors::readable(answer, guard.cors.allowed(request.headers()))
@@ -202,7 +221,14 @@ impl Guard {
     /// Passes the request to the layer.
     fn pass(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> {
         let version = request.version();
-        let request = request.map(|body| Unbroken::new(body, version));
+        self.pass_whole(request.map(|body| Unbroken::new(body, version)))
+    }
+
+    fn pass_whole<B>(&self, request: Request<B>) -> impl Future<Output = Response<Body>>
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         let answering = self.service.clone().call(request);
         // Only a guarded request fails, and the layer has an answer to that.
         answering.map(|answer| answer.unwrap_or_else(|_| problem::upstream_failed(&self.policy)))
@@ -214,61 +240,137 @@ impl Guard {
         request: &Request<Incoming>,
         (method, uri): (Method, Uri),
     ) -> Response<Body> {
-        if let Some(refusal) = self.refusal(request.uri(), request.headers()) {
+        if let Some(refusal) = self.refusal(&method, request.uri(), request.headers()) {
             return refusal;
         }
         self.layer.look_up(&head_of(request, (method, uri))).await
     }
 
     /// The answer to a request that the upstream could read differently; a route that observes refuses nothing.
-    fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+    fn refusal(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
         if self.policy.mode() == Mode::Observe {
             return None;
         }
-        let why = ambiguity::doubt(uri, headers, &self.judged)?;
+        let is_guarded = self.policy.methods().contains(method);
+        let why = ambiguity::doubt(uri, headers, &self.judged, is_guarded)?;
         Some(problem::request_ambiguous(&self.policy, why))
+    }
+
+    /// Whether a request with this method that goes by `self` must not be one of `other` as well.
+    fn passes_by(&self, other: &Self, method: &Method) -> bool {
+        let [mine, others] = [self, other].map(|guard| (&guard.policy, &guard.demands));
+        !std::ptr::eq(self, other) && is_passed_by(method, mine, others)
     }
 }
 
 impl Routes {
     /// The route of a request. `post` goes the way of `POST`, so that a keyed one is noticed and refused.
     fn route(&self, method: &Method, path: &str) -> &Guard {
-        let name = method.as_str();
-        if name.bytes().any(|byte| byte.is_ascii_lowercase())
-            && let Ok(upper) = Method::from_bytes(name.to_ascii_uppercase().as_bytes())
-        {
-            return self.route(&upper, path);
-        }
+        let method = &upper(method);
         let found = self.routes.iter().find(|guard| guard.matching.matches(method, path));
         found.or_else(|| self.routes.last()).expect("the last route matches everything")
     }
 
-    /// The refusal of a route whose method a header puts in the place of the request's own.
-    fn overriding(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        if !overrides_method(request.headers()) {
+    /// The refusal of another route, under which the request would fall where a service reads its path in another way.
+    fn respelled(&self, request: &Request<Incoming>, guard: &Guard) -> Option<Response<Body>> {
+        let other = self.rival(request.method(), request.uri().path(), guard)?;
+        Some(problem::request_ambiguous(&other.policy, OTHER_ROUTE))
+    }
+
+    /// Another route that the request would pass by if it went by `guard`, and under which its path falls as some services
+    /// read it.
+    fn rival(&self, method: &Method, path: &str, guard: &Guard) -> Option<&Guard> {
+        let method = &upper(method);
+        let is_alone = self.routes.len() == 1 || !self.guarded.contains(method);
+        if is_alone || (self.are_settled && is_settled_path(path)) {
             return None;
         }
-        let names = METHOD_OVERRIDES.into_iter().flat_map(|name| request.headers().get_all(name));
-        // A client may send very many: each route is judged once.
+        let is_rival = |other: &&Guard| guard.passes_by(other, method);
+        let Some(readings) = readings(path) else {
+            return self.routes.iter().find(is_rival);
+        };
+        readings.iter().find_map(|path| {
+            let as_written = |other: &&Guard| {
+                let spelled = other.matching.spelled(path);
+                spelled.is_some_and(|path| std::ptr::eq(self.route(method, &path), *other))
+            };
+            let exact = Some(self.route(method, path)).filter(is_rival);
+            exact.or_else(|| self.routes.iter().filter(is_rival).find(as_written))
+        })
+    }
+
+    /// The refusal of a route whose method stands in for the request's own: in a header, or in the query.
+    fn overriding(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        if !overrides_method(request.headers()) && request.uri().query().is_none() {
+            return None;
+        }
+        let overrides = Overrides::of(request.uri(), request.headers());
+        match overrides.is_empty() {
+            true => None,
+            false => self.overridden(&head_as_sent(request), &overrides),
+        }
+    }
+
+    /// The same, for the methods that these `overrides` name.
+    fn overridden(&self, head: &Parts, overrides: &Overrides) -> Option<Response<Body>> {
+        let guards = self.overridden_guards(&head.method, head.uri.path(), overrides);
+        let guard = guards.into_iter().find(|guard| guard.layer.may_have_key(head))?;
+        Some(problem::method_unclear(&guard.policy))
+    }
+
+    /// The routes that guard a method which stands in for this one, and that a request with this one would pass by.
+    fn overridden_guards(&self, method: &Method, path: &str, overrides: &Overrides) -> Vec<&Guard> {
+        let own = self.route(method, path);
+        let named = |name: &Box<[u8]>| Method::from_bytes(&name.to_ascii_uppercase()).ok();
+        let methods: Vec<Method> = match overrides.is_unclear {
+            true => self.guarded.clone(),
+            false => overrides.names.iter().filter_map(named).collect(),
+        };
+        // A client may name very many: each route is judged once.
         let mut guards: Vec<&Guard> = Vec::new();
-        for name in names {
-            let name = name.as_bytes().trim_ascii().to_ascii_uppercase();
-            let Ok(method) = Method::from_bytes(&name) else { continue };
-            let guard = self.route(&method, request.uri().path());
+        for other in methods.iter().filter(|other| *other != method) {
+            let guard = self.route(other, path);
+            let rival = self.rival(other, path, own);
             let methods = guard.policy.methods();
-            let is_other = methods.contains(&method) && !methods.contains(request.method());
-            if is_other && !guards.iter().any(|judged| std::ptr::eq(*judged, guard)) {
-                guards.push(guard);
+            let is_passed_by = methods.contains(other)
+                && guard.policy.mode() == Mode::Enforce
+                && (!methods.contains(method) || own.passes_by(guard, other));
+            for guard in rival.into_iter().chain(is_passed_by.then_some(guard)) {
+                if !guards.iter().any(|judged| std::ptr::eq(*judged, guard)) {
+                    guards.push(guard);
+                }
             }
         }
-        if guards.is_empty() {
-            return None;
+        guards
+    }
+
+    /// Whether a field of the request's form could stand in for its method, and lead by a route that guards that method.
+    fn may_override_in_form(&self, request: &Request<Incoming>) -> bool {
+        let (method, path) = (request.method(), request.uri().path());
+        let is_form =
+            method == Method::POST && self.guarded.len() > 1 && has_form(request.headers());
+        let any = Overrides { is_unclear: true, ..Overrides::default() };
+        is_form && {
+            let head = head_as_sent(request);
+            let guards = self.overridden_guards(method, path, &any);
+            guards.iter().any(|guard| guard.layer.may_have_key(&head))
         }
-        let (mut head, ()) = Request::new(()).into_parts();
-        (head.method, head.uri) = (request.method().clone(), request.uri().clone());
-        head.headers = request.headers().clone();
-        let guard = guards.into_iter().find(|guard| guard.layer.slips_by(&head))?;
-        Some(problem::method_unclear(&guard.policy))
+    }
+
+    /// Reads the form of a request to see whether a field stands in for its method, then passes it on.
+    async fn pass_form(&self, request: Request<Incoming>, guard: &Guard) -> Response<Body> {
+        let version = request.version();
+        let request = request.map(|body| Unbroken::new(body, version));
+        let request = match guard.layer.held(request).await {
+            Ok(request) => request,
+            Err(refusal) => return refusal,
+        };
+        let head = head_as_sent(&request);
+        let form = request.body().held().map_or(&[][..], |body| body);
+        match self.overridden(&head, &Overrides::of_form(&head, form)) {
+            Some(refusal) => refusal,
+            None => guard.pass_whole(request).await,
+        }
     }
 }
 
@@ -349,10 +451,38 @@ fn guard(route: &Route, layer: &OnceLayer, upstream: &Arc<Upstream>) -> Guard {
         policy: route.policy.clone(),
         needs_jwt: route.principal.needs_jwt(),
         judged: Judged::by(route),
+        demands: Demands::of(route),
         cors: Cors::new(&route.cors),
         layer: layer.clone(),
         service,
     }
+}
+
+/// The method as services read it that take `post` for `POST`.
+fn upper(method: &Method) -> Cow<'_, Method> {
+    let name = method.as_str();
+    let upper =
+        name.bytes().any(|byte| byte.is_ascii_lowercase()).then(|| name.to_ascii_uppercase());
+    let upper = upper.and_then(|name| Method::from_bytes(name.as_bytes()).ok());
+    upper.map_or(Cow::Borrowed(method), Cow::Owned)
+}
+
+/// A copy of the head of a request.
+fn head_as_sent<B>(request: &Request<B>) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    (head.method, head.uri) = (request.method().clone(), request.uri().clone());
+    head.headers = request.headers().clone();
+    head
+}
+
+/// Whether the body is a form, url-encoded or in parts.
+fn has_form(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_named = |name: &&[u8]| {
+        let start = media_type.get(..name.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    FORMS.iter().any(is_named)
 }
 
 /// The head of the operation that a request asks about.
@@ -384,6 +514,10 @@ fn json(status: StatusCode, body: bytes::Bytes) -> Response<Body> {
     response
 }
 
+const FORMS: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"multipart/"];
+const OTHER_ROUTE: &str = "The path of the request can be read as one for another route, which has rules of its own (slashes \
+                           merged, dot segments resolved, percent-encoding decoded, parameters, an extension or a final slash \
+                           left out, letter case). Send the path as that route has it.";
 /// What [`App::answer`] returns.
 pub(super) type Answering =
     Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;

@@ -3,6 +3,7 @@
 mod route_rules;
 
 use onlyonce::key::KeySource;
+use onlyonce::policy::Paths;
 use onlyonce::scope::ScopePart;
 use onlyonce::store::Fault;
 use onlyonce::{IdChange, Once, OnceBuilder};
@@ -13,7 +14,7 @@ use crate::config::{Config, PrincipalRule, Route};
 
 /// Refuses a configuration with which every live key would be a new one. Warns where only some requests are concerned.
 pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), StartError> {
-    let (scope, principal) = (scope(&config.fallback), principal(&config.fallback));
+    let (scope, principal) = (id_scope(&config.fallback), principal(&config.fallback));
     let routes = to_text(&rules(config));
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal), (ROUTES, &*routes)];
     let changes = builder.id_changes(&texts).await.map_err(no_answer)?;
@@ -39,7 +40,7 @@ pub(super) async fn changes(
     before: &Config,
     now: &Config,
 ) -> Result<Vec<String>, Fault> {
-    let (scope, principal) = (scope(&now.fallback), principal(&now.fallback));
+    let (scope, principal) = (id_scope(&now.fallback), principal(&now.fallback));
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal)];
     let told = of_all(&once.id_changes(&texts).await?);
     match told.is_empty() {
@@ -103,6 +104,14 @@ fn scope(route: &Route) -> String {
     names.join(", ")
 }
 
+/// The same of `[policy]`, and how its paths count.
+fn id_scope(route: &Route) -> String {
+    match route.policy.paths() {
+        Paths::Plain => scope(route),
+        Paths::Literal => format!("{} (paths literal)", scope(route)),
+    }
+}
+
 /// How callers are told apart; where the scope does not ask for that, the rule means nothing.
 fn principal(route: &Route) -> String {
     match &route.principal {
@@ -126,12 +135,18 @@ fn key(route: &Route) -> String {
 
 /// What the ids of each route are made from, in the order of the routes; `[policy]` is the last.
 fn rules(config: &Config) -> Vec<RouteRule> {
-    let rule = |route: &Route| {
-        let (scope, principal, key) = (scope(route), principal(route), key(route));
-        let text = format!("scope {scope}; principal {principal}; key {key}");
-        RouteRule::new(route.matching.to_string(), text)
-    };
+    let rule = |route: &Route| RouteRule::new(route.matching.to_string(), rule(route));
     config.routes.iter().chain([&config.fallback]).map(rule).collect()
+}
+
+/// What the ids of a route are made from.
+pub(super) fn rule(route: &Route) -> String {
+    let (scope, principal, key) = (scope(route), principal(route), key(route));
+    let paths = match route.policy.paths() {
+        Paths::Plain => "",
+        Paths::Literal => "; paths literal",
+    };
+    format!("scope {scope}; principal {principal}; key {key}{paths}")
 }
 
 fn no_answer(fault: Fault) -> StartError {

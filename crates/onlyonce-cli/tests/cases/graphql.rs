@@ -6,7 +6,8 @@ use crate::subject::{Kind, Subject};
 use crate::{K1, on_both, on_gateway};
 
 on_both! {
-    a_mutation_with_a_key_is_executed_once,
+    a_mutation_with_a_key_is_executed_once, a_batch_of_keyed_mutations_is_refused,
+    a_key_is_found_whatever_the_media_type_says,
     mutations_that_share_a_key_are_told_apart_by_their_name,
 }
 
@@ -36,6 +37,39 @@ async fn a_mutation_with_a_key_is_executed_once(on: Kind) {
         t.send(&Ask::post(r#"{"query":"{ balance }"}"#)).await.fresh(201);
         assert_eq!(t.n(), 2);
     }
+}
+
+// threat G23
+async fn a_batch_of_keyed_mutations_is_refused(on: Kind) {
+    let t = on.start(&[Set::KeyFrom(&["json:/variables/key"])]).await;
+    let keyed = format!(r#"{{"query":"mutation {{ pay }}","variables":{{"key":"{K1}"}}}}"#);
+    let free = r#"{"query":"{ balance }"}"#;
+    for batch in [format!("[{keyed}]"), format!("[{free},{keyed}]"), format!(" [{keyed},{keyed}]")]
+    {
+        for media in ["application/json", "text/plain"] {
+            let ask = Ask::post(batch.as_str()).media(media);
+            let told = t.send(&ask).await.problem(400, "idempotency_key_invalid");
+            assert_eq!(told["retry"], "never");
+        }
+    }
+    assert_eq!(t.n(), 0);
+    t.send(&Ask::post(format!("[{free}]"))).await.fresh(201);
+}
+
+// threat G23
+async fn a_key_is_found_whatever_the_media_type_says(on: Kind) {
+    let t = on.start(&[Set::KeyFrom(&["json:/variables/key"])]).await;
+    let names =
+        ["text/json", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "json,json"];
+    for (n, media) in names.into_iter().enumerate() {
+        let body = format!(r#"{{"query":"mutation {{ pay }}","variables":{{"key":"{K1}-{n}"}}}}"#);
+        let ask = Ask::post(body.as_str()).media(media);
+        let first = t.send(&ask).await.fresh(201);
+        t.send(&ask).await.replays(&first);
+        let cut = ask.saying(body.trim_end_matches('}'));
+        t.send(&cut).await.problem(400, "idempotency_key_invalid");
+    }
+    assert_eq!(t.n(), names.len());
 }
 
 async fn mutations_that_share_a_key_are_told_apart_by_their_name(on: Kind) {

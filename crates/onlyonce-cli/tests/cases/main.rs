@@ -31,6 +31,7 @@ mod graphql;
 mod hygiene;
 mod jwt;
 mod location;
+mod paths;
 mod prefix;
 mod recoveries;
 mod redact;

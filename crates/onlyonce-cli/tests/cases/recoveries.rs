@@ -100,6 +100,7 @@ async fn asked(t: &Subject) -> (String, Option<String>) {
 const BY_PATH: &str = r#"
 [[route]]
 match = "POST /accounts/{account}/charges"
+paths = "literal"
 recovery = "reconcile"
 reconcile = { ask = "GET /accounts/{account}/charges?key={key}", found = "/0/id" }
 "#;

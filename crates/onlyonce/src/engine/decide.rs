@@ -33,6 +33,8 @@ pub enum Decision {
     Replay(Arc<Response>),
     /// The key was used for another request: refuse.
     Reused,
+    /// The key was used for the same request to another spelling of its path: refuse.
+    Respelled,
     /// The first request is still at work: refuse or wait.
     InProgress,
     /// Nobody knows whether it was executed: say so.
@@ -75,7 +77,10 @@ pub fn decide(seen: &Seen, asked: Asked<'_>) -> Decision {
         return Decision::Take(Box::new(write));
     }
     if !record.fingerprint.matches(&asked.draft.fingerprint) {
-        return Decision::Reused;
+        return match record.fingerprint.is_respelled(&asked.draft.fingerprint) {
+            true => Decision::Respelled,
+            false => Decision::Reused,
+        };
     }
     match &record.state {
         State::Completed { response, .. } => Decision::Replay(response.clone()),

@@ -298,3 +298,33 @@ fn raw() -> FingerprintRules {
 fn matches(rules: &FingerprintRules, one: &Sent<'_>, two: &Sent<'_>) -> bool {
     of(rules, one).matches(&of(rules, two))
 }
+
+// threat G12
+#[cfg(feature = "tower")]
+#[test]
+fn another_spelling_is_told_from_another_request() {
+    let secret = Secret::new("s");
+    let none = FingerprintRules { mode: FingerprintMode::None, ..auto() };
+    let other = Sent { body: br#"{"amount":1}"#, ..JSON };
+    for (rules, secret) in
+        [(auto(), None), (auto(), Some(&secret)), (none.clone(), None), (none, Some(&secret))]
+    {
+        // As a request has it: its own bytes, the folded path, and the spelling apart.
+        let kept = |sent: &Sent<'_>, spelling: [u8; 4]| {
+            let made = of(&rules, sent);
+            let mut raw = made.raw;
+            raw[0] ^= spelling[0];
+            Fingerprint { raw, ..made }.kept(secret).spelled(spelling)
+        };
+        let (plain, one, two) = ([0; 4], [1, 2, 3, 5], [9, 2, 3, 7]);
+        for (stored, asked) in [(plain, one), (one, plain), (one, two)] {
+            let (stored, asked) = (kept(&JSON, stored), kept(&JSON, asked));
+            assert!(!stored.matches(&asked) && stored.is_respelled(&asked), "{rules:?}");
+        }
+        let (stored, again) = (kept(&JSON, one), kept(&JSON, one));
+        assert!(stored.matches(&again) && !stored.is_respelled(&again));
+        let (stored, other) = (kept(&JSON, one), kept(&other, one));
+        assert_eq!(stored.matches(&other), rules.mode == FingerprintMode::None);
+        assert!(!stored.is_respelled(&other));
+    }
+}

@@ -69,7 +69,7 @@ impl Body {
     }
 
     /// The bytes of a body that is held in memory whole.
-    pub(super) fn held(&self) -> Option<&Bytes> {
+    pub fn held(&self) -> Option<&Bytes> {
         match &self.0 {
             Kind::Kept { bytes, .. } => Some(bytes),
             Kind::Streamed(_) | Kind::Fed(_) | Kind::Ended => None,

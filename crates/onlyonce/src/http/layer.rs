@@ -15,8 +15,8 @@ use tower_service::Service;
 
 use super::look_up::look_up;
 use super::repeatability::{self, Judged};
-use super::request::Whole;
-use super::service::{Story, slips_by};
+use super::request::{self, Whole};
+use super::service::{Story, may_have_key, slips_by};
 use super::token;
 use super::{Body, deadline, grpc, key_age};
 use crate::clock::{StoreTime, as_ms};
@@ -206,6 +206,30 @@ impl OnceLayer {
     /// router that chooses among layers by the method must ask the layer of the overriding method too.
     pub fn slips_by(&self, head: &Parts) -> bool {
         slips_by(&self.rules.policy, head)
+    }
+
+    /// Whether a request with this head has a key, may have one in its body, or must have one: what is none of these runs
+    /// unguarded.
+    pub fn may_have_key(&self, head: &Parts) -> bool {
+        may_have_key(&self.rules.policy, head)
+    }
+
+    /// The request with its whole body in memory, within the limits of this layer; or the answer to a request that is
+    /// beyond them, or ends early.
+    ///
+    /// # Errors
+    /// The answer.
+    pub async fn held<B>(&self, request: Request<B>) -> Result<Request<Body>, Response<Body>>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let (policy, room) = (&self.rules.policy, &self.rules.once.inner.room);
+        match request::read_whole(policy, room, &head, body).await {
+            Ok(body) => Ok(Request::from_parts(head, body.into_body())),
+            Err(stop) => Err(self.rules.refused(stop.problem(policy))),
+        }
     }
 
     /// The state of the caller's own operation: the operation that a request with this head would be about. Nothing is

@@ -21,7 +21,7 @@ use super::client_uri::{ClientUri, Sent};
 use super::layer::Rules;
 use super::request::host_field;
 use super::{Body, IDEMPOTENCY_ATTEMPT, IDEMPOTENT_REPLAYED, OwnAnswer, headers};
-use crate::fingerprint::METHOD_OVERRIDES;
+use crate::fingerprint::is_method_override;
 use crate::key::{Key, KeySource};
 use crate::once::{Attempt, Refusal};
 use crate::policy::{IDEMPOTENCY_KEY, Keep, Policy};
@@ -179,7 +179,7 @@ fn caller_headers(headers: &HeaderMap, policy: &Policy) -> HeaderMap {
     };
     let is_about_operation = |name: &HeaderName| {
         OF_OPERATION.contains(name)
-            || METHOD_OVERRIDES.contains(name)
+            || is_method_override(name)
             || PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
     };
     let fields = headers.iter().filter(|(name, _)| !is_key(name) && !is_about_operation(name));

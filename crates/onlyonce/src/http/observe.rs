@@ -120,8 +120,8 @@ where
         };
         let (who, _) = self.rules.admit(head, &key)?;
         let id = namespaced(request::id(&self.rules, head, &body.bytes, &who, &key));
-        let fingerprint = request::fingerprint(policy, head, body, raw);
-        let fingerprint = fingerprint.kept(self.rules.once.inner.secret.as_ref());
+        let secret = self.rules.once.inner.secret.as_ref();
+        let fingerprint = request::kept_fingerprint(policy, secret, (head, body), raw);
         let ask = self.ask(id, head, &key, &who, fingerprint);
         // No reconciler is asked in observe mode: a question would be a request of our own.
         Ok(Some(Ask { asking: None, ..ask }))

@@ -44,6 +44,7 @@ pub(crate) fn refused(
     let problem = match refusal {
         Refusal::Replay(response) => return headers::for_origin(origin, replay(response, policy)),
         Refusal::Reused => Problem::key_reused(policy.mismatch()),
+        Refusal::Respelled => Problem::key_respelled(policy.mismatch()),
         Refusal::InProgress => Problem::in_progress(),
         Refusal::Unknown { .. } => Problem::held(policy.recovery()),
         Refusal::StoreDown { .. } => Problem::store_unavailable(),

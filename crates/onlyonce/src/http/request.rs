@@ -1,5 +1,6 @@
 //! A request, read whole before anything is claimed.
 
+use std::borrow::Cow;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -17,13 +18,16 @@ use super::client_uri::Sent;
 use super::layer::Rules;
 use super::{Body, json_rpc};
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
-use crate::fingerprint::METHOD_OVERRIDES;
-use crate::fingerprint::{Digest, Fingerprint, Subject};
+use crate::fingerprint::is_method_override;
+use crate::fingerprint::{Digest, Fingerprint, FingerprintMode, Subject};
 use crate::key::Key;
 use crate::once::{BodyRoom, Room};
-use crate::policy::Policy;
+use crate::policy::{Paths, Policy};
 use crate::problem::Problem;
-use crate::scope::{OperationId, Principal, Scope, Secret, operation_id};
+use crate::scope::{
+    OperationId, Principal, Scope, ScopePart, Secret, Spelling, folded_path, is_plain_path,
+    operation_id, spelling,
+};
 use crate::store::BoxError;
 
 /// A body that was read whole, with its memory permit.
@@ -214,14 +218,67 @@ pub(super) fn declared_bytes(head: &Parts) -> Option<u64> {
     head.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The fingerprint of the request, given the digest of its bytes.
+/// The fingerprint of the request, given the digest of its bytes. The spelling of its path does not count.
 pub(crate) fn fingerprint(policy: &Policy, head: &Parts, body: &Whole, raw: Digest) -> Fingerprint {
     let sent = Sent::of(head);
-    let made = Fingerprint::with_raw(raw, policy.fingerprint(), &subject(head, &sent, body));
+    let asked = subject(head, &sent, body);
+    let made = match counted(policy, asked.path) {
+        Some(path) => {
+            let folded = Subject { path: &path, ..asked };
+            let meaning = Fingerprint::raw_digest(&folded);
+            Fingerprint { raw, ..Fingerprint::with_raw(meaning, policy.fingerprint(), &folded) }
+        }
+        None => Fingerprint::with_raw(raw, policy.fingerprint(), &asked),
+    };
     match policy.is_json_rpc() && json_rpc::is_notification(&body.bytes) {
         true => made.apart(b"onlyonce notification\0"),
         false => made,
     }
+}
+
+/// Refuses a path that is not in plain form, where the service may read it as another one.
+pub(crate) fn plain(policy: &Policy, head: &Parts) -> Result<(), Problem> {
+    match policy.paths() {
+        Paths::Plain if !is_plain_path(&Sent::of(head).path) => {
+            Err(Problem::request_ambiguous(NOT_PLAIN))
+        }
+        Paths::Plain | Paths::Literal => Ok(()),
+    }
+}
+
+/// The path that counts in the place of this one, if the service may take spellings of it for one another.
+fn counted(policy: &Policy, path: &str) -> Option<String> {
+    match (policy.paths(), folded_path(path)) {
+        (Paths::Plain, Cow::Owned(folded)) => Some(folded),
+        (Paths::Plain, Cow::Borrowed(_)) | (Paths::Literal, _) => None,
+    }
+}
+
+/// The same, as a record has it: under the secret of the deployment, and with the spelling of the path.
+pub(crate) fn kept_fingerprint(
+    policy: &Policy,
+    secret: Option<&Secret>,
+    request: (&Parts, &Whole),
+    raw: Digest,
+) -> Fingerprint {
+    let (head, body) = request;
+    fingerprint(policy, head, body, raw).kept(secret).spelled(spelled(policy, secret, head))
+}
+
+/// Where neither the id nor the fingerprint has the path, its spelling does not count either.
+fn spelled(policy: &Policy, secret: Option<&Secret>, head: &Parts) -> Spelling {
+    let is_uncounted = policy.fingerprint().mode == FingerprintMode::None
+        && !policy.scope().contains(&ScopePart::Path);
+    match policy.paths() {
+        Paths::Plain if !is_uncounted => spelling(secret, &Sent::of(head).path),
+        Paths::Plain | Paths::Literal => Spelling::default(),
+    }
+}
+
+/// Whether the path of the request is spelled in a way of its own.
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
+pub(crate) fn is_respelled(policy: &Policy, head: &Parts) -> bool {
+    spelled(policy, None, head) != Spelling::default()
 }
 
 /// The fingerprint of a request whose body was read as a value, which is written as `json` here.
@@ -230,15 +287,14 @@ pub(crate) fn value_fingerprint(policy: &Policy, head: &Parts, json: &[u8]) -> F
     let sent = Sent::of(head);
     let json_type = HeaderValue::from_static("application/json");
     let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json_type)]);
-    for name in METHOD_OVERRIDES {
-        for value in head.headers.get_all(&name) {
-            headers.append(&name, value.clone());
-        }
+    for (name, value) in head.headers.iter().filter(|(name, _)| is_method_override(name)) {
+        headers.append(name, value.clone());
     }
-    let (path, query) = (&*sent.path, sent.query.as_deref());
-    let subject =
-        Subject { method: head.method.as_str(), path, query, headers: &headers, body: json };
-    Fingerprint::of(policy.fingerprint(), &subject)
+    let folded = counted(policy, &sent.path);
+    let path = folded.as_deref().unwrap_or(&sent.path);
+    let (method, query) = (head.method.as_str(), sent.query.as_deref());
+    let subject = Subject { method, path, query, headers: &headers, body: json };
+    Fingerprint::of(policy.fingerprint(), &subject).spelled(spelled(policy, None, head))
 }
 
 /// The digest of the request's bytes.
@@ -276,7 +332,7 @@ pub(crate) fn id_by(
     who: &Principal,
     key: &Key,
 ) -> OperationId {
-    with_scope(request, who, |scope| operation_id(secret, policy.scope(), scope, key))
+    with_scope(request, who, |scope| operation_id(secret, &policy.id_scope(), scope, key))
 }
 
 /// What `read` makes of the request's scope.
@@ -312,5 +368,7 @@ pub(super) fn host_field(head: &Parts) -> Option<&str> {
     head.headers.get(header::HOST)?.to_str().ok()
 }
 
+const NOT_PLAIN: &str = "The path of the request can be read as another path: it has an empty segment, a dot segment, an encoded \
+                         slash, a backslash or a control character. Send it without.";
 /// How long a client may take to send a body that is kept whole.
 const BODY_WAIT: Duration = Duration::from_secs(60);

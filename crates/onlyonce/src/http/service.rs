@@ -12,10 +12,11 @@ use super::capture::{Claimed, call};
 use super::early_data::is_replayable;
 use super::for_caller::ForCaller;
 use super::layer::Rules;
+use super::overrides::Overrides;
 use super::request::{self, Whole};
 use super::{json_rpc, velocity};
 use crate::crash::{CrashPoint, crash_point};
-use crate::fingerprint::{Digest, Fingerprint, METHOD_OVERRIDES};
+use crate::fingerprint::{Digest, Fingerprint, overrides_method};
 use crate::key::{self, Key, KeySource};
 use crate::once::{Ask, Asking, OperationEvent, Refusal};
 use crate::policy::{KeyNeed, Mode, Policy, StoreDown};
@@ -87,7 +88,7 @@ where
         let for_caller = ForCaller::of(&rules, &self.inner, &head, &body.bytes);
         let permitted = rules.permission(&head);
         let secret = once.secret.as_ref();
-        let fingerprint = || request::fingerprint(policy, &head, &body, raw).kept(secret);
+        let fingerprint = || request::kept_fingerprint(policy, secret, (&head, &body), raw);
         let kept_raw = Fingerprint::kept_raw(raw, secret);
         if let Some(refusal) = once.cached(id, &kept_raw, fingerprint) {
             let refusal = refusal.permitted(permitted, policy).await;
@@ -213,11 +214,16 @@ pub(crate) fn slips_by(policy: &Policy, head: &Parts) -> bool {
         let is_method = |method: &Method| method.as_str().as_bytes().eq_ignore_ascii_case(name);
         policy.methods().iter().any(is_method)
     };
-    let overrides = METHOD_OVERRIDES.into_iter().flat_map(|name| head.headers.get_all(name));
-    let mut names = overrides.map(|value| value.as_bytes().trim_ascii());
+    let overrides = Overrides::of(&head.uri, &head.headers);
+    let is_overridden = overrides.is_unclear || overrides.names.iter().any(|name| is_guarded(name));
     policy.mode() == Mode::Enforce
-        && (is_guarded(head.method.as_str().as_bytes()) || names.any(is_guarded))
-        && !matches!(key_of_head(policy, head), Ok(Early::NoKey))
+        && (is_guarded(head.method.as_str().as_bytes()) || is_overridden)
+        && may_have_key(policy, head)
+}
+
+/// Whether the request has a key, may have one in its body, or must have one.
+pub(super) fn may_have_key(policy: &Policy, head: &Parts) -> bool {
+    !matches!(key_of_head(policy, head), Ok(Early::NoKey))
 }
 
 /// What the head alone tells about the key.
@@ -235,10 +241,19 @@ pub(crate) fn key_of_head(policy: &Policy, head: &Parts) -> Result<Early, Proble
         return Ok(Early::InBody);
     }
     match key::find(policy.key_from(), head, None, None, policy.key_rules()) {
-        Ok(Some(key)) => Ok(Early::Key(key)),
+        Ok(Some(key)) => judged(policy, head).map(|()| Early::Key(key)),
         Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
         Ok(None) => Ok(Early::NoKey),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
+    }
+}
+
+/// Refuses a keyed request that the service may read as a request to another path, or with another method.
+fn judged(policy: &Policy, head: &Parts) -> Result<(), Problem> {
+    request::plain(policy, head)?;
+    match overrides_method(&head.headers) && Overrides::of(&head.uri, &head.headers).is_unclear {
+        true => Err(Problem::method_unclear()),
+        false => Ok(()),
     }
 }
 
@@ -261,14 +276,12 @@ pub(crate) fn key_of_body(
         fingerprint.as_ref(),
         policy.key_rules(),
     ) {
-        Ok(None)
-            if policy.is_json_rpc()
-                && json_rpc::has_keyed_message(policy.key_from(), head, &body.bytes) =>
-        {
+        Ok(None) if json_rpc::has_keyed_message(policy.key_from(), head, &body.bytes) => {
             Err(Problem::keyed_batch())
         }
         Ok(None) if policy.key() == KeyNeed::Required => Err(Problem::key_missing(policy)),
-        Ok(key) => Ok(key),
+        Ok(None) => Ok(None),
+        Ok(Some(key)) => judged(policy, head).map(|()| Some(key)),
         Err(error) => Err(Problem::key_invalid(&error, policy)),
     }
 }

@@ -85,7 +85,7 @@ fn bound<T>(
     who: &Principal,
     act: impl FnOnce(Bound<'_>) -> T,
 ) -> T {
-    let (route, parts) = (&**rules.policy.route(), rules.policy.scope());
+    let (route, parts) = (&**rules.policy.route(), &*rules.policy.id_scope());
     with_scope((head, b""), who, |scope| act(Bound { secret, route, parts, scope }))
 }
 

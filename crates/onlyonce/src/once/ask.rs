@@ -71,7 +71,7 @@ impl Counters {
     pub(crate) fn refused_by(&self, refusal: &Refusal) {
         let counter = match refusal {
             Refusal::Replay(_) => &self.replayed,
-            Refusal::Reused => &self.reused,
+            Refusal::Reused | Refusal::Respelled => &self.reused,
             Refusal::InProgress => &self.in_progress,
             Refusal::Unknown { .. } => &self.unknown,
             Refusal::StoreDown { .. } => &self.store_down,
@@ -108,6 +108,8 @@ pub(crate) enum Refusal {
     Replay(Arc<Response>),
     /// The key was used for another request.
     Reused,
+    /// The key was used for this request, with another spelling of its path.
+    Respelled,
     /// The first request still runs.
     InProgress,
     /// The operation was sent, and its outcome is not known.
@@ -130,4 +132,14 @@ pub(crate) enum Refusal {
     Unauthorized(Arc<Response>),
     /// Whether the caller's credentials still hold is not known.
     AuthorizationUnknown,
+}
+
+impl Refusal {
+    /// Of a request that is not the one whose fingerprint was stored.
+    pub(super) fn reused(stored: &Fingerprint, asked: &Fingerprint) -> Self {
+        match stored.is_respelled(asked) {
+            true => Self::Respelled,
+            false => Self::Reused,
+        }
+    }
 }

@@ -51,8 +51,11 @@ impl ChangedPrincipals {
                     let values = scope.headers.get_all(name).iter();
                     values.for_each(|value| value.as_bytes().hash(&mut hash));
                 }
-                ScopePart::Principal | ScopePart::Method | ScopePart::Path | ScopePart::Json(_) => {
-                }
+                ScopePart::Principal
+                | ScopePart::Method
+                | ScopePart::Path
+                | ScopePart::LiteralPath
+                | ScopePart::Json(_) => {}
             }
         }
         hash.finish()

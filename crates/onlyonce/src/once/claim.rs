@@ -138,6 +138,7 @@ impl Inner {
                 Err(Refusal::Replay(response))
             }
             Decision::Reused => Err(Refusal::Reused),
+            Decision::Respelled => Err(Refusal::Respelled),
             Decision::Unknown { since } => Err(Refusal::Unknown { since }),
             Decision::Reconcile { since } => self.reconcile(ask, seen, since).await,
             Decision::Release(write) => self.clear(ask, seen, *write).await,

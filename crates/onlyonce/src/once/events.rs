@@ -242,7 +242,7 @@ impl Refusal {
     pub(crate) fn event(&self) -> Option<(EventKind, Option<u16>)> {
         match self {
             Self::Replay(response) => Some((EventKind::Replayed, Some(response.status.as_u16()))),
-            Self::Reused => Some((EventKind::Mismatched, None)),
+            Self::Reused | Self::Respelled => Some((EventKind::Mismatched, None)),
             Self::InProgress => Some((EventKind::RefusedInFlight, None)),
             Self::Unknown { .. }
             | Self::StoreDown { .. }

@@ -195,7 +195,7 @@ impl Operations {
         key: &Key,
     ) -> Result<Option<StoredOperation>, OperateError> {
         let secret = self.inner.secret.as_ref();
-        self.find(operation_id(secret, policy.scope(), scope, key)).await
+        self.find(operation_id(secret, &policy.id_scope(), scope, key)).await
     }
 
     /// The operations that match `filter`, at most `limit`. With a key in the filter all of them are found at once;

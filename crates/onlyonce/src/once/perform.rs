@@ -143,8 +143,14 @@ impl Inner {
     ) -> Option<Refusal> {
         let boot = self.clock.boot();
         let (first, response) = self.cache.find(id, self.store.time().at(boot)?, boot)?;
-        let is_same = first.raw.ct_eq(raw).to_bool() || first.matches(&fingerprint());
-        Some(if is_same { Refusal::Replay(response) } else { Refusal::Reused })
+        if first.raw.ct_eq(raw).to_bool() {
+            return Some(Refusal::Replay(response));
+        }
+        let asked = fingerprint();
+        Some(match first.matches(&asked) {
+            true => Refusal::Replay(response),
+            false => Refusal::reused(&first, &asked),
+        })
     }
 
     /// [`cached`](Self::cached), for a request whose fingerprint is known.

@@ -35,7 +35,7 @@ impl Refusal {
 
     /// That a request is still running says nothing of its outcome, and was true when its caller sent it, moments ago.
     fn tells_of_record(&self) -> bool {
-        matches!(self, Self::Replay(_) | Self::Reused | Self::Unknown { .. })
+        matches!(self, Self::Replay(_) | Self::Reused | Self::Respelled | Self::Unknown { .. })
     }
 }
 

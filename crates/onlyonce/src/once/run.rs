@@ -319,7 +319,7 @@ fn outcome<T: DeserializeOwned>(
         // Values have no deadline.
         Ended::Overdue | Ended::Unsettled => unknown("the store did not take the outcome".into()),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),
-        Ended::Refused(Refusal::Reused) => Ok(Outcome::Reused),
+        Ended::Refused(Refusal::Reused | Refusal::Respelled) => Ok(Outcome::Reused),
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
         Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),

@@ -99,7 +99,9 @@ pub(super) fn by_record(seen: &Seen, ask: &Ask) -> Option<Refusal> {
     let record = seen.record.as_ref().filter(|record| !record.is_expired(seen.now))?;
     match &record.state {
         State::Released { .. } => None,
-        _ if !record.fingerprint.matches(&ask.fingerprint) => Some(Refusal::Reused),
+        _ if !record.fingerprint.matches(&ask.fingerprint) => {
+            Some(Refusal::reused(&record.fingerprint, &ask.fingerprint))
+        }
         State::Completed { response, .. } => Some(Refusal::Replay(response.clone())),
         State::Unknown { since } => Some(Refusal::Unknown { since: *since }),
         State::Running { .. } => Some(Refusal::InProgress),

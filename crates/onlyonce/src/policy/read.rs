@@ -1,5 +1,6 @@
 //! The rules of a policy as they hold.
 
+use std::borrow::Cow;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use http::{Method, StatusCode};
 
 use super::redact;
 use super::{
-    Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Policy, Recovery, Statuses,
-    StoreDown, Tokens, is_relayed,
+    Errors, InFlight, Keep, Keeps, KeyNeed, Mismatch, Mode, OldKeys, Paths, Policy, Recovery,
+    Statuses, StoreDown, Tokens, is_relayed,
 };
 use crate::fingerprint::{FingerprintRules, Pointer};
 use crate::key::{KeyRules, KeySource};
@@ -51,6 +52,23 @@ impl Policy {
     /// What besides the key tells two operations apart.
     pub fn scope(&self) -> &[ScopePart] {
         &self.scope
+    }
+
+    /// Whether the service takes spellings of a path for one another.
+    pub fn paths(&self) -> Paths {
+        self.paths
+    }
+
+    /// What besides the key ids are made from.
+    pub(crate) fn id_scope(&self) -> Cow<'_, [ScopePart]> {
+        let as_sent = |part: &ScopePart| match part {
+            ScopePart::Path => ScopePart::LiteralPath,
+            part => part.clone(),
+        };
+        match self.paths {
+            Paths::Plain => Cow::Borrowed(&self.scope),
+            Paths::Literal => self.scope.iter().map(as_sent).collect(),
+        }
     }
 
     /// What makes two requests with one key the same.

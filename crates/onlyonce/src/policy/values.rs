@@ -13,6 +13,16 @@ pub enum KeyNeed {
     Required,
 }
 
+/// Whether the service takes spellings of a path for one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paths {
+    /// It may. A keyed request whose path is not in [plain form](crate::scope::is_plain_path) is refused; spellings of one
+    /// path are one operation, and a key that comes again with another spelling is refused.
+    Plain,
+    /// It tells every spelling apart, as do all proxies in front of it: each is a path, and an operation, of its own.
+    Literal,
+}
+
 /// What a duplicate gets while the first request still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlight {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Principal, SCOPE_VERSION, Scope, ScopePart, normal_path};
+use super::{Principal, SCOPE_VERSION, Scope, ScopePart, folded_path, normal_path};
 use crate::body::json::{self, Found};
 use crate::fingerprint::Pointer;
 use crate::key::Key;
@@ -86,9 +86,12 @@ impl Encoding {
                 ScopePart::Principal => self.add(Tag::Principal, scope.principal.as_bytes()),
                 ScopePart::Host => self.add(Tag::Host, plain_host(scope.host).as_bytes()),
                 ScopePart::Method => self.add(Tag::Method, scope.method.as_bytes()),
-                ScopePart::Path => self.add(Tag::Path, normal_path(scope.path).as_bytes()),
-                ScopePart::Header(_) | ScopePart::Json(_) => {}
+                ScopePart::Path => self.add(Tag::Path, folded_path(scope.path).as_bytes()),
+                ScopePart::LiteralPath | ScopePart::Header(_) | ScopePart::Json(_) => {}
             }
+        }
+        if parts.contains(&ScopePart::LiteralPath) {
+            self.add(Tag::LiteralPath, normal_path(scope.path).as_bytes());
         }
         for name in headers_of(parts) {
             self.add(Tag::Header, name.as_bytes());
@@ -149,6 +152,7 @@ enum Tag {
     Header = 7,
     Value = 8,
     Json = 9,
+    LiteralPath = 10,
 }
 
 const DOMAIN: &[u8] = b"onlyonce scope\0";

@@ -26,7 +26,7 @@ fn one_key_is_another_operation_in_another_scope() {
         Scope { host: "api2.test", ..here },
         Scope { method: "PATCH", ..here },
         Scope { path: "/t/2", ..here },
-        Scope { path: "/t/1/", ..here },
+        Scope { path: "/t/1/1", ..here },
     ];
     for other in others {
         assert_ne!(id_in(&here), id_in(&other), "{other:?}");
@@ -82,8 +82,27 @@ fn spellings_of_one_host_and_path_are_one_scope() {
         headers: &NONE,
         body: b"",
     };
-    let same = Scope { host: "API.Test:8080", path: "/t%41", ..here };
-    assert_eq!(id_in(&here), id_in(&same));
+    for path in ["/t%41", "/ta", "/tA/", "//tA", "/tA;a=b", "/tA.json"] {
+        let same = Scope { host: "API.Test:8080", path, ..here };
+        assert_eq!(id_in(&here), id_in(&same), "{path}");
+    }
+}
+
+// threat G12
+#[test]
+fn a_literal_path_counts_as_it_is_spelled() {
+    let ann = Principal::of("user", b"ann");
+    let (host, method, headers, body) = ("api.test", "POST", &*NONE, &b""[..]);
+    let id = |part: ScopePart, path: &str| {
+        let scope = Scope { principal: &ann, host, method, path, headers, body };
+        operation_id(None, &[part], &scope, &key("k"))
+    };
+    let literal = |path: &str| id(ScopePart::LiteralPath, path);
+    assert_eq!(literal("/t%41"), literal("/tA"));
+    for path in ["/ta", "/tA/", "//tA", "/tA;a=b", "/tA.json"] {
+        assert_ne!(literal(path), literal("/tA"), "{path}");
+    }
+    assert_ne!(literal("/ta"), id(ScopePart::Path, "/ta"));
 }
 
 // threat G12
@@ -136,9 +155,9 @@ fn ids_stay_what_they_are_for_this_version() {
         headers: &NONE,
         body: b"",
     };
-    assert_eq!(id_in(&here).to_string(), "2dd6bb5dba99843250d5df4231293e4b");
+    assert_eq!(id_in(&here).to_string(), "45906377dfd555a5306712d4c7c0e9c2");
     let keyed = operation_id_of(Some(&Secret::new("s")), "jobs", &ann, &key("k"));
-    assert_eq!(keyed.to_string(), "7453530b1484a2bf81e830104ac751ce");
+    assert_eq!(keyed.to_string(), "e2c23aeed4bec70e124b9ca05a4d19ad");
 }
 
 #[test]
@@ -234,7 +253,8 @@ fn encoded((mask, who, host, method, path, text): &Tuple) -> Vec<u8> {
 fn counted((mask, who, host, method, path, text): &Tuple) -> impl PartialEq + use<> {
     let mask = *mask;
     let part = move |bit: u8, text: &str| (mask & (1 << bit) != 0).then(|| text.to_owned());
-    (part(0, &who.to_string()), part(1, host), part(2, method), part(3, path), text.clone())
+    let path = folded_path(path);
+    (part(0, &who.to_string()), part(1, host), part(2, method), part(3, &path), text.clone())
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Database, Steps, StepsError, StepsOutcome, perform};
 use crate::Operation;
-use crate::http::request::{id_by, value_fingerprint};
+use crate::http::request::{id_by, is_respelled, plain, value_fingerprint};
 use crate::http::token;
 use crate::http::{Body, IDEMPOTENT_REPLAYED, Who, kept_headers};
 use crate::key;
@@ -99,6 +99,9 @@ where
         match self.run(head, &operation, request).await {
             Ok(StepsOutcome::Done(reply)) => response(reply),
             Ok(StepsOutcome::Replay(reply)) => replay(reply),
+            Ok(StepsOutcome::Reused) if is_respelled(&self.policy, head) => {
+                Problem::key_respelled(self.policy.mismatch()).response(&self.policy)
+            }
             Ok(outcome) => self.refused(&outcome).response(&self.policy),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the steps did not end");
@@ -126,6 +129,7 @@ where
         let key = key::find(policy.key_from(), head, None, None, policy.key_rules());
         let key = key.map_err(|error| Problem::key_invalid(&error, policy))?;
         let key = key.ok_or_else(|| Problem::key_missing(policy))?;
+        plain(policy, head)?;
         token::refuse(policy, &key)?;
         let who = (self.identify)(head).principal()?;
         let id = id_by(policy, None, (head, b""), &who, &key);

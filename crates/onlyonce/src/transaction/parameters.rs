@@ -86,10 +86,10 @@ mod tests {
     }
 }
 
-/// The bytes that the database compares. All fingerprints that are not to be compared are one.
+/// The bytes that the database compares. All fingerprints that are not to be compared are one, for each spelling of a path.
 pub(crate) fn compared(fingerprint: &Fingerprint) -> Vec<u8> {
     match fingerprint.version {
-        Fingerprint::NONE => vec![Fingerprint::NONE],
+        Fingerprint::NONE => [&[Fingerprint::NONE][..], fingerprint.spelling()].concat(),
         version => [&[version][..], &fingerprint.canonical].concat(),
     }
 }

@@ -438,6 +438,12 @@ const RULES: &[Name] = &[
         "what makes two equal keys two operations; add the headers, and the strings of a JSON body, that the upstream routes by, such as a tenant",
     ),
     Name::new(
+        "paths",
+        "\"plain\" or \"literal\"",
+        "\"plain\"",
+        "whether the upstream may take spellings of a path for one another (doubled slashes, letter case, a final slash and more). plain: spellings are one operation, and what could be read as another path is answered 400; literal: the upstream, and every proxy before it, tells all of them apart (see Paths)",
+    ),
+    Name::new(
         "principal",
         "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
         "\"auto\"",

@@ -209,6 +209,12 @@ fn every_bad_member_of_a_list_is_told() {
 }
 
 #[test]
+fn a_header_without_its_place_is_told_how_it_is_written() {
+    let said = complaint("[policy]\nkey_from = [\"Idempotency-Key\"]");
+    assert!(said.contains("did you mean \"header:Idempotency-Key\"?"), "{said}");
+}
+
+#[test]
 fn a_variable_of_a_shell_is_told_how_it_is_written_here() {
     for text in ["${KEY}", "$KEY"] {
         let expected = "1:10: `secret`: $KEY is not replaced here; write \"env:KEY\"";

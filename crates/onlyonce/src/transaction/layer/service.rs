@@ -87,7 +87,7 @@ where
         token::refuse(policy, &key)?;
         let who = (self.rules.identify)(&head).principal()?;
         let id = request::id_by(policy, None, (&head, &body.bytes), &who, &key);
-        let fingerprint = request::fingerprint(policy, &head, &body, raw);
+        let fingerprint = request::kept_fingerprint(policy, None, (&head, &body), raw);
         let parameters = Parameters::of_request(policy, id, &who, &key, &fingerprint);
         Ok(Keyed::Yes(Asked { head, body, key, id, who, parameters: Arc::new(parameters) }))
     }

@@ -17,7 +17,7 @@ use super::answer::{Answer, Ending, NoAnswer, stored};
 use super::slot::Slot;
 use crate::Attempt;
 use crate::http::for_caller::origin;
-use crate::http::request::Whole;
+use crate::http::request::{Whole, is_respelled};
 use crate::http::{Body, headers, problem};
 use crate::key::Key;
 use crate::once::Refusal;
@@ -121,6 +121,10 @@ impl Work {
             Ok(Begun::Mine(tx)) => return Ok(tx),
             Ok(Begun::Replay(reply)) => self.refused(&Refusal::Replay(stored(reply))),
             Ok(Begun::InProgress { .. }) => self.refused(&Refusal::InProgress),
+            // The database says no more than that the fingerprints differ.
+            Ok(Begun::Reused) if is_respelled(&self.rules.policy, &self.asked.head) => {
+                self.refused(&Refusal::Respelled)
+            }
             Ok(Begun::Reused) => self.refused(&Refusal::Reused),
             Err(error) if is_conflict(&error) => {
                 return Err(Box::new(Attempted::Conflict(self.told(Problem::conflict()))));
