@@ -120,6 +120,7 @@ compile_error!(
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
+pub mod code;
 #[cfg(feature = "run")]
 mod crash;
 pub mod engine;

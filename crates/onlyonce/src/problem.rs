@@ -3,7 +3,6 @@
 //! A problem becomes a stored response here, because an outcome that stays unknown is completed with one. The HTTP
 //! layer sends the same documents to its callers.
 
-pub(crate) mod kind;
 mod stripe;
 
 use std::time::Duration;
@@ -13,7 +12,7 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use self::kind::{Kind, Retry};
+use crate::code::{Code, DESCRIBED_BY, Retry, WELL_KNOWN};
 use crate::key::{KeyError, KeySource};
 use crate::policy::{Errors, Mismatch, Policy, Recovery, Tokens};
 use crate::record::{Kept, Response};
@@ -21,7 +20,7 @@ use crate::record::{Kept, Response};
 /// An answer that is ours, not the inner service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    kind: &'static Kind,
+    code: Code,
     status: StatusCode,
     detail: String,
     retry: Retry,
@@ -33,12 +32,13 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn new(status: StatusCode, kind: &'static Kind, detail: impl Into<String>) -> Self {
+    fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
+        debug_assert!(code.statuses().contains(&status.as_u16()), "{code} came with {status}");
         Self {
-            kind,
+            code,
             status,
             detail: detail.into(),
-            retry: kind.retry,
+            retry: code.retry(),
             retry_after_s: None,
             original_status: None,
             key: String::new(),
@@ -60,13 +60,13 @@ impl Problem {
              same key with every retry. This request was not executed.",
             places(policy.key_from())
         );
-        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyMissing, detail)
     }
 
     /// For a look-up, which has no body to find a key in.
     pub(crate) fn look_up_key_missing() -> Self {
         let detail = "To look up an operation, send its key in the header Idempotency-Key.";
-        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_MISSING, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyMissing, detail)
     }
 
     pub(crate) fn key_invalid(error: &KeyError, policy: &Policy) -> Self {
@@ -74,7 +74,7 @@ impl Problem {
             "The idempotency key in {} cannot be used: {error}. This request was not executed.",
             places(policy.key_from())
         );
-        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyInvalid, detail)
     }
 
     /// For a batch of messages, some of which have keys of their own.
@@ -82,7 +82,7 @@ impl Problem {
         let detail = "The messages of a batch have one answer, so that each cannot be guarded by a key of its own. Send a \
                       message that has a key in a request of its own. This request was not executed.";
         let retry = Retry::Never;
-        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail) }
+        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, Code::KeyInvalid, detail) }
     }
 
     /// The key is not a token of this caller for this operation, whatever is wrong with it: the answer must not tell a
@@ -96,36 +96,36 @@ impl Problem {
         );
         // Not "new-key": the operation may have been executed, and its answer expired like its token.
         let retry = Retry::Never;
-        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail) }
+        Self { retry, ..Self::new(StatusCode::BAD_REQUEST, Code::KeyInvalid, detail) }
     }
 
     /// For a token that was asked for in an unclear context.
     pub(crate) fn token_context_unclear() -> Self {
         let detail = "The header Idempotency-Context is empty, or was sent more than once. Send one value that is the same \
                       for each attempt at one operation, or leave it out. No token was issued.";
-        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyInvalid, detail)
     }
 
     /// For a route that takes no tokens.
     pub(crate) fn no_tokens() -> Self {
         let detail = "No tokens are issued for this method and path. Create a key yourself, one for each operation.";
-        Self::new(StatusCode::NOT_FOUND, &kind::NO_TOKENS, detail)
+        Self::new(StatusCode::NOT_FOUND, Code::NoTokens, detail)
     }
 
     pub(crate) fn principal_unclear(why: &str) -> Self {
         let detail = format!("{why} {NOT_EXECUTED}");
-        Self::new(StatusCode::BAD_REQUEST, &kind::PRINCIPAL_UNCLEAR, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::PrincipalUnclear, detail)
     }
 
     pub(crate) fn principal_invalid(why: &str) -> Self {
         let detail = format!("{why} {NOT_EXECUTED}");
-        Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_INVALID, detail)
+        Self::new(StatusCode::UNAUTHORIZED, Code::PrincipalInvalid, detail)
     }
 
     pub(crate) fn anonymous() -> Self {
         let detail = "A request with an idempotency key must carry the credentials of its caller. This request was \
                       not executed; send it again with your credentials and the same key.";
-        Self::new(StatusCode::UNAUTHORIZED, &kind::PRINCIPAL_MISSING, detail)
+        Self::new(StatusCode::UNAUTHORIZED, Code::PrincipalMissing, detail)
     }
 
     /// Whether the caller may still be told of its operation is not known. 502, because a 503 with `Retry-After` says that
@@ -134,8 +134,7 @@ impl Problem {
         let detail = "The service was asked whether your credentials still hold, and did not say so. This request was not \
                       executed; an earlier one with this key may have been. Retry with the same key after the time in \
                       Retry-After.";
-        Self::new(StatusCode::BAD_GATEWAY, &kind::AUTHORIZATION_UNKNOWN, detail)
-            .after(RETRY_AFTER_S)
+        Self::new(StatusCode::BAD_GATEWAY, Code::AuthorizationUnknown, detail).after(RETRY_AFTER_S)
     }
 
     /// A delivery that is not known to be the sender's.
@@ -144,7 +143,7 @@ impl Problem {
             "The signature of this webhook does not hold: {why}. {NOT_EXECUTED} It claimed no key: a delivery with a \
              valid signature is taken as if this one had never come."
         );
-        Self::new(StatusCode::UNAUTHORIZED, &kind::WEBHOOK_SIGNATURE_INVALID, detail)
+        Self::new(StatusCode::UNAUTHORIZED, Code::WebhookSignatureInvalid, detail)
     }
 
     pub(crate) fn request_too_large(policy: &Policy) -> Self {
@@ -152,31 +151,31 @@ impl Problem {
             "The request body is larger than the {} bytes that this route accepts. This request was not executed.",
             policy.request_bytes_max()
         );
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, &kind::REQUEST_TOO_LARGE, detail)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::RequestTooLarge, detail)
     }
 
     pub(crate) fn request_incomplete() -> Self {
         let detail = "The request body ended early. This request was not executed; send it again, whole, with the \
                       same key.";
-        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_INCOMPLETE, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::RequestIncomplete, detail)
     }
 
     pub(crate) fn request_too_slow() -> Self {
         let detail = "The request body arrived too slowly. This request was not executed; send it again with the \
                       same key.";
-        Self::new(StatusCode::REQUEST_TIMEOUT, &kind::REQUEST_INCOMPLETE, detail)
+        Self::new(StatusCode::REQUEST_TIMEOUT, Code::RequestIncomplete, detail)
     }
 
     pub(crate) fn method_unclear() -> Self {
         let detail = "The request has an idempotency key, and its method is not in upper case, or is overridden \
                       by a header or a parameter. Send the method itself, in upper case. This request was not executed.";
-        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::RequestAmbiguous, detail)
     }
 
     pub(crate) fn overloaded() -> Self {
         let detail = "This server is at its limit. This request was not executed; retry with the same key after \
                       the time in Retry-After.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::OVERLOADED, detail).after(RETRY_AFTER_S)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Overloaded, detail).after(RETRY_AFTER_S)
     }
 
     pub(crate) fn key_reused(mismatch: Mismatch) -> Self {
@@ -186,7 +185,7 @@ impl Problem {
         };
         let detail = "This key was already used for a different request, and this request was not executed. A \
                       retry must repeat the first request exactly; a different operation needs a new key.";
-        Self::new(status, &kind::KEY_REUSED, detail)
+        Self::new(status, Code::KeyReused, detail)
     }
 
     /// The key was used for the same operation under another spelling of its path. A new key could execute it twice.
@@ -200,21 +199,21 @@ impl Problem {
     pub(crate) fn in_progress() -> Self {
         let detail = "The first request with this key is still being processed. Retry with the same key after \
                       the time in Retry-After to get its answer.";
-        Self::new(StatusCode::CONFLICT, &kind::IN_PROGRESS, detail).after(RETRY_AFTER_S)
+        Self::new(StatusCode::CONFLICT, Code::InProgress, detail).after(RETRY_AFTER_S)
     }
 
     /// For a caller who asks about an operation that is not recorded.
     pub(crate) fn not_found() -> Self {
         let detail = "No operation of yours is recorded under this key: it never arrived, it was not executed, \
                       or its record has expired. This does not prove that it was not executed.";
-        Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
     }
 
     /// For a caller who asks about an operation that is told apart by its body.
     pub(crate) fn look_up_needs_body() -> Self {
         let detail = "Operations of this route are told apart by a part of their body, which a look-up does not have. To \
                       learn what became of an operation, send it again with the same key.";
-        Self::new(StatusCode::NOT_FOUND, &kind::NOT_FOUND, detail)
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
     }
 
     /// For a retry of an operation whose outcome is unknown.
@@ -230,7 +229,7 @@ impl Problem {
             "The outcome of this operation is unknown: it was sent to the service, and the service did not say \
              whether it was executed. {remedy} Do not use a new key: that could execute the operation twice."
         );
-        Self::new(StatusCode::CONFLICT, &kind::OUTCOME_UNKNOWN, detail).after(retry_after_s)
+        Self::new(StatusCode::CONFLICT, Code::OutcomeUnknown, detail).after(retry_after_s)
     }
 
     /// For the first caller.
@@ -244,7 +243,7 @@ impl Problem {
             "The request was sent to the service, and no complete answer came back, so it may have been executed. \
              {next} Do not use a new key: that could execute the operation twice."
         );
-        Self::new(status, &kind::OUTCOME_UNKNOWN, detail)
+        Self::new(status, Code::OutcomeUnknown, detail)
     }
 
     /// For a first caller whose deadline has passed while the work goes on, whose end a retry is told.
@@ -260,14 +259,14 @@ impl Problem {
     pub(crate) fn store_unavailable() -> Self {
         let detail = "The record of this key cannot be read or written right now, so this request was not \
                       executed. Retry with the same key after the time in Retry-After.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::STORE_UNAVAILABLE, detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::StoreUnavailable, detail)
             .after(RETRY_AFTER_S)
     }
 
     pub(crate) fn response_unavailable(original: StatusCode) -> Self {
         let detail = "The operation was executed, but its response was not kept for replay. Do not send it \
                       again; read what it created from the service.";
-        let problem = Self::new(StatusCode::GONE, &kind::RESPONSE_UNAVAILABLE, detail);
+        let problem = Self::new(StatusCode::GONE, Code::ResponseUnavailable, detail);
         Self { original_status: Some(original.as_u16()), ..problem }
     }
 
@@ -277,7 +276,7 @@ impl Problem {
         let detail = format!(
             "{why} Everything that the request did was undone, and nothing is kept of it. Retry with the same key."
         );
-        Self::new(status, &kind::ROLLED_BACK, detail)
+        Self::new(status, Code::RolledBack, detail)
     }
 
     /// The operation met other transactions, at every attempt.
@@ -293,7 +292,7 @@ impl Problem {
         let detail = "The service ended its transaction by itself, so it is not known what it has done. Check with the \
                       service before you send the request again.";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Self { retry: Retry::Never, ..Self::new(status, &kind::OUTCOME_UNKNOWN, detail) }
+        Self { retry: Retry::Never, ..Self::new(status, Code::OutcomeUnknown, detail) }
     }
 
     /// The handler has worked outside of its transaction, and its answer is not known or not kept.
@@ -307,14 +306,14 @@ impl Problem {
     pub(crate) fn already_done() -> Self {
         let detail = "The operation was executed before, and its response is not kept any more, or cannot be read. Do not \
                       send it again; read what it created from the service.";
-        Self::new(StatusCode::CONFLICT, &kind::RESPONSE_UNAVAILABLE, detail)
+        Self::new(StatusCode::CONFLICT, Code::ResponseUnavailable, detail)
     }
 
     /// The client's deadline had passed before anything was sent.
     pub(crate) fn deadline_exceeded() -> Self {
         let detail = "The deadline of this request had passed when it was to be executed, so it was not executed. To try \
                       again, send it with a later deadline.";
-        Self::new(StatusCode::GATEWAY_TIMEOUT, &kind::DEADLINE_EXCEEDED, detail)
+        Self::new(StatusCode::GATEWAY_TIMEOUT, Code::DeadlineExceeded, detail)
     }
 
     /// The key is free, and so old that its answer may have expired.
@@ -322,14 +321,14 @@ impl Problem {
         let detail = "This key is older than answers are kept here, so that it may have been executed before, and its answer \
                       may have expired. This request was not executed. Check with the service what was done before you \
                       send it with a new key.";
-        Self::new(StatusCode::PRECONDITION_FAILED, &kind::KEY_EXPIRED, detail)
+        Self::new(StatusCode::PRECONDITION_FAILED, Code::KeyExpired, detail)
     }
 
     /// A limit of the route is used up.
     pub(crate) fn velocity_exceeded(wait: Duration) -> Self {
         let detail = "Too many operations like this one were begun in a short time. This request was not executed; send it \
                       again later, with the same key.";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, &kind::VELOCITY_EXCEEDED, detail)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Code::VelocityExceeded, detail)
             .after(seconds(wait))
     }
 
@@ -338,7 +337,7 @@ impl Problem {
         let detail = "You have used as many keys here as are kept for one caller. This request was not executed; send it \
                       again, with the same key, when some of your keys have expired. Use one key for each operation, and \
                       the same key for its retries.";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, &kind::VELOCITY_EXCEEDED, detail)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Code::VelocityExceeded, detail)
             .after(seconds(wait))
     }
 
@@ -346,20 +345,20 @@ impl Problem {
     pub(crate) fn upstream_unreachable() -> Self {
         let detail = "The request could not be delivered to the service, so it was not executed. It is safe to send it \
                       again; if it has a key, with that key.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::UPSTREAM_UNREACHABLE, detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::UpstreamUnreachable, detail)
             .after(RETRY_AFTER_S)
     }
 
     /// The service closed the connection on a request without a key.
     pub(crate) fn upstream_failed() -> Self {
         let detail = format!("The service closed the connection before it answered. {NO_KEY}");
-        Self::new(StatusCode::BAD_GATEWAY, &kind::UPSTREAM_FAILED, detail)
+        Self::new(StatusCode::BAD_GATEWAY, Code::UpstreamFailed, detail)
     }
 
     /// The service did not answer a request without a key in time.
     pub(crate) fn upstream_timeout() -> Self {
         let detail = format!("The service did not answer in time. {NO_KEY}");
-        Self::new(StatusCode::GATEWAY_TIMEOUT, &kind::UPSTREAM_TIMEOUT, detail)
+        Self::new(StatusCode::GATEWAY_TIMEOUT, Code::UpstreamTimeout, detail)
     }
 
     /// The server holds too many answers that their clients do not read. Without `Retry-After`, which says of a 503
@@ -368,41 +367,41 @@ impl Problem {
         let detail = "This server holds too many answers that their clients have not read, so this one was not \
                       sent. Retry with the same key: what was executed is not executed again, and its stored answer is \
                       sent.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::ResponseNotSent, detail)
     }
 
     /// What the operation points to could not be fetched for a retry. Without `Retry-After`, as above.
     pub(crate) fn answer_not_fetched() -> Self {
         let detail = "The operation was executed before. Its answer is fetched from the service for each retry, and the \
                       service did not give it. Retry with the same key: nothing is executed again.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, &kind::RESPONSE_NOT_SENT, detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::ResponseNotSent, detail)
     }
 
     /// Two servers on the way could read the request differently; `why` is a whole sentence.
     pub(crate) fn request_ambiguous(why: &str) -> Self {
         let detail = format!("{why} {NOT_EXECUTED}");
-        Self::new(StatusCode::BAD_REQUEST, &kind::REQUEST_AMBIGUOUS, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::RequestAmbiguous, detail)
     }
 
     /// CONNECT, on a server that opens no tunnels.
     pub(crate) fn method_not_allowed() -> Self {
         let detail =
             "CONNECT asks for a tunnel, and this server opens none. This request was not executed.";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, &kind::METHOD_NOT_ALLOWED, detail)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, Code::MethodNotAllowed, detail)
     }
 
     /// A repeatable request whose two headers are not both there, each once, and well formed.
     pub(crate) fn repeatability_invalid() -> Self {
         let detail = "Repeatability-Request-ID and Repeatability-First-Sent belong together: send each once, the second as a \
                       date such as Sun, 06 Nov 1994 08:49:37 GMT. This request was not executed.";
-        Self::new(StatusCode::BAD_REQUEST, &kind::KEY_INVALID, detail)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyInvalid, detail)
     }
 
     /// A repeatable request with a method that is not guarded.
     pub(crate) fn repeatability_unsupported() -> Self {
         let detail = "Requests with this method are not repeatable here, and would be executed each time. This request was \
                       not executed. Send it without the Repeatability headers to have it executed once for each time you send it.";
-        Self::new(StatusCode::NOT_IMPLEMENTED, &kind::REPEATABILITY_UNSUPPORTED, detail)
+        Self::new(StatusCode::NOT_IMPLEMENTED, Code::RepeatabilityUnsupported, detail)
     }
 
     /// An unsafe request without a key in early data of TLS, which whoever copies it can send again.
@@ -410,20 +409,44 @@ impl Problem {
         let detail = "This request came in TLS early data (Early-Data: 1), which can be copied and sent again by a stranger, \
                       and it has no idempotency key by which the second one would be noticed. It was not executed; send it \
                       again after the TLS handshake, or with a key.";
-        Self::new(StatusCode::TOO_EARLY, &kind::TOO_EARLY, detail)
+        Self::new(StatusCode::TOO_EARLY, Code::TooEarly, detail)
     }
 
     /// Whether the request was not taken, and no request before it: nothing runs or has run for it.
     pub(crate) fn is_refusal(&self) -> bool {
-        let taken = [
-            &kind::IN_PROGRESS,
-            &kind::OUTCOME_UNKNOWN,
-            &kind::OPERATION_FAILED,
-            &kind::RESPONSE_UNAVAILABLE,
-            &kind::RESPONSE_NOT_SENT,
-            &kind::AUTHORIZATION_UNKNOWN,
-        ];
-        !taken.contains(&self.kind)
+        match self.code {
+            Code::InProgress
+            | Code::OutcomeUnknown
+            | Code::OperationFailed
+            | Code::ResponseUnavailable
+            | Code::ResponseNotSent
+            | Code::NotFound
+            | Code::AuthorizationUnknown
+            | Code::UpstreamFailed
+            | Code::UpstreamTimeout => false,
+            // A time of its first sending that is too old is one that the client must change.
+            Code::KeyExpired => true,
+            Code::KeyMissing
+            | Code::KeyInvalid
+            | Code::KeyReused
+            | Code::StoreUnavailable
+            | Code::RolledBack
+            | Code::PrincipalUnclear
+            | Code::PrincipalMissing
+            | Code::PrincipalInvalid
+            | Code::WebhookSignatureInvalid
+            | Code::RequestTooLarge
+            | Code::RequestIncomplete
+            | Code::RequestAmbiguous
+            | Code::MethodNotAllowed
+            | Code::Overloaded
+            | Code::DeadlineExceeded
+            | Code::VelocityExceeded
+            | Code::NoTokens
+            | Code::RepeatabilityUnsupported
+            | Code::TooEarly
+            | Code::UpstreamUnreachable => true,
+        }
     }
 
     /// The same problem, naming the key in the shapes that repeat it.
@@ -442,16 +465,12 @@ impl Problem {
 
     fn document(&self) -> Value {
         let mut document = json!({
-            "type": format!("{WELL_KNOWN}#{}", self.kind.code),
-            "title": self.kind.title,
+            "type": format!("{WELL_KNOWN}#{}", self.code),
+            "title": self.code.title(),
             "status": self.status.as_u16(),
             "detail": self.detail,
-            "code": self.kind.code,
-            "retry": match self.retry {
-                Retry::SameKey => "same-key",
-                Retry::NewKey => "new-key",
-                Retry::Never => "never",
-            },
+            "code": self.code.text(),
+            "retry": self.retry.text(),
         });
         if let Some(original) = self.original_status {
             document["original_status"] = original.into();
@@ -522,8 +541,7 @@ pub(crate) fn given_up() -> Response {
 pub(crate) fn settled_as_failed() -> Response {
     let detail = "An operator checked this operation with the service: it failed, and it will not be executed. To try \
                   again, send it with a new key.";
-    Problem::new(StatusCode::BAD_GATEWAY, &kind::OPERATION_FAILED, detail)
-        .record(&Policy::default())
+    Problem::new(StatusCode::BAD_GATEWAY, Code::OperationFailed, detail).record(&Policy::default())
 }
 
 /// The same problem for an outcome that is final.
@@ -563,10 +581,6 @@ fn seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
 }
 
-/// Where a service tells what it promises about keys.
-pub(crate) const WELL_KNOWN: &str = "/.well-known/idempotency";
-/// The header `Link` of every problem.
-pub(crate) const DESCRIBED_BY: &str = "</.well-known/idempotency>; rel=\"describedby\"";
 const RETRY_AFTER_S: u32 = 1;
 /// `Retry-After` for an unknown outcome that only a person resolves.
 const HELD_RETRY_AFTER_S: u32 = 60;

@@ -2,6 +2,7 @@
 
 use onlyonce::StoredOperation;
 use onlyonce::clock::StoreTime;
+use onlyonce::code::Code;
 use onlyonce::record::{Kept, NotKept, Record, Response, SettledBy, State, StateKind};
 use serde_json::{Value, json};
 
@@ -102,7 +103,7 @@ pub(crate) fn checks(operation: &StoredOperation) -> Vec<String> {
         format!("What was sent: a request of the route {}, with the key \"{key}\", {time}.", record.route),
         "Look for it in the service behind the gateway: by this key if the service stores keys, otherwise by the content of the request and the time.".to_owned(),
         "If it was executed: settle it with the answer that the client should have received. Every retry gets that answer.".to_owned(),
-        "If it failed, or never happened and must not happen any more under this key: settle it as failed. Every retry gets 502 idempotency_operation_failed and is told to use a new key.".to_owned(),
+        format!("If it failed, or never happened and must not happen any more under this key: settle it as failed. Every retry gets 502 {} and is told to use a new key.", Code::OperationFailed),
         format!("If it was not executed, and it is past {quiet}, so that the first attempt can no longer arrive: release it. The next retry executes it."),
         "If you cannot find out: leave it. Nothing is executed meanwhile.".to_owned(),
     ]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use onlyonce::code::{Code, Retry};
 use onlyonce::key::KeySource;
 use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode};
 use serde_json::{Value, json};
@@ -150,6 +151,7 @@ fn promise(route: &Route) -> Value {
 }
 
 fn schemas() -> Value {
+    let codes = Code::ALL.iter().map(|code| code.text()).collect::<Vec<_>>();
     json!({
         "IdempotencyProblem": {
             "type": "object",
@@ -159,8 +161,9 @@ fn schemas() -> Value {
                 "title": { "type": "string" },
                 "status": { "type": "integer" },
                 "detail": { "type": "string" },
-                "code": { "type": "string" },
-                "retry": { "type": "string", "enum": ["same-key", "new-key", "never"] },
+                // A newer gateway may have others, and a client that refuses them would lose the answer.
+                "code": { "anyOf": [{ "type": "string", "enum": codes }, { "type": "string" }] },
+                "retry": { "type": "string", "enum": Retry::ALL.map(Retry::text) },
                 "original_status": { "type": "integer" },
             },
         },

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use onlyonce::code::{Code, Executed};
 use onlyonce::store::BoxError;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -48,6 +49,46 @@ impl Answer {
     pub(super) fn what(&self) -> Option<&str> {
         let text = |name: &str| self.body[name].as_str();
         text("id").or_else(|| text("code"))
+    }
+
+    /// What it says became of the tap.
+    pub(super) fn state(&self) -> State {
+        let code = self.body["code"].as_str().and_then(Code::from_text);
+        match (code, code.map(Code::executed)) {
+            (Some(Code::InProgress), _) => State::InProgress,
+            (Some(Code::KeyReused), _) => State::Reused,
+            (_, Some(Executed::No)) => State::Refused,
+            (_, Some(Executed::Maybe)) => State::Unknown,
+            (_, Some(Executed::Yes)) => State::Charged,
+            (_, None) if self.status < 300 => State::Charged,
+            (_, None) => State::Unknown,
+        }
+    }
+}
+
+/// What an answer says became of a tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Charged,
+    /// The first tap is still under way.
+    InProgress,
+    /// The key belongs to another request.
+    Reused,
+    /// Nothing was charged for this tap.
+    Refused,
+    Unknown,
+}
+
+impl State {
+    /// For the page.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Charged => "charged",
+            Self::InProgress => "in-progress",
+            Self::Reused => "reused",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::bank::Bank;
-use super::client::{AMOUNT, Answer, Tap, tap, tap_and_lose_the_answer};
+use super::client::{AMOUNT, Answer, State, Tap, tap, tap_and_lose_the_answer};
 use super::news::News;
 
 /// What a button does.
@@ -106,7 +106,7 @@ impl Lane<'_> {
         let mut word = word;
         for _ in 0..RETRIES_MAX {
             let answer = self.tap(word, &self.order).await?;
-            let is_under_way = |answer: &Answer| answer.what() == Some("idempotency_in_progress");
+            let is_under_way = |answer: &Answer| answer.state() == State::InProgress;
             if !answer.as_ref().is_some_and(is_under_way) {
                 return Ok(());
             }
@@ -124,11 +124,14 @@ impl Lane<'_> {
             self.tell(&it, json!({ "step": "lost", "why": "the connection broke" }));
             return Ok(None);
         };
-        let (status, what, is_replay) = (answer.status, answer.what(), answer.is_replay);
-        self.tell(
-            &it,
-            json!({ "step": "answered", "status": status, "what": what, "is_replay": is_replay }),
-        );
+        let answered = json!({
+            "step": "answered",
+            "status": answer.status,
+            "what": answer.what(),
+            "state": answer.state().name(),
+            "is_replay": answer.is_replay,
+        });
+        self.tell(&it, answered);
         Ok(Some(answer))
     }
 

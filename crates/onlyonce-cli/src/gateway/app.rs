@@ -10,6 +10,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use onlyonce::code::WELL_KNOWN;
 use onlyonce::fingerprint::overrides_method;
 use onlyonce::http::{Body, Guarded, OnceLayer, Overrides, grpc, problem};
 use onlyonce::policy::{Mode, Tokens};
@@ -105,7 +106,7 @@ impl App {
         }
         routes.learn_keys(&request).await;
         if request.method() == Method::GET
-            && request.uri().path().starts_with(problem::WELL_KNOWN)
+            && request.uri().path().starts_with(WELL_KNOWN)
             && let Some(answer) = Box::pin(routes.well_known(&request)).await
         {
             return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
@@ -163,7 +164,7 @@ impl Routes {
     async fn learn_keys(&self, request: &Request<Incoming>) {
         let Some(jwt) = &self.jwt else { return };
         let (method, uri) = (request.method(), request.uri());
-        let is_look_up = method == Method::GET && uri.path().starts_with(problem::WELL_KNOWN);
+        let is_look_up = method == Method::GET && uri.path().starts_with(WELL_KNOWN);
         let asked = match is_look_up || self.issues_token(request) {
             true => well_known::asked(uri),
             false => Some((method.clone(), uri.clone())),
@@ -177,7 +178,7 @@ impl Routes {
 
     /// The description of the routes, or the state of one's own operation.
     async fn well_known(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        match &request.uri().path()[problem::WELL_KNOWN.len()..] {
+        match &request.uri().path()[WELL_KNOWN.len()..] {
             "" => Some(json(StatusCode::OK, self.description.clone())),
             "/operation" => Some(self.look_up(request).await),
             _ => None,

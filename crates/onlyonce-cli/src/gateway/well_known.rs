@@ -1,7 +1,7 @@
 //! `/.well-known/idempotency`: what each route promises, for people and programs.
 
 use http::{Method, Uri};
-use onlyonce::http::problem;
+use onlyonce::code::Code;
 use onlyonce::policy::{InFlight, KeyNeed, Recovery, Tokens};
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use crate::config::{Config, Route};
 /// The document.
 pub(super) fn description(config: &Config) -> String {
     let routes = config.routes.iter().chain([&config.fallback]).map(route);
-    let problems: serde_json::Map<String, Value> =
-        problem::sentences().map(|(code, sentence)| (code.to_owned(), sentence.into())).collect();
+    let problems = Code::ALL.iter().map(|code| (code.text().to_owned(), code.sentence().into()));
+    let problems: serde_json::Map<String, Value> = problems.collect();
     let document = json!({ "routes": routes.collect::<Value>(), "problems": problems });
     format!("{document:#}\n")
 }

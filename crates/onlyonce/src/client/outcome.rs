@@ -7,8 +7,9 @@ use http::StatusCode;
 use super::answer::Answer;
 #[cfg(feature = "client-journal")]
 use super::journal::JournalError;
-use super::reading::{is_key_reused, needs_credentials};
+use super::reading::is_key_reused;
 use super::transport::TransportError;
+use crate::code::Retry;
 use crate::key::Key;
 
 /// The outcome of an operation that was sent.
@@ -26,8 +27,8 @@ pub enum SendOutcome {
         /// gets a replay.
         may_be_replayed: bool,
     },
-    /// Definite: the service refused the operation, and no attempt of this run did anything. Fix the request and send
-    /// it with a new key. Runs that this one does not know of (an earlier process without a journal, another
+    /// Definite: the service refused the operation, and no attempt of this run did anything. What to do with the key is
+    /// in `retry`. Runs that this one does not know of (an earlier process without a journal, another
     /// request with the same key) are not part of this outcome: see
     /// [`advice_for_given_key`](SendOutcome::advice_for_given_key).
     Rejected {
@@ -35,6 +36,11 @@ pub enum SendOutcome {
         answer: Answer,
         /// The other origin that the service redirects to, if the refusal is a redirect that was not followed.
         elsewhere: Option<String>,
+        /// What to do with the key: [`NewKey`](Retry::NewKey) once the request is right; [`SameKey`](Retry::SameKey)
+        /// after a refusal that no service keeps on record (401, 403, 407 and the like), because it says nothing of
+        /// what was sent with the key before; [`Never`](Retry::Never) where the service says not to send the request
+        /// again as it is.
+        retry: Retry,
     },
     /// Indefinite: the operation may have been executed. Keep the key.
     ///
@@ -91,7 +97,9 @@ impl SendOutcome {
             Self::Done { may_be_replayed: false, .. } => {
                 "The request was executed; this run did not receive the answer. Check the result at the service; do not send the request again."
             }
-            Self::Rejected { answer, elsewhere } => rejected_advice(answer, elsewhere.is_some()),
+            Self::Rejected { answer, elsewhere, retry } => {
+                rejected_advice(answer, elsewhere.is_some(), *retry)
+            }
             Self::Unknown { doubt, stop, .. } => unknown_advice(*doubt, *stop),
         }
     }
@@ -100,8 +108,8 @@ impl SendOutcome {
     /// and a refusal that is not on record says nothing about it.
     pub fn advice_for_given_key(&self) -> &'static str {
         match self {
-            Self::Rejected { answer, elsewhere }
-                if speaks_for_this_run(answer, elsewhere.is_some()) =>
+            Self::Rejected { answer, elsewhere, retry }
+                if speaks_for_this_run(answer, elsewhere.is_some(), *retry) =>
             {
                 "This run was not executed. If an earlier run with this key may have been, check at the service before you use a new key."
             }
@@ -111,23 +119,28 @@ impl SendOutcome {
 }
 
 /// Whether the advice after a refusal would be wrong if an earlier run was executed.
-fn speaks_for_this_run(answer: &Answer, is_elsewhere: bool) -> bool {
-    let keeps_key = is_key_reused(answer) || needs_credentials(answer.status);
-    !answer.is_replay() && (is_elsewhere || !keeps_key)
+fn speaks_for_this_run(answer: &Answer, is_elsewhere: bool, retry: Retry) -> bool {
+    let gives_key_up = retry == Retry::NewKey && !is_key_reused(answer);
+    !answer.is_replay() && (is_elsewhere || gives_key_up)
 }
 
-fn rejected_advice(answer: &Answer, is_elsewhere: bool) -> &'static str {
-    match () {
-        () if is_elsewhere => {
+fn rejected_advice(answer: &Answer, is_elsewhere: bool, retry: Retry) -> &'static str {
+    match retry {
+        _ if is_elsewhere => {
             "The request was not executed: the service redirects to another origin, which was not followed. If you trust that origin, send the request there."
         }
-        () if is_key_reused(answer) => {
+        _ if is_key_reused(answer) => {
             "This request was not executed: its key belongs to another request, which may have been executed. If this one is a different operation, send it with a new key."
         }
-        () if needs_credentials(answer.status) && !answer.is_replay() => {
-            "No attempt of this run was executed. Fix the credentials and send the request again with the same key."
+        Retry::SameKey => {
+            "The service refused this attempt, and such a refusal is not on record for the key. Fix its cause, such as the credentials, and send the request again with the same key, never with a new one."
         }
-        () => "The service refused the request. Fix the request and send it with a new key.",
+        Retry::Never => {
+            "This request was not executed, and the service says not to send it again as it is. If an earlier one with this key may have been executed, check at the service before you send it in another form."
+        }
+        Retry::NewKey => {
+            "The service refused the request. Fix the request and send it with a new key."
+        }
     }
 }
 
@@ -135,6 +148,12 @@ fn unknown_advice(doubt: Doubt, stop: Stop) -> &'static str {
     match (doubt, stop) {
         (_, Stop::Window) => {
             "The request may have been executed, and the service may have forgotten the key. Reconcile: check at the service whether it was executed, and do not send it again before that."
+        }
+        (Doubt::AnswerNotKept, _) => {
+            "The request was executed, says the service, which has neither its answer nor its status any more. Check the result at the service; do not send the request again."
+        }
+        (Doubt::KeyExpired, _) => {
+            "This attempt was not executed, because the key is older than the service keeps answers: an earlier one may have been. Reconcile: check at the service whether it was executed, and do not send it again before that."
         }
         (_, Stop::Closed) => {
             "The request may have been executed, and asking again will not tell. Reconcile: check at the service whether it was executed, and do not send it again before that."
@@ -175,12 +194,16 @@ pub enum Doubt {
     HeldUnknown,
     /// The request was sent and no complete answer came: reset, cut short, timed out.
     NoAnswer,
-    /// A 5xx that does not say whether the request was executed.
+    /// A 5xx, or a 408, that does not say whether the request was executed.
     ServerError,
     /// A redirect that does not say whether the request was executed: to a login page, or to its result.
     Redirected,
     /// The service says that the operation was executed, but neither its answer nor its status.
     AnswerNotKept,
+    /// The service says that the key is older than it keeps answers: it may have executed the operation and forgotten it.
+    KeyExpired,
+    /// The service answered with a code that this client does not know, because the service is newer.
+    NewerCode,
     /// An earlier run sent the operation, or was about to, and its outcome is not in the journal.
     EarlierRun,
 }
@@ -199,6 +222,10 @@ impl fmt::Display for Doubt {
                 "the service answered with a redirect, which does not say whether it was executed"
             }
             Self::AnswerNotKept => "the service no longer has the answer",
+            Self::KeyExpired => "the key is older than the service keeps answers",
+            Self::NewerCode => {
+                "the service is newer than this client, which does not know what its answer says"
+            }
             Self::EarlierRun => "an earlier run may have sent it",
         })
     }

@@ -17,6 +17,7 @@ use super::retries::Retries;
 use super::transport::{Reach, Transport, TransportError};
 use super::well_known::{self, State, Window};
 use crate::clock::StoreTime;
+use crate::code::Retry;
 use crate::key::Key;
 
 /// One operation that is being sent.
@@ -382,9 +383,10 @@ fn on_record(status: StatusCode, heard: Heard, key: Key) -> SendOutcome {
             return SendOutcome::Done { original_status: status, may_be_replayed: false };
         }
         _ if status.is_client_error() || reading::is_unsupported(status) => {
-            let same = last.filter(|answer| answer.status == status);
+            // A problem of ours with this status is another answer than the one on record.
+            let same = last.filter(|answer| answer.status == status && !reading::is_ours(answer));
             let answer = same.unwrap_or_else(|| Answer::new(status));
-            return SendOutcome::Rejected { answer, elsewhere: None };
+            return SendOutcome::Rejected { answer, elsewhere: None, retry: Retry::NewKey };
         }
         _ if status.is_redirection() => Doubt::Redirected,
         _ => Doubt::ServerError,
@@ -397,7 +399,12 @@ fn rejected(answer: Answer) -> SendOutcome {
         true => answer.header(&http::header::LOCATION).map(str::to_owned),
         false => None,
     };
-    SendOutcome::Rejected { answer, elsewhere }
+    // To another origin, the same request is another operation.
+    let retry = match elsewhere {
+        Some(_) => Retry::Never,
+        None => reading::advice(&answer),
+    };
+    SendOutcome::Rejected { answer, elsewhere, retry }
 }
 
 const REDIRECTS_MAX: u32 = 5;

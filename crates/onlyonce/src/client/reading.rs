@@ -1,15 +1,18 @@
 //! What one attempt means: a pure function of its answer, or of the reason why there is no answer.
 
+mod said;
+
 use http::header::RETRY_AFTER;
 use http::{HeaderName, StatusCode};
-use serde_json::Value;
 
+pub(super) use self::said::{Said, Word};
 use super::answer::Answer;
 use super::grpc;
 use super::outcome::{Doubt, Stop};
 use super::pause::Pause;
 use super::transport::{Reach, TransportError};
 use crate::clock::StoreTime;
+use crate::code::{Code, Retry};
 use crate::policy::is_relayed;
 
 /// What one attempt says about the operation.
@@ -80,44 +83,189 @@ fn of_answer(answer: &Answer, now: StoreTime) -> Meaning {
         return meaning;
     }
     let status = answer.status;
-    let problem = Problem::of(answer);
-    match (status, problem.original_status) {
-        _ if status.is_success() => return Meaning::Success,
-        _ if status.is_redirection() => return Meaning::Closed(Doubt::Redirected),
-        (StatusCode::GONE, Some(original)) => return Meaning::Done(original),
-        (StatusCode::GONE, None) if problem.code == RESPONSE_UNAVAILABLE => {
-            return Meaning::Closed(Doubt::AnswerNotKept);
-        }
-        _ => {}
+    if status.is_success() {
+        return Meaning::Success;
     }
+    if status.is_redirection() {
+        return Meaning::Closed(Doubt::Redirected);
+    }
+    of_said(&Said::of(answer), answer, now)
+}
+
+/// What a failure means that says this. `answer` has the status that it is judged by.
+pub(super) fn of_said(said: &Said, answer: &Answer, now: StoreTime) -> Meaning {
+    match said.word {
+        Word::Code(code) => of_code(code, said, answer, now),
+        // A newer server may have another code for an answer that is not kept.
+        Word::Newer | Word::None if is_gone(said, answer) => done(said),
+        Word::Newer => of_newer(said, answer, now),
+        Word::None => of_stranger(said, answer, now),
+    }
+}
+
+fn is_gone(said: &Said, answer: &Answer) -> bool {
+    answer.status == StatusCode::GONE && said.original_status.is_some()
+}
+
+/// What a code says of the operation. An answer with one goes by its code alone, whatever its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// This request was not executed.
+    Not(Stop),
+    /// This request was not executed, and is refused again while its credentials are the same.
+    Credentials,
+    Maybe(Doubt),
+    Executed,
+}
+
+fn verdict(code: Code) -> Verdict {
+    match code {
+        Code::ResponseUnavailable => Verdict::Executed,
+        Code::InProgress => Verdict::Maybe(Doubt::InProgress),
+        Code::OutcomeUnknown => Verdict::Maybe(Doubt::HeldUnknown),
+        Code::KeyExpired => Verdict::Maybe(Doubt::KeyExpired),
+        Code::ResponseNotSent
+        | Code::NotFound
+        | Code::AuthorizationUnknown
+        | Code::UpstreamFailed
+        | Code::UpstreamTimeout => Verdict::Maybe(Doubt::ServerError),
+        Code::PrincipalMissing | Code::PrincipalInvalid => Verdict::Credentials,
+        Code::KeyReused => Verdict::Not(Stop::KeyReused),
+        Code::KeyMissing
+        | Code::KeyInvalid
+        | Code::OperationFailed
+        | Code::StoreUnavailable
+        | Code::RolledBack
+        | Code::PrincipalUnclear
+        | Code::WebhookSignatureInvalid
+        | Code::RequestTooLarge
+        | Code::RequestIncomplete
+        | Code::RequestAmbiguous
+        | Code::MethodNotAllowed
+        | Code::Overloaded
+        | Code::DeadlineExceeded
+        | Code::VelocityExceeded
+        | Code::NoTokens
+        | Code::RepeatabilityUnsupported
+        | Code::TooEarly
+        | Code::UpstreamUnreachable => Verdict::Not(Stop::Refused),
+    }
+}
+
+fn of_code(code: Code, said: &Said, answer: &Answer, now: StoreTime) -> Meaning {
+    let wants_retry = said.retry.unwrap_or(code.retry()) == Retry::SameKey && !answer.is_replay();
+    match verdict(code) {
+        Verdict::Executed => done(said),
+        Verdict::Maybe(doubt) if wants_retry => again(Some(doubt), answer, now),
+        Verdict::Maybe(doubt) => Meaning::Closed(doubt),
+        Verdict::Credentials => Meaning::Refused(refusal(answer, Stop::Refused)),
+        Verdict::Not(_) if wants_retry => again(None, answer, now),
+        Verdict::Not(stop) => Meaning::Refused(refusal(answer, stop)),
+    }
+}
+
+/// An operation that was executed, and whose answer cannot be had.
+fn done(said: &Said) -> Meaning {
+    match said.original_status {
+        Some(original) => Meaning::Done(original),
+        None => Meaning::Closed(Doubt::AnswerNotKept),
+    }
+}
+
+/// An answer of ours with a code that this client does not know. Only "send it with a new key" says that the request was
+/// not executed.
+fn of_newer(said: &Said, answer: &Answer, now: StoreTime) -> Meaning {
+    let status = answer.status;
+    let wants_retry = match said.retry {
+        Some(retry) => retry == Retry::SameKey,
+        None => is_retried(status),
+    };
+    match said.retry {
+        Some(Retry::NewKey) if status.is_client_error() => {
+            Meaning::Refused(refusal(answer, Stop::Refused))
+        }
+        _ if answer.is_replay() => Meaning::Closed(Doubt::NewerCode),
+        _ if needs_credentials(status) && said.retry != Some(Retry::Never) => {
+            Meaning::Refused(Refusal::OfAttempt(Stop::Refused))
+        }
+        _ if wants_retry => {
+            let did_nothing = is_held_off(status) || asks_to_come_back(answer);
+            again((!did_nothing).then_some(Doubt::NewerCode), answer, now)
+        }
+        _ => Meaning::Closed(Doubt::NewerCode),
+    }
+}
+
+/// An answer without a code of ours: of the service, or of a proxy.
+fn of_stranger(said: &Said, answer: &Answer, now: StoreTime) -> Meaning {
+    let status = answer.status;
     // A replay never changes, so nothing that it says can make a retry useful.
     if answer.is_replay() {
-        return terminal(answer, &problem);
+        return terminal(said, answer);
     }
-    let wants_retry = match problem.retry.or_else(|| should_retry(answer)) {
+    let asked = said.retry.map(|retry| retry == Retry::SameKey).or_else(|| should_retry(answer));
+    let wants_retry = match asked {
         Some(wants_retry) => wants_retry && !needs_credentials(status),
         None => is_retried(status),
     };
     match wants_retry {
-        true => Meaning::Again(Again {
-            doubt: doubt(answer, &problem),
-            pause: Pause::of(answer, now),
-            is_unsent: false,
-        }),
-        false => terminal(answer, &problem),
+        true => again(doubt(answer), answer, now),
+        false => terminal(said, answer),
     }
 }
 
-/// What an answer means if no attempt follows it.
-fn terminal(answer: &Answer, problem: &Problem) -> Meaning {
+fn again(doubt: Option<Doubt>, answer: &Answer, now: StoreTime) -> Meaning {
+    Meaning::Again(Again { doubt, pause: Pause::of(answer, now), is_unsent: false })
+}
+
+/// What an answer without a code of ours means if no attempt follows it.
+fn terminal(said: &Said, answer: &Answer) -> Meaning {
     let status = answer.status;
-    let is_refusal =
-        status.is_client_error() || is_unsupported(status) || problem.code == DEADLINE_EXCEEDED;
-    match is_refusal {
-        _ if problem.is_unknown() => Meaning::Closed(Doubt::HeldUnknown),
-        true => Meaning::Refused(refusal(answer, problem)),
-        false => Meaning::Closed(Doubt::ServerError),
+    let may_run = !answer.is_replay() && said.retry != Some(Retry::NewKey);
+    match status {
+        StatusCode::REQUEST_TIMEOUT if may_run => Meaning::Closed(Doubt::ServerError),
+        StatusCode::CONFLICT if may_run => Meaning::Closed(Doubt::Conflict),
+        _ if status.is_client_error() || is_unsupported(status) => {
+            Meaning::Refused(refusal(answer, Stop::Refused))
+        }
+        _ => Meaning::Closed(Doubt::ServerError),
     }
+}
+
+/// Only an answer that *is* the record speaks for attempts other than its own. A code that says what the
+/// server did not find in its record proves nothing: a copy may still be on its way, the key may be
+/// forgotten, and a request may have been read differently then.
+fn refusal(answer: &Answer, stop: Stop) -> Refusal {
+    match answer.is_replay() {
+        true => Refusal::OfRecord,
+        false => Refusal::OfAttempt(stop),
+    }
+}
+
+/// What a refusal says of the next request.
+pub(crate) fn advice(answer: &Answer) -> Retry {
+    let said = said(answer);
+    let of_code = match said.word {
+        Word::Code(code) => Some(code.retry()),
+        Word::Newer | Word::None => None,
+    };
+    let status = grpc::http_status(answer).unwrap_or(answer.status);
+    match said.retry.or(of_code) {
+        // What is on record does not change.
+        Some(Retry::SameKey) | None if answer.is_replay() => Retry::NewKey,
+        Some(retry) => retry,
+        None if needs_credentials(status) || is_released(status) => Retry::SameKey,
+        None => Retry::NewKey,
+    }
+}
+
+/// Whether the answer is a problem of ours, and not what became of the operation.
+pub(crate) fn is_ours(answer: &Answer) -> bool {
+    said(answer).word != Word::None
+}
+
+fn said(answer: &Answer) -> Said {
+    grpc::said(answer).unwrap_or_else(|| Said::of(answer))
 }
 
 /// 501 and 505: the server answered before it could execute anything.
@@ -125,108 +273,56 @@ pub(crate) fn is_unsupported(status: StatusCode) -> bool {
     matches!(status.as_u16(), 501 | 505)
 }
 
-/// Only an answer that *is* the record speaks for attempts other than its own. A code that says what the
-/// server did not find in its record proves nothing: a copy may still be on its way, the key may be
-/// forgotten, and a request may have been read differently then.
-fn refusal(answer: &Answer, problem: &Problem) -> Refusal {
-    match problem.code.as_str() {
-        _ if answer.is_replay() => Refusal::OfRecord,
-        KEY_REUSED => Refusal::OfAttempt(Stop::KeyReused),
-        KEY_EXPIRED => Refusal::OfAttempt(Stop::Window),
-        _ => Refusal::OfAttempt(Stop::Refused),
-    }
-}
-
 /// Whether the server says that the key belongs to another request.
 pub(crate) fn is_key_reused(answer: &Answer) -> bool {
-    Problem::of(answer).code == KEY_REUSED
+    match said(answer).word {
+        Word::Code(code) => verdict(code) == Verdict::Not(Stop::KeyReused),
+        Word::Newer | Word::None => false,
+    }
 }
 
 /// Whether sending again is useless without other credentials.
-pub(crate) fn needs_credentials(status: StatusCode) -> bool {
+fn needs_credentials(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 403 | 407)
 }
 
-/// Whether this answer leaves open that the operation happened.
-fn doubt(answer: &Answer, problem: &Problem) -> Option<Doubt> {
+/// Whether a service that guards its keys keeps no record of such an answer: the key is as good as before, and what
+/// was sent with it earlier may have been executed.
+fn is_released(status: StatusCode) -> bool {
+    status == StatusCode::MISDIRECTED_REQUEST || is_held_off(status)
+}
+
+/// Whether this answer, which has no code of ours, leaves open that the operation happened.
+fn doubt(answer: &Answer) -> Option<Doubt> {
     match answer.status.as_u16() {
-        _ if problem.is_unknown() => Some(Doubt::HeldUnknown),
-        _ if problem.code == IN_PROGRESS => Some(Doubt::InProgress),
-        _ if NOT_EXECUTED.contains(&problem.code.as_str()) => None,
         409 => Some(Doubt::Conflict),
         // A proxy, or a service without a Retry-After, may have executed the request or sent it on.
-        503 if answer.headers.contains_key(RETRY_AFTER) && !is_relayed(&answer.headers) => None,
-        500.. => Some(Doubt::ServerError),
+        503 if asks_to_come_back(answer) => None,
+        // Some services answer 408 when the handler takes too long.
+        408 | 500.. => Some(Doubt::ServerError),
         _ => None,
     }
+}
+
+fn asks_to_come_back(answer: &Answer) -> bool {
+    answer.status == StatusCode::SERVICE_UNAVAILABLE
+        && answer.headers.contains_key(RETRY_AFTER)
+        && !is_relayed(&answer.headers)
 }
 
 fn should_retry(answer: &Answer) -> Option<bool> {
     answer.header(&STRIPE_SHOULD_RETRY)?.trim().parse().ok()
 }
 
+/// 425 and 429: the server did not begin.
+fn is_held_off(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 425 | 429)
+}
+
 fn is_retried(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 409 | 425 | 429 | 500 | 502 | 503 | 504)
+    matches!(status.as_u16(), 408 | 409 | 500 | 502 | 503 | 504) || is_held_off(status)
 }
 
-/// What a problem document (RFC 9457), or an error of Stripe's, says.
-#[derive(Debug, Default)]
-struct Problem {
-    /// A code of ours, in either shape.
-    code: String,
-    /// True for the same key, false for a new one or never.
-    retry: Option<bool>,
-    original_status: Option<StatusCode>,
-}
-
-impl Problem {
-    fn of(answer: &Answer) -> Self {
-        let media_type = answer.header(&http::header::CONTENT_TYPE).unwrap_or_default();
-        let document: Value = match media_type.contains("json") {
-            true => serde_json::from_slice(&answer.body).unwrap_or_default(),
-            false => Value::Null,
-        };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        if !media_type.starts_with("application/problem+json") {
-            return Self { code: stripe_code(&document["error"]), ..Self::default() };
-        }
-        let original = document["original_status"].as_u64().and_then(|code| code.try_into().ok());
-        Self {
-            code: text(&document["code"]),
-            retry: match document["retry"].as_str() {
-                Some("same-key") => Some(true),
-                Some("new-key" | "never") => Some(false),
-                _ => None,
-            },
-            original_status: original.and_then(|code: u16| StatusCode::from_u16(code).ok()),
-        }
-    }
-
-    fn is_unknown(&self) -> bool {
-        self.code == OUTCOME_UNKNOWN
-    }
-}
-
-/// The code of an error in Stripe's shape: Stripe's own two, or one of ours, which name themselves.
-fn stripe_code(error: &Value) -> String {
-    let text = |name| error[name].as_str().unwrap_or_default();
-    match (text("type"), text("code")) {
-        ("idempotency_error", _) => KEY_REUSED.to_owned(),
-        (_, "idempotency_key_in_use") => IN_PROGRESS.to_owned(),
-        (_, code) if code.starts_with("idempotency_") => code.to_owned(),
-        _ => String::new(),
-    }
-}
-
-const OUTCOME_UNKNOWN: &str = "idempotency_outcome_unknown";
-const IN_PROGRESS: &str = "idempotency_in_progress";
-const KEY_REUSED: &str = "idempotency_key_reused";
-const KEY_EXPIRED: &str = "idempotency_key_expired";
-const RESPONSE_UNAVAILABLE: &str = "idempotency_response_unavailable";
-const DEADLINE_EXCEEDED: &str = "idempotency_deadline_exceeded";
-/// Codes with which a server of ours says that the request did nothing, whatever the status.
-const NOT_EXECUTED: [&str; 4] =
-    ["idempotency_store_unavailable", "overloaded", "upstream_unreachable", "velocity_exceeded"];
 const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::operation::Operation;
 use super::redirect::{origin, with_path};
 use super::retries::Retries;
 use super::transport::{Reach, Transport, TransportError};
+use crate::code::WELL_KNOWN;
 
 /// The documents of the servers, by origin.
 #[derive(Debug, Default)]
@@ -87,7 +88,7 @@ async fn told<T: Transport>(
     if let Some(told) = retries.windows.told(&origin, asked_at) {
         return Some(told);
     }
-    let question = operation.question(&retries.settings, with_path(&operation.uri, PATH)?);
+    let question = operation.question(&retries.settings, with_path(&operation.uri, WELL_KNOWN)?);
     let answer = ask(retries, transport, question).await?;
     let told = Told { asked_at, routes: routes(&answer) };
     retries.windows.note(origin, told.clone());
@@ -126,7 +127,8 @@ pub(crate) async fn look_up<T: Transport>(
     }
     told(retries, transport, operation).await?.routes?;
     let (method, path) = (&operation.method, escaped(operation.uri.path()));
-    let uri = with_path(&operation.uri, &format!("{PATH}/operation?method={method}&path={path}"))?;
+    let uri =
+        with_path(&operation.uri, &format!("{WELL_KNOWN}/operation?method={method}&path={path}"))?;
     let answer = ask(retries, transport, operation.question(&retries.settings, uri)).await?;
     let document: Value = (answer.status == StatusCode::OK).then(|| answer.json().ok())??;
     match document["state"].as_str()? {
@@ -198,8 +200,6 @@ fn escaped(path: &str) -> String {
     text
 }
 
-/// The path of the document.
-const PATH: &str = "/.well-known/idempotency";
 /// How long most services keep keys, for a server that does not say.
 pub(crate) const WINDOW_USUAL: Duration = Duration::from_secs(24 * 3600);
 /// How long a document is cached, and how long a server without one is not asked again.

@@ -4,7 +4,7 @@
 //! 2. A status of the service is judged as the HTTP status that means the same: UNAUTHENTICATED as 401, UNAVAILABLE as 504.
 //!    After a message, none of them says that nothing was executed.
 //! 3. A gRPC client reads no JSON: a problem of ours becomes a gRPC status, with `google.rpc.ErrorInfo` (its reason is the
-//!    code of the problem) and, where there is a `Retry-After`, `google.rpc.RetryInfo`.
+//!    code of the problem, its metadata has `retry`) and, where there is a `Retry-After`, `google.rpc.RetryInfo`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{Body, OwnAnswer};
 use crate::body::is_grpc_type;
-use crate::problem::DESCRIBED_BY;
+use crate::code::{Code, DESCRIBED_BY, GRPC_DOMAIN};
 
 /// Whether these headers are those of a gRPC message. gRPC-Web is another protocol.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
@@ -53,11 +53,12 @@ pub fn readable(answer: Response<Body>) -> Response<Body> {
 /// An answer without a body, whose head has the status.
 fn status(answer: &Response<Body>, problem: &Value) -> Response<Body> {
     let text = |member: &str| problem[member].as_str().unwrap_or_default();
-    let (reason, message) = (text("code"), text("detail"));
-    let code = code_of(answer.status(), reason);
+    let message = text("detail");
+    let info = Info { reason: text("code"), retry: text("retry") };
+    let code = status_of(answer.status(), Code::from_text(info.reason));
     let retry_after = answer.headers().get(header::RETRY_AFTER);
     let retry_after_s = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    let details = details(code, reason, message, retry_after_s);
+    let details = details(code, &info, message, retry_after_s);
     let mut told = Response::new(Body::kept(Bytes::new(), None));
     told.extensions_mut().insert(OwnAnswer);
     let headers = told.headers_mut();
@@ -72,30 +73,58 @@ fn status(answer: &Response<Body>, problem: &Value) -> Response<Body> {
     told
 }
 
-/// The gRPC status of a problem. Where the request may have been executed it is none that clients retry by themselves.
-fn code_of(status: StatusCode, reason: &str) -> u16 {
-    match (status.as_u16(), reason) {
-        (504, _) => DEADLINE_EXCEEDED,
-        (
-            _,
-            "idempotency_outcome_unknown" | "idempotency_response_not_sent" | "upstream_failed",
-        ) => UNKNOWN,
-        (_, "idempotency_key_reused" | "idempotency_key_expired") => FAILED_PRECONDITION,
-        (409, _) => ABORTED,
-        (401, _) => UNAUTHENTICATED,
-        (404, _) => NOT_FOUND,
-        (410, _) => ALREADY_EXISTS,
-        (413 | 429, _) => RESOURCE_EXHAUSTED,
-        (425 | 503, _) => UNAVAILABLE,
-        (400..500, _) => INVALID_ARGUMENT,
-        _ => UNKNOWN,
+/// The gRPC status of a problem. Where the request may have been executed it is none that clients retry by themselves; so
+/// too for a stored problem whose code a newer version wrote.
+fn status_of(status: StatusCode, code: Option<Code>) -> u16 {
+    let Some(code) = code else { return UNKNOWN };
+    if status == StatusCode::GATEWAY_TIMEOUT {
+        return DEADLINE_EXCEEDED;
+    }
+    match code {
+        Code::OutcomeUnknown
+        | Code::ResponseNotSent
+        | Code::OperationFailed
+        | Code::AuthorizationUnknown
+        | Code::UpstreamFailed
+        | Code::UpstreamTimeout => UNKNOWN,
+        Code::KeyReused | Code::KeyExpired => FAILED_PRECONDITION,
+        Code::InProgress | Code::RolledBack => ABORTED,
+        Code::ResponseUnavailable => ALREADY_EXISTS,
+        Code::PrincipalMissing | Code::PrincipalInvalid | Code::WebhookSignatureInvalid => {
+            UNAUTHENTICATED
+        }
+        Code::NotFound | Code::NoTokens => NOT_FOUND,
+        Code::RequestTooLarge | Code::VelocityExceeded => RESOURCE_EXHAUSTED,
+        Code::StoreUnavailable | Code::Overloaded | Code::TooEarly | Code::UpstreamUnreachable => {
+            UNAVAILABLE
+        }
+        Code::KeyMissing
+        | Code::KeyInvalid
+        | Code::PrincipalUnclear
+        | Code::RequestIncomplete
+        | Code::RequestAmbiguous
+        | Code::MethodNotAllowed => INVALID_ARGUMENT,
+        Code::RepeatabilityUnsupported => UNIMPLEMENTED,
+        Code::DeadlineExceeded => DEADLINE_EXCEEDED,
     }
 }
 
+/// What `google.rpc.ErrorInfo` has of a problem.
+struct Info<'a> {
+    reason: &'a str,
+    retry: &'a str,
+}
+
 /// A `google.rpc.Status`, in the wire format of Protocol Buffers.
-fn details(code: u16, reason: &str, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
-    let mut info = field(1, reason.as_bytes());
-    info.extend(field(2, b"onlyonce"));
+fn details(code: u16, info: &Info<'_>, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
+    let retry = [field(1, b"retry"), field(2, info.retry.as_bytes())].concat();
+    let info = [
+        field(1, info.reason.as_bytes()),
+        field(2, GRPC_DOMAIN.as_bytes()),
+        // An entry of the map `metadata`.
+        field(3, &retry),
+    ];
+    let info = info.concat();
     let mut status = number(1, code.into());
     status.extend(field(2, message.as_bytes()));
     status.extend(field(3, &any("google.rpc.ErrorInfo", &info)));
@@ -160,5 +189,6 @@ const ALREADY_EXISTS: u16 = 6;
 const RESOURCE_EXHAUSTED: u16 = 8;
 const FAILED_PRECONDITION: u16 = 9;
 const ABORTED: u16 = 10;
+const UNIMPLEMENTED: u16 = 12;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;

@@ -14,14 +14,6 @@ use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::{self, Kept, NotKept};
 
-/// Where a service tells what it promises about keys.
-pub const WELL_KNOWN: &str = crate::problem::WELL_KNOWN;
-
-/// A sentence for each code of a problem.
-pub fn sentences() -> impl Iterator<Item = (&'static str, &'static str)> {
-    crate::problem::kind::sentences()
-}
-
 impl Problem {
     /// The problem as the route of `policy` sends it.
     pub(crate) fn response(self, policy: &Policy) -> Response<Body> {

@@ -33,7 +33,7 @@ async fn another_origin_is_reported_and_hears_nothing() {
     let stranger = Server::start(&time, []).await;
     let server = Server::start(&time, [with(307, "location", &stranger.url())]).await;
     let end = time.client().post(&server.url()).body("amount=1").send().await.unwrap();
-    let SendOutcome::Rejected { answer, elsewhere } = &end else { panic!("{end:?}") };
+    let SendOutcome::Rejected { answer, elsewhere, .. } = &end else { panic!("{end:?}") };
     assert_eq!(answer.status, 307);
     assert_eq!(elsewhere.as_deref(), Some(stranger.url().as_str()));
     assert!(end.advice().contains("another origin"));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use onlyonce::code::DESCRIBED_BY;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -32,9 +33,11 @@ pub(crate) fn with(status: u16, name: &'static str, value: &str) -> Act {
     Act::Answer(status, vec![(name, value.to_owned())], String::new())
 }
 
+/// A problem as a server of ours sends it.
 pub(crate) fn problem(status: u16, body: &str) -> Act {
     let media_type = "application/problem+json".to_owned();
-    Act::Answer(status, vec![("content-type", media_type)], body.to_owned())
+    let headers = vec![("content-type", media_type), ("link", DESCRIBED_BY.to_owned())];
+    Act::Answer(status, headers, body.to_owned())
 }
 
 /// A request as it came.

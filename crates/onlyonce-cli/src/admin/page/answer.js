@@ -15,7 +15,7 @@ export function answerFields() {
     h("input", { type: "radio", name: "outcome", value, checked, onchange: changed }), h("span", {}, text));
   const element = h("fieldset", {}, h("legend", {}, "What happened to it?"),
     choice("done", "It was executed. Every retry gets this answer:", true), details,
-    choice("failed", "It failed, or it never happened and must not happen any more under this key. Every retry gets 502 idempotency_operation_failed and is told to use a new key.", false));
+    choice("failed", "It failed, or it never happened and must not happen any more under this key. Every retry gets 502 and is told to use a new key.", false));
 
   const isFailed = () => element.querySelector("input[name=outcome]:checked").value === "failed";
   function changed() {

@@ -78,17 +78,17 @@ const STEPS = {
     way.charge = `The bank has charged ${charge.id}`;
     describe(way);
   },
-  answered({ lane, tap, status, what, is_replay: isReplay }) {
+  answered({ lane, tap, status, what, state, is_replay: isReplay }) {
     const side = lanes[lane], way = side.rows.get(tap);
     if (!way) return;
     const kind = status < 300 ? "good" : "held";
-    side.last = what;
+    side.last = state;
     if (!side.gateway) arrow(way, BANK, PHONE, BACK, kind);
     else {
       if (way.charged) arrow(way, BANK, GATEWAY, BACK, status < 300 ? "good" : "bad", status >= 500);
       arrow(way, GATEWAY, PHONE, BACK, kind);
     }
-    way.end.textContent = words(status, what, isReplay);
+    way.end.textContent = words(status, what, state, isReplay);
   },
   lost({ lane, tap, why }) {
     const side = lanes[lane], way = side.rows.get(tap);
@@ -118,20 +118,21 @@ function describe({ end, charge, note }) {
   end.textContent = [charge, note].filter(Boolean).join("; ");
 }
 
-function words(status, what, isReplay) {
+function words(status, what, state, isReplay) {
   if (isReplay) return `${status} ${what}: the answer of the first tap. Nothing was sent to the bank`;
   return {
-    idempotency_in_progress: `${status}: the first tap is still under way; the app waits and asks again`,
-    idempotency_key_reused: `${status}: the same key with another request is refused. Nothing was sent to the bank`,
-    idempotency_outcome_unknown: `${status}: it may have been charged, so it is not sent again. Its outcome is unknown`,
-  }[what] ?? `${status} ${what ?? ""}: charged`;
+    "in-progress": `${status}: the first tap is still under way; the app waits and asks again`,
+    reused: `${status}: the same key with another request is refused. Nothing was sent to the bank`,
+    refused: `${status} ${what}: not charged. Nothing was sent to the bank`,
+    unknown: `${status}: it may have been charged, so it is not sent again. Its outcome is unknown`,
+  }[state] ?? `${status} ${what ?? ""}: charged`;
 }
 
 function conclude(side) {
   const mine = side.charges.filter(({ customer }) => customer === current.order);
   if (mine.length === 0) return;
   const sum = money(mine.reduce((total, { amount }) => total + amount, 0));
-  const isUnknown = side.last === "idempotency_outcome_unknown";
+  const isUnknown = side.last === "unknown";
   const [kind, text] = mine.length > 1 ? ["bad", `✕ Charged ${mine.length} times for one order: ${sum}`] :
     isUnknown ? ["held", "△ Charged once. Onlyonce cannot know that, so a person decides."] : ["good", `✓ Charged once: ${sum}`];
   side.verdict.className = `verdict ${kind}`;

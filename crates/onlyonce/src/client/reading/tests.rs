@@ -5,6 +5,8 @@ use http::HeaderValue;
 use super::*;
 use std::time::Duration;
 
+mod codes;
+
 const NOW: StoreTime = StoreTime::from_ms(0);
 
 /// Status, headers, body.
@@ -25,6 +27,7 @@ fn again(doubt: Option<Doubt>) -> Meaning {
 
 const REPLAY: (&str, &str) = ("idempotent-replayed", "true");
 const PROBLEM: (&str, &str) = ("content-type", "application/problem+json");
+const OURS: (&str, &str) = ("link", crate::code::DESCRIBED_BY);
 const FOR_ALL: Meaning = Meaning::Refused(Refusal::OfRecord);
 const FOR_ITSELF: Meaning = Meaning::Refused(Refusal::OfAttempt(Stop::Refused));
 const FAILED: Option<Doubt> = Some(Doubt::ServerError);
@@ -42,12 +45,13 @@ fn statuses_are_retried_as_listed_and_no_other() {
     for status in [425, 429] {
         assert_eq!(meaning((status, &[], "")), again(None), "{status}");
     }
-    for status in [500, 502, 503, 504] {
+    // Some services answer 408 when the handler takes too long.
+    for status in [408, 500, 502, 503, 504] {
         assert_eq!(meaning((status, &[], "")), again(FAILED), "{status}");
     }
     assert_eq!(meaning((409, &[], "")), again(Some(Doubt::Conflict)));
     for status in
-        [400, 401, 402, 403, 404, 405, 407, 408, 410, 411, 413, 415, 418, 421, 422, 451, 501, 505]
+        [400, 401, 402, 403, 404, 405, 407, 410, 411, 413, 415, 418, 421, 422, 451, 501, 505]
     {
         assert_eq!(meaning((status, &[], "")), FOR_ITSELF, "{status}");
     }
@@ -80,13 +84,17 @@ fn a_replay_is_terminal_whatever_else_it_says() {
 fn the_retry_member_of_a_problem_decides_before_the_status() {
     let problem = |status, code: &str, retry: &str| {
         let body = format!("{{\"code\":\"{code}\",\"retry\":\"{retry}\"}}");
+        meaning((status, &[PROBLEM, OURS], &body))
+    };
+    let stranger = |status, retry: &str| {
+        let body = format!("{{\"code\":\"of_a_stranger\",\"retry\":\"{retry}\"}}");
         meaning((status, &[PROBLEM], &body))
     };
     assert_eq!(problem(400, "request_incomplete", "same-key"), again(None));
     assert_eq!(problem(503, "overloaded", "same-key"), again(None));
     assert_eq!(problem(503, "upstream_unreachable", "same-key"), again(None));
     assert_eq!(problem(503, "idempotency_store_unavailable", "same-key"), again(None));
-    assert_eq!(problem(503, "of_a_stranger", "same-key"), again(FAILED));
+    assert_eq!(stranger(503, "same-key"), again(FAILED));
     assert_eq!(problem(409, "idempotency_in_progress", "same-key"), again(Some(Doubt::InProgress)));
     let held = Some(Doubt::HeldUnknown);
     for status in [409, 502, 504] {
@@ -97,14 +105,14 @@ fn the_retry_member_of_a_problem_decides_before_the_status() {
     let reused = Meaning::Refused(Refusal::OfAttempt(Stop::KeyReused));
     assert_eq!(problem(422, "idempotency_key_reused", "new-key"), reused);
     assert_eq!(problem(409, "idempotency_key_reused", "new-key"), reused);
-    let expired = Meaning::Refused(Refusal::OfAttempt(Stop::Window));
+    let expired = Meaning::Closed(Doubt::KeyExpired);
     assert_eq!(problem(412, "idempotency_key_expired", "never"), expired);
     assert_eq!(problem(400, "idempotency_key_invalid", "new-key"), FOR_ITSELF);
     assert_eq!(problem(504, "idempotency_deadline_exceeded", "never"), FOR_ITSELF);
     // It is safe to send it again, but of no use without other credentials.
     assert_eq!(problem(401, "principal_missing", "same-key"), FOR_ITSELF);
     assert_eq!(problem(413, "request_too_large", "never"), FOR_ITSELF);
-    assert_eq!(problem(503, "of_a_stranger", "never"), Meaning::Closed(Doubt::ServerError));
+    assert_eq!(stranger(503, "never"), Meaning::Closed(Doubt::ServerError));
     // A document without the member, or that is no problem, leaves it to the status.
     assert_eq!(meaning((503, &[PROBLEM], "{}")), again(FAILED));
     let json = ("content-type", "application/json");
@@ -118,6 +126,13 @@ fn an_answer_that_was_not_kept_says_that_it_happened() {
     assert_eq!(meaning((410, &[PROBLEM], "{\"retry\":\"never\"}")), FOR_ITSELF);
     let unsaid = "{\"code\":\"idempotency_response_unavailable\",\"retry\":\"never\"}";
     assert_eq!(meaning((410, &[PROBLEM], unsaid)), Meaning::Closed(Doubt::AnswerNotKept));
+    // The effect is there and its record is gone: a transaction that was committed before.
+    assert_eq!(meaning((409, &[PROBLEM], unsaid)), Meaning::Closed(Doubt::AnswerNotKept));
+    // A newer server may call it by another name.
+    let newer =
+        "{\"code\":\"idempotency_of_tomorrow\",\"retry\":\"never\",\"original_status\":402}";
+    let declined = Meaning::Done(StatusCode::PAYMENT_REQUIRED);
+    assert_eq!(meaning((410, &[PROBLEM], newer)), declined);
 }
 
 // R155
