@@ -25,7 +25,7 @@ async fn a_double_click_with_the_network_cut_in_between_pays_once() {
     told.unwrap();
 }
 
-// R149, R162; threat K6
+// R149, R162; threats K6, K12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_after_a_lost_answer_keeps_the_key() {
     let Some(driver) = Driver::start() else {
@@ -45,9 +45,25 @@ async fn refused_in_doubt(browser: Browser, gateway: SocketAddr, cable: Cable) {
     let pay = "document.getElementById('button').click()";
 
     // Without a doubt a refusal is the end of the operation.
-    cable.refuse("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}");
+    cable.refuse(
+        "HTTP/1.1 402 Payment Required\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+    );
     browser.run(pay).await;
     browser.until_outcome("Refused").await;
+
+    // But not one that no service keeps: the browser may have sent the request before, on a connection that was reset.
+    for refusal in [
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+        "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+        "HTTP/1.1 408 Request Timeout\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
+        "HTTP/1.1 400 Bad Request\r\ncontent-length: 17\r\nconnection: close\r\n\r\n{\"retry\":\"never\"}",
+    ] {
+        browser.run("localStorage.clear(); mine = undefined; outcome.textContent = ''").await;
+        cable.refuse(refusal);
+        browser.run(pay).await;
+        browser.until_outcome("same key").await;
+        browser.until("Object.keys(localStorage).some((name) => name.startsWith('open '))").await;
+    }
 
     // The bank charges, the answer is lost, and then a proxy on the way refuses, in one way after the other.
     cable.carry_on();
