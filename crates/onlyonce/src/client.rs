@@ -166,21 +166,41 @@ impl<T: Transport + Clone> Client<T> {
     }
 
     #[cfg(not(feature = "client-journal"))]
-    async fn send(&self, operation: Operation) -> Result<SendOutcome, SendError> {
+    async fn send(
+        &self,
+        operation: Operation,
+        tell: impl FnOnce(&Result<SendOutcome, SendError>) -> std::io::Result<()>,
+    ) -> Result<SendOutcome, SendError> {
         let run = self.run(Diary::default(), false);
-        run.perform(&mut self.transport.clone(), operation, self.course()).await
+        let end = run.perform(&mut self.transport.clone(), operation, self.course()).await;
+        drop(tell(&end));
+        end
     }
 
-    /// Sends an operation that is in the journal from before its first byte until it is settled.
+    /// Sends an operation that is in the journal from before its first byte until it is settled and told.
     #[cfg(feature = "client-journal")]
-    async fn send(&self, operation: Operation) -> Result<SendOutcome, SendError> {
+    async fn send(
+        &self,
+        operation: Operation,
+        tell: impl FnOnce(&Result<SendOutcome, SendError>) -> std::io::Result<()>,
+    ) -> Result<SendOutcome, SendError> {
         let Some(journal) = &self.journal else {
             let run = self.run(Diary::default(), false);
-            return run.perform(&mut self.transport.clone(), operation, self.course()).await;
+            let end = run.perform(&mut self.transport.clone(), operation, self.course()).await;
+            // Without a journal nothing is left to be kept for later.
+            drop(tell(&end));
+            return end;
         };
-        let taken = journal.begin(operation, self.course()).await?;
+        let taken = match journal.begin(operation, self.course()).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                let end = Err(error.into());
+                drop(tell(&end));
+                return end;
+            }
+        };
         // The outcome is known. An entry that cannot be deleted is only asked about again by a resume.
-        let (end, _noted) = self.take_up(taken, false).await;
+        let (end, _noted) = self.take_up(taken, false, tell).await;
         end
     }
 

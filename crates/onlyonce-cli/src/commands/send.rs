@@ -184,14 +184,34 @@ impl Send {
         }
         let key = request.key().clone();
         voice.say(&format!("key {}", key.as_str()));
-        let end = request.send().await;
-        let report = match &end {
-            Ok(outcome) if has_unknown_past => {
-                Report::of(&key, &end).with_advice(outcome.advice_for_given_key())
-            }
-            _ => Report::of(&key, &end),
-        };
-        Ok(report.print(self.format, voice))
+        let mut code = ExitCode::SUCCESS;
+        // Printed before the journal lets go of the request.
+        let end = request.send_and_tell(|end| {
+            let report = match end {
+                Ok(outcome) if has_unknown_past => {
+                    Report::of(&key, end).with_advice(outcome.advice_for_given_key())
+                }
+                _ => Report::of(&key, end),
+            };
+            code = report.exit_code();
+            let printed = report.print(self.format, voice);
+            self.say_if_not_printed(&printed, voice);
+            printed
+        });
+        drop(end.await);
+        Ok(code)
+    }
+
+    fn say_if_not_printed(&self, printed: &std::io::Result<()>, voice: &Voice) {
+        let Err(error) = printed else { return };
+        match &self.journal {
+            Some(_) => voice.say_in_any_case(&format!(
+                "the outcome could not be printed, so the request stays in the journal: {error}. Run --resume to get it again"
+            )),
+            // Whoever reads stdout has heard enough.
+            None if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            None => voice.say_in_any_case(&format!("the outcome could not be printed: {error}")),
+        }
     }
 
     async fn resume(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {
@@ -201,13 +221,20 @@ impl Send {
         }
         self.demand_journal()?;
         voice.name_keys();
-        let resumed = self.client(voice).await?.resume().await;
+        let client = self.client(voice).await?;
+        // Each is printed before the journal lets go of it.
+        let tell = |key: &Key, end: &Result<_, _>| {
+            let printed = Report::of(key, end).print_line(self.format, voice);
+            self.say_if_not_printed(&printed, voice);
+            printed
+        };
+        let resumed = client.resume_and_tell(tell).await;
         let resumed = resumed.map_err(|error| exit::trouble(&error.to_string()))?;
         let is_empty = resumed.operations.is_empty() && resumed.failures.is_empty();
         if is_empty && resumed.left == 0 {
             voice.say("nothing is open in the journal");
         }
-        Ok(report::print_all(&resumed, self.format, voice))
+        Ok(report::conclude(&resumed, voice))
     }
 
     async fn list(&self, voice: &Voice) -> Result<ExitCode, ExitCode> {

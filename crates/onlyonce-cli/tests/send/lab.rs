@@ -52,6 +52,7 @@ impl Service {
         let service = Self { address: listener.local_addr().unwrap(), executions };
         let app = Router::new()
             .route("/charges", post(charge))
+            .route("/receipts", post(receipt))
             .route("/status/{code}", post(status))
             .with_state(service.clone());
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -72,6 +73,12 @@ async fn charge(State(service): State<Service>, headers: HeaderMap) -> Response 
     service.execute(&headers);
     tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=20))).await;
     (StatusCode::CREATED, "paid\n").into_response()
+}
+
+/// An answer that does not fit into a pipe.
+async fn receipt(State(service): State<Service>, headers: HeaderMap) -> Response {
+    service.execute(&headers);
+    (StatusCode::CREATED, "paid\n".repeat(100_000)).into_response()
 }
 
 async fn status(

@@ -8,4 +8,5 @@ mod heavy_kill;
 mod journal;
 mod keys;
 mod messages;
+mod printing;
 mod usage;

@@ -103,9 +103,26 @@ impl<T: Transport + Clone> Request<T> {
 
     /// Sends it, with the same key and the same bytes each time, until there is an outcome.
     pub async fn send(self) -> Result<SendOutcome, SendError> {
+        self.send_and_tell(|_| Ok(())).await
+    }
+
+    /// Sends it like [`send`](Request::send), and passes the outcome to `tell` before the journal lets go of the
+    /// operation. If the process dies before `tell` returns, or `tell` returns an error, a settled operation is still in
+    /// the journal, and a resume gets its outcome again. So `tell` may be called more than once for one operation, in
+    /// different runs.
+    ///
+    /// `tell` prints or stores the outcome, and returns `Ok` once that is done.
+    pub async fn send_and_tell(
+        self,
+        tell: impl FnOnce(&Result<SendOutcome, SendError>) -> std::io::Result<()>,
+    ) -> Result<SendOutcome, SendError> {
         match self.fault {
-            Some(fault) => Err(SendError::Request(fault)),
-            None => self.client.send(self.operation).await,
+            Some(fault) => {
+                let end = Err(SendError::Request(fault));
+                drop(tell(&end));
+                end
+            }
+            None => self.client.send(self.operation, tell).await,
         }
     }
 

@@ -34,6 +34,16 @@ impl<T: Transport + Clone> Client<T> {
     ///    renewed: be sure that the service still knows you as the same caller. The key and the headers that
     ///    describe the body stay as they are in the journal.
     pub async fn resume(&self) -> Result<Resumed, JournalError> {
+        self.resume_and_tell(|_, _| Ok(())).await
+    }
+
+    /// Finishes them like [`resume`](Client::resume), and passes each outcome to `tell` before the journal lets go of
+    /// its operation: see [`send_and_tell`](super::Request::send_and_tell). Where `tell` returns an error, no further
+    /// operation is sent.
+    pub async fn resume_and_tell(
+        &self,
+        mut tell: impl FnMut(&Key, &Result<SendOutcome, SendError>) -> std::io::Result<()>,
+    ) -> Result<Resumed, JournalError> {
         let Some(journal) = &self.journal else {
             return Ok(Resumed::default());
         };
@@ -55,19 +65,25 @@ impl<T: Transport + Clone> Client<T> {
                 }
             };
             taken.operation.replace_headers(&self.headers, &self.retries.settings.key_header);
-            let (end, noted) = self.take_up(taken, true).await;
+            let (end, noted) = self.take_up(taken, true, |end| tell(key, end)).await;
             failures = if did_not_get_through(&end) { failures + 1 } else { 0 };
             resumed.operations.push((key.clone(), end));
+            let is_told = !matches!(noted, Err(JournalError::NotTold(_)));
             resumed.failures.extend(noted.err().map(|error| (key.clone(), error)));
+            if !is_told {
+                break;
+            }
         }
         Ok(resumed)
     }
 
-    /// Sends an operation of the journal, or returns why it is not sent again; and whether the journal took the result.
+    /// Sends an operation of the journal, or returns why it is not sent again; and whether the journal took the result,
+    /// once it was told.
     pub(super) async fn take_up(
         &self,
         taken: Taken,
         is_resumed: bool,
+        tell: impl FnOnce(&Result<SendOutcome, SendError>) -> std::io::Result<()>,
     ) -> (Result<SendOutcome, SendError>, Result<(), JournalError>) {
         let Taken { entry, operation, mut course, closed, has_body } = taken;
         let run = self.run(Diary { entry: Some(entry.clone()) }, is_resumed);
@@ -81,7 +97,7 @@ impl<T: Transport + Clone> Client<T> {
             Some(stop) => run.without_sending(&mut transport, &operation, &course, stop).await,
             None => run.perform(&mut transport, operation, course).await,
         };
-        let noted = entry.note_end(&end).await;
+        let noted = entry.note_told(&end, tell(&end)).await;
         (end, noted)
     }
 

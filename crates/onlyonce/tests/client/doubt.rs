@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use onlyonce::client::{Client, Doubt, Journal, SendOutcome, Transport, TransportError};
+use onlyonce::client::journal::JournalError;
+use onlyonce::client::{Client, Doubt, Journal, SendError, SendOutcome, Transport, TransportError};
+use onlyonce::code::Retry;
 
 use crate::environment::TestTime;
 use crate::server::{Act, Received, Server, answer, problem, with};
@@ -22,14 +24,14 @@ fn doubtful() -> Vec<Act> {
     let unknown = "{\"code\":\"idempotency_outcome_unknown\",\"retry\":\"same-key\"}";
     let acts = [ResetBefore, ResetAfter, Truncate, Hang, Garbage];
     acts.into_iter()
-        .chain([500, 502, 503, 504, 409].map(answer))
+        .chain([408, 500, 502, 503, 504, 409].map(answer))
         .chain([problem(504, unknown)])
         .collect()
 }
 
-const REFUSALS: [u16; 22] = [
-    400, 401, 402, 403, 404, 405, 406, 407, 408, 410, 411, 412, 413, 414, 415, 418, 421, 422, 431,
-    451, 501, 505,
+const REFUSALS: [u16; 21] = [
+    400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 418, 421, 422, 431, 451,
+    501, 505,
 ];
 
 // R161; threats J3, K6
@@ -58,7 +60,6 @@ async fn codes_that_found_no_answer_in_the_record_say_nothing_of_an_earlier_atte
         (400, "principal_unclear", "never"),
         (401, "principal_invalid", "never"),
         (401, "webhook_signature_invalid", "never"),
-        (412, "idempotency_key_expired", "never"),
         (413, "request_too_large", "never"),
         (422, "idempotency_key_reused", "new-key"),
         (504, "idempotency_deadline_exceeded", "never"),
@@ -68,6 +69,11 @@ async fn codes_that_found_no_answer_in_the_record_say_nothing_of_an_earlier_atte
         assert_eq!(name, "unknown", "{code}");
         let (name, _) = end(&[told]).await;
         assert_eq!(name, "rejected", "{code} without a doubt");
+    }
+    // The key is old, so that an earlier run may have been executed and forgotten.
+    let expired = problem(412, "{\"code\":\"idempotency_key_expired\",\"retry\":\"never\"}");
+    for script in [&[expired.clone()][..], &[Act::ResetBefore, expired]] {
+        assert_eq!(end(script).await.0, "unknown", "{script:?}");
     }
     let json = ("content-type", "application/json".to_owned());
     let mismatch = "{\"error\":{\"type\":\"idempotency_error\"}}".to_owned();
@@ -114,6 +120,96 @@ async fn the_codes_of_the_gateway_count_in_stripes_shape_too() {
     assert!(matches!(ended, SendOutcome::Unknown { .. }), "{ended:?}");
     let ended = time.client().post(&server.url()).send().await.unwrap();
     assert!(matches!(ended, SendOutcome::Unknown { doubt: Doubt::HeldUnknown, .. }), "{ended:?}");
+}
+
+// threat K10
+#[tokio::test]
+async fn the_service_says_whether_it_was_executed_and_the_advice_repeats_it() {
+    let advice = async |status, code: &str, retry: &str| {
+        let time = TestTime::default();
+        let body = format!("{{\"code\":\"{code}\",\"retry\":\"{retry}\"}}");
+        let server = Server::start(&time, [problem(status, &body)]).await;
+        let end = time.client().post(&server.url()).body("amount=1").send().await.unwrap();
+        (end.name(), end.advice())
+    };
+    let (name, said) = advice(409, "idempotency_response_unavailable", "never").await;
+    assert_eq!(name, "unknown");
+    assert!(said.contains("was executed") && said.contains("do not send"), "{said}");
+    let (name, said) = advice(502, "idempotency_outcome_unknown", "never").await;
+    assert_eq!(name, "unknown");
+    assert!(said.contains("may have been executed"), "{said}");
+    let (name, said) = advice(400, "idempotency_key_invalid", "never").await;
+    assert_eq!(name, "rejected");
+    assert!(said.contains("not executed") && !said.contains("new key"), "{said}");
+    let (name, said) = advice(401, "principal_invalid", "same-key").await;
+    assert_eq!(name, "rejected");
+    assert!(said.contains("with the same key"), "{said}");
+    let (name, said) = advice(400, "idempotency_key_invalid", "new-key").await;
+    assert_eq!(name, "rejected");
+    assert!(said.contains("with a new key"), "{said}");
+}
+
+// threats J5, K10
+#[tokio::test]
+async fn a_rollback_is_retried_four_times_and_then_did_nothing() {
+    let time = TestTime::default();
+    let body = "{\"code\":\"idempotency_rolled_back\",\"retry\":\"same-key\"}";
+    let server = Server::start(&time, vec![problem(409, body); 10]).await;
+    let end = time.client().post(&server.url()).send().await;
+    assert!(matches!(end, Err(SendError::NotThrough { .. })), "{end:?}");
+    assert_eq!(server.received().len(), 4);
+}
+
+// threat K12
+#[tokio::test]
+async fn a_refusal_that_is_on_no_record_leaves_the_key_in_the_journal() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let server =
+        Server::start(&time, [answer(401), answer(403), with(201, REPLAYED, "true")]).await;
+    let once = journalled(&time, folder.path()).await;
+    let sent = once.post(&server.url()).body("amount=1").send().await.unwrap();
+    let SendOutcome::Rejected { retry: Retry::SameKey, .. } = &sent else { panic!("{sent:?}") };
+    assert!(sent.advice().contains("never with a new one"), "{}", sent.advice());
+    for expected in ["rejected", "replayed"] {
+        let [open] = &open(folder.path()).await.entries().await.unwrap()[..] else { panic!() };
+        assert!(!open.is_in_doubt);
+        let resumed = once.resume().await.unwrap();
+        let [(key, Ok(end))] = &resumed.operations[..] else { panic!("{resumed:?}") };
+        assert_eq!((end.name(), key), (expected, &open.key));
+    }
+    assert!(open(folder.path()).await.entries().await.unwrap().is_empty());
+    let received = server.received();
+    let keys: Vec<_> = received.iter().map(|one| one.header("idempotency-key")).collect();
+    assert!(keys.windows(2).all(|two| two[0] == two[1]), "{keys:?}");
+}
+
+// threat K11
+#[tokio::test]
+async fn an_outcome_that_cannot_be_told_stays_in_the_journal() {
+    let (time, folder) = (TestTime::default(), tempfile::tempdir().unwrap());
+    let replayed = || with(201, REPLAYED, "true");
+    let server = Server::start(&time, [answer(201), replayed(), replayed(), answer(402)]).await;
+    let once = journalled(&time, folder.path()).await;
+    let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+    let left = async || open(folder.path()).await.entries().await.unwrap().len();
+
+    let charge = once.post(&server.url()).body("amount=1");
+    let sent = charge.send_and_tell(|_| Err(full())).await.unwrap();
+    assert_eq!((sent.name(), left().await), ("fresh", 1));
+    let resumed = once.resume_and_tell(|_, _| Err(full())).await.unwrap();
+    assert!(matches!(&resumed.failures[..], [(_, JournalError::NotTold(_))]), "{resumed:?}");
+    assert_eq!(left().await, 1);
+    let mut told = Vec::new();
+    let tell = |_: &_, end: &Result<SendOutcome, _>| {
+        told.push(end.as_ref().map_or("error", SendOutcome::name));
+        Ok(())
+    };
+    once.resume_and_tell(tell).await.unwrap();
+    assert_eq!((told, left().await), (vec!["replayed"], 0));
+
+    let refused = once.post(&server.url()).body("amount=2");
+    let sent = refused.send_and_tell(|_| Err(full())).await.unwrap();
+    assert_eq!((sent.name(), left().await), ("rejected", 1));
 }
 
 // R160; threat K6

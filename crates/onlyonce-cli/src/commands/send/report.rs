@@ -1,7 +1,7 @@
 //! How an outcome is told: the body and a sentence, or JSON; and which exit code it is.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use http::header::LOCATION;
@@ -97,20 +97,38 @@ impl Report {
         Self { advice, ..self }
     }
 
-    /// Data on stdout, everything else on stderr.
-    pub(super) fn print(&self, format: Format, voice: &Voice) -> ExitCode {
-        self.tell(voice);
-        let mut stdout = std::io::stdout();
-        let printed = match (format, &self.answer) {
-            (Format::Json, _) => writeln!(stdout, "{}", self.json()),
-            (Format::Text, Some(answer)) => stdout.write_all(&answer.body),
-            (Format::Text, None) => Ok(()),
-        };
-        // A closed pipe does not change the exit code.
-        drop(printed.and_then(|()| stdout.flush()));
+    pub(super) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 
+    /// Data on stdout, everything else on stderr. An error of stdout does not change the exit code, which says what
+    /// became of the request.
+    pub(super) fn print(&self, format: Format, voice: &Voice) -> io::Result<()> {
+        self.tell(voice);
+        let mut stdout = io::stdout();
+        match (format, &self.answer) {
+            (Format::Json, _) => writeln!(stdout, "{}", self.json())?,
+            (Format::Text, Some(answer)) => stdout.write_all(&answer.body)?,
+            (Format::Text, None) => {}
+        }
+        stdout.flush()
+    }
+
+    /// The same in one line, for one request of several.
+    pub(super) fn print_line(&self, format: Format, voice: &Voice) -> io::Result<()> {
+        self.tell(voice);
+        let mut stdout = io::stdout();
+        match format {
+            Format::Json => writeln!(stdout, "{}", self.json())?,
+            Format::Text => {
+                let status = self.status.map_or_else(|| "-".to_owned(), |code| code.to_string());
+                writeln!(stdout, "{} {} {status}", self.key, self.outcome)?;
+            }
+        }
+        stdout.flush()
+    }
+
+    /// Before anything else is done, so that a command which is killed has said it.
     fn tell(&self, voice: &Voice) {
         let why = self.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
         let name = match self.outcome {
@@ -119,6 +137,7 @@ impl Report {
             name => name,
         };
         voice.say_of(&self.key, &format!("{name}{why}. {}", self.advice));
+        voice.end(self.exit_code());
     }
 
     fn json(&self) -> Value {
@@ -134,37 +153,34 @@ impl Report {
     }
 }
 
-/// One line for each, and the exit code of the worst. A journal that could not be written does not change what
-/// became of an operation, which is only asked about once more.
-pub(super) fn print_all(resumed: &Resumed, format: Format, voice: &Voice) -> ExitCode {
-    let operations = resumed.operations.iter();
-    let reports: Vec<_> = operations.map(|(key, end)| Report::of(key, end)).collect();
-    for report in &reports {
-        match format {
-            Format::Json => println!("{}", report.json()),
-            Format::Text => {
-                let status = report.status.map_or_else(|| "-".to_owned(), |code| code.to_string());
-                println!("{} {} {status}", report.key, report.outcome);
-            }
-        }
-        report.tell(voice);
-    }
-    for (key, error) in &resumed.failures {
+/// What is left, and the exit code of the worst. A journal that could not be written does not change what became of an
+/// operation, which is only asked about once more.
+pub(super) fn conclude(resumed: &Resumed, voice: &Voice) -> ExitCode {
+    let failures = resumed.failures.iter();
+    // That an outcome was not printed was said at once.
+    for (key, error) in failures.filter(|(_, error)| !matches!(error, JournalError::NotTold(_))) {
         voice.say_of(
             key.as_str(),
             &format!("the request stays in the journal, run --resume again later: {error}"),
         );
     }
     if resumed.left > 0 {
+        let is_untold =
+            |(_, error): &(Key, JournalError)| matches!(error, JournalError::NotTold(_));
+        let why = match resumed.failures.iter().any(is_untold) {
+            true => "because their outcomes could not be printed",
+            false => "because too many failed",
+        };
         voice.say(&format!(
-            "{} requests were skipped, because too many failed; run --resume again later",
+            "{} requests were skipped, {why}; run --resume again later",
             resumed.left
         ));
     }
     let is_told = |key| resumed.operations.iter().any(|(told, _)| told == key);
     let is_left = resumed.left > 0 || !resumed.failures.iter().all(|(key, _)| is_told(key));
     let left = if is_left { NOT_THROUGH } else { HAPPENED };
-    let worst = reports.iter().map(|report| report.code).chain([left]).max();
+    let codes = resumed.operations.iter().map(|(key, end)| Report::of(key, end).code);
+    let worst = codes.chain([left]).max();
     ExitCode::from(worst.unwrap_or(HAPPENED))
 }
 

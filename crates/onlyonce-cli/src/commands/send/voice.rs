@@ -67,11 +67,17 @@ impl Voice {
         self.say_of(&key, &line);
     }
 
-    /// The command ends: a quiet one that failed says what it did.
+    /// One line that even a quiet command says, whatever its exit code.
+    pub(super) fn say_in_any_case(&self, line: &str) {
+        eprintln!("onlyonce: {line}");
+    }
+
+    /// A part of the command ends, or the whole: a quiet one that failed says what it did, and is quiet no more.
     pub(super) fn end(&self, code: ExitCode) {
-        let held = std::mem::take(&mut self.state().held);
         if code != ExitCode::SUCCESS {
-            held.iter().for_each(|line| eprintln!("{line}"));
+            let mut state = self.state();
+            state.is_quiet = false;
+            state.held.drain(..).for_each(|line| eprintln!("{line}"));
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Journal, JournalError};
 use crate::client::operation::Operation;
 use crate::client::outcome::{SendError, SendOutcome, Stop};
 use crate::clock::as_ms;
+use crate::code::Retry;
 use crate::key::Key;
 
 /// The entry of an operation that is on its way.
@@ -76,14 +77,24 @@ impl Entry {
         noted.await.map(drop)
     }
 
+    /// After the last attempt, when it was tried to tell the end: the entry of an operation that was settled and not told
+    /// stays as it is, and in doubt, so that a later run asks for the outcome again.
+    pub(in crate::client) async fn note_told(
+        &self,
+        end: &Result<SendOutcome, SendError>,
+        told: std::io::Result<()>,
+    ) -> Result<(), JournalError> {
+        match told {
+            Err(error) if End::of(end).is_deleted() => Err(JournalError::NotTold(error)),
+            Ok(()) | Err(_) => self.note_end(end).await,
+        }
+    }
+
     /// After the last attempt: deletes the entry of a settled operation, and keeps any other for later.
     ///
     /// That nothing was executed is known of the attempts of this process only: where another process sent
     /// the operation meanwhile, the entry stays, and stays in doubt.
-    pub(in crate::client) async fn note_end(
-        &self,
-        end: &Result<SendOutcome, SendError>,
-    ) -> Result<(), JournalError> {
+    async fn note_end(&self, end: &Result<SendOutcome, SendError>) -> Result<(), JournalError> {
         let key = self.key.as_str().to_owned();
         let attempts = self.attempts.load(Ordering::SeqCst);
         let end = End::of(end);
@@ -128,10 +139,17 @@ enum End {
 }
 
 impl End {
+    /// Whether the entry is deleted, so that nothing but what was told knows of the operation.
+    fn is_deleted(self) -> bool {
+        matches!(self, Self::Settled | Self::RefusedHere)
+    }
+
     fn of(end: &Result<SendOutcome, SendError>) -> Self {
         match end {
             Ok(SendOutcome::Unknown { stop, .. }) if is_closing(*stop) => Self::Closed(*stop),
             Ok(SendOutcome::Unknown { .. }) => Self::InDoubt,
+            // The key is still the operation's: whoever has fixed the credentials sends it again with this one.
+            Ok(SendOutcome::Rejected { retry: Retry::SameKey, .. }) => Self::NotExecuted,
             Ok(SendOutcome::Rejected { answer, .. }) if !answer.is_replay() => Self::RefusedHere,
             Ok(_) => Self::Settled,
             Err(SendError::NotThrough { .. }) => Self::NotExecuted,

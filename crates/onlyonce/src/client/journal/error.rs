@@ -1,6 +1,6 @@
 //! What can be wrong with a journal.
 
-/// Why the journal cannot be used. Nothing was sent because of it.
+/// Why the journal cannot be used. Nothing was sent because of it, but for [`NotTold`](JournalError::NotTold).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -30,4 +30,7 @@ pub enum JournalError {
     /// Another program changed the file, or the disk failed. Keep a copy of the file.
     #[error("the journal is damaged: {0}")]
     Damaged(&'static str),
+    /// The outcome is known, and could not be printed or stored: its entry stays. Resume again once that is possible.
+    #[error("the outcome could not be passed on: {0}")]
+    NotTold(#[source] std::io::Error),
 }
