@@ -457,8 +457,8 @@ mod tests {
             writeln!(table, "| `{code}` | {statuses} | `{retry}` | {executed} | {sentence} |")
                 .unwrap();
         }
-        let rows =
-            page.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 6);
+        let is_row = |line: &&str| line.starts_with("| `") && line.matches('|').count() == 6;
+        let rows = page.lines().filter(is_row).skip_while(|row| row.starts_with("| `code`"));
         let rows: String = rows.map(|row| row.to_owned() + "\n").collect();
         assert_eq!(rows, table, "docs/errors.md");
     }
@@ -478,17 +478,21 @@ mod tests {
             let source = std::fs::read_to_string(&file).unwrap();
             let source = source.split("#[cfg(test)]").next().unwrap_or_default();
             let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let is_rust = file.extension().is_some_and(|extension| extension == "rs");
             for line in lines {
-                let found = texts.iter().find(|text| has_word(line, text));
+                let found = texts.iter().find(|text| has_word(line, text, is_rust));
                 assert_eq!(found, None, "{}: {line}", file.display());
             }
         }
     }
 
-    fn has_word(line: &str, word: &str) -> bool {
+    /// Whether the line has the word by itself; in Rust, in a text: functions may be named like codes.
+    fn has_word(line: &str, word: &str, is_rust: bool) -> bool {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         line.match_indices(word).any(|(at, _)| {
-            !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
+            let is_whole =
+                !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part);
+            is_whole && (!is_rust || line[..at].matches('"').count() % 2 == 1)
         })
     }
 

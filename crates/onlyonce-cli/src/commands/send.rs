@@ -110,7 +110,7 @@ Exit codes:
   0  executed: a 2xx answer, fresh or replayed
   1  refused by the service
   2  the command line must be changed; nothing was sent
-  3  did not get through: no attempt of this run was executed, send it again with the same key
+  3  did not get through, or was refused for its credentials: send it again with the same key
   4  unknown: it may have been executed; send it again with the same key, or reconcile if the message
      says so; never send it with a new key";
 

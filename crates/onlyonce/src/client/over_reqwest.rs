@@ -71,10 +71,10 @@ impl OnceMiddleware {
         let (Some(key), true) = (found, is_whole) else {
             return next.run(request, extensions).await;
         };
-        let operation = operation(request, key)?;
+        let operation = operation(request, key.clone())?;
         let mut chain = Chain { next, extensions };
         let end = perform(&self.retries, &mut chain, operation).await;
-        let (answer, told) = answered(end).map_err(reqwest_middleware::Error::middleware)?;
+        let (answer, told) = answered(key, end).map_err(reqwest_middleware::Error::middleware)?;
         let mut response = http::Response::new(reqwest::Body::from(answer.body));
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;

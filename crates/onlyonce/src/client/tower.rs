@@ -143,14 +143,14 @@ where
         return Ok(response(answer, None));
     };
     let operation = Operation {
-        key: Some(key),
+        key: Some(key.clone()),
         method: head.method,
         uri: head.uri,
         headers: head.headers,
         body,
     };
     let end = perform(&retries, &mut below, operation).await;
-    let (answer, told) = answered(end)?;
+    let (answer, told) = answered(key, end)?;
     Ok(response(answer, Some(told)))
 }
 
@@ -187,8 +187,10 @@ pub(crate) fn key(
 }
 
 /// How an operation ended, because the answer alone does not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
+    /// The operation's key, which the layer may have made: sending the operation again takes the same one.
+    pub key: Key,
     /// `fresh`, `replayed`, `rejected`, `unknown` or `not_through`.
     pub outcome: &'static str,
     /// What is known, and what to do next.
@@ -201,16 +203,19 @@ pub struct Told {
 pub struct NoAnswer(pub Box<Result<SendOutcome, SendError>>);
 
 /// The answer to pass on, or why there is none.
-pub(crate) fn answered(end: Result<SendOutcome, SendError>) -> Result<(Answer, Told), NoAnswer> {
+pub(crate) fn answered(
+    key: Key,
+    end: Result<SendOutcome, SendError>,
+) -> Result<(Answer, Told), NoAnswer> {
     match end {
         Ok(outcome) => match outcome.answer().cloned() {
             Some(answer) => {
-                Ok((answer, Told { outcome: outcome.name(), advice: outcome.advice() }))
+                Ok((answer, Told { key, outcome: outcome.name(), advice: outcome.advice() }))
             }
             None => Err(NoAnswer(Box::new(Ok(outcome)))),
         },
         Err(error) => {
-            let told = Told { outcome: "not_through", advice: error.advice() };
+            let told = Told { key, outcome: "not_through", advice: error.advice() };
             match error {
                 SendError::NotThrough { last: Some(answer), .. } => Ok((*answer, told)),
                 error => Err(NoAnswer(Box::new(Err(error)))),

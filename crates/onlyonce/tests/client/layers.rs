@@ -36,9 +36,12 @@ async fn reqwests_middleware_retries_with_one_key_and_the_same_bytes() {
     let http = middleware(time.retries());
     let response = http.post(server.url()).body("amount=1").send().await.unwrap();
     assert_eq!(response.status(), 201);
-    assert_eq!(response.extensions().get::<Told>().unwrap().outcome, "replayed");
+    let told = response.extensions().get::<Told>().unwrap();
+    assert_eq!(told.outcome, "replayed");
     let received = server.received();
     assert_eq!(received.len(), 3);
+    // Whoever sends it again later needs the key that the layer made.
+    assert_eq!(received[0].header("idempotency-key"), Some(told.key.as_str()));
     for request in &received {
         assert_eq!(request.body, b"amount=1");
         assert!(request.header("idempotency-key").is_some());
@@ -155,14 +158,15 @@ async fn the_tower_layer_retries_with_one_key_and_keeps_trailers() {
     let request =
         Request::post("http://bank.test/charges").body(Full::new(Bytes::from("amount=1")));
     let response = service.oneshot(request.unwrap()).await.unwrap();
-    assert_eq!(response.extensions().get::<Told>().unwrap().outcome, "fresh");
+    let told = response.extensions().get::<Told>().unwrap().clone();
+    assert_eq!(told.outcome, "fresh");
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
     assert_eq!(body.to_bytes(), "paid");
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[0], seen[1]);
-    assert!(seen[0].0.is_some());
+    assert_eq!(seen[0].0.as_deref(), Some(told.key.as_str()));
 }
 
 // R153, R155: tonic's own client and server, with a status that asks to come again.

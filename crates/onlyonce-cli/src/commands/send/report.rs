@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use http::header::LOCATION;
 use onlyonce::client::journal::JournalError;
 use onlyonce::client::{Answer, Resumed, SendError, SendOutcome, Stop};
+use onlyonce::code::Retry;
 use onlyonce::key::Key;
 use serde_json::{Value, json};
 
@@ -48,6 +49,8 @@ impl Report {
             SendOutcome::Rejected { elsewhere: Some(to), .. } => {
                 (Some(format!("redirect to {to}")), REFUSED)
             }
+            // As with no answer at all: the key is to be kept.
+            SendOutcome::Rejected { retry: Retry::SameKey, .. } => (None, NOT_THROUGH),
             SendOutcome::Rejected { .. } => (None, REFUSED),
             SendOutcome::Unknown { doubt, stop, last, .. } => {
                 let to = last.as_ref().filter(|_| *stop == Stop::NotFollowed).and_then(location);
