@@ -129,7 +129,7 @@ fn rejected_advice(answer: &Answer, is_elsewhere: bool, retry: Retry) -> &'stati
         _ if is_elsewhere => {
             "The request was not executed: the service redirects to another origin, which was not followed. If you trust that origin, send the request there."
         }
-        _ if is_key_reused(answer) => {
+        Retry::NewKey if is_key_reused(answer) => {
             "This request was not executed: its key belongs to another request, which may have been executed. If this one is a different operation, send it with a new key."
         }
         Retry::SameKey => {

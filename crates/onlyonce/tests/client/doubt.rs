@@ -141,6 +141,10 @@ async fn the_service_says_whether_it_was_executed_and_the_advice_repeats_it() {
     let (name, said) = advice(400, "idempotency_key_invalid", "never").await;
     assert_eq!(name, "rejected");
     assert!(said.contains("not executed") && !said.contains("new key"), "{said}");
+    // The key was used for the same operation under another spelling of its path.
+    let (name, said) = advice(422, "idempotency_key_reused", "never").await;
+    assert_eq!(name, "rejected");
+    assert!(!said.contains("new key") && said.contains("check at the service"), "{said}");
     let (name, said) = advice(401, "principal_invalid", "same-key").await;
     assert_eq!(name, "rejected");
     assert!(said.contains("with the same key"), "{said}");

@@ -26,7 +26,7 @@ pub(crate) enum Word {
 
 impl Said {
     pub(super) fn of(answer: &Answer) -> Self {
-        let media_type = answer.header(&CONTENT_TYPE).unwrap_or_default();
+        let media_type = answer.header(&CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
         let document: Value = match media_type.contains("json") {
             true => serde_json::from_slice(&answer.body).unwrap_or_default(),
             false => Value::Null,
