@@ -26,7 +26,8 @@ pub struct Flags {
     #[arg(long)]
     pub accept_loss: bool,
     /// Start although `secret`, scope or principal has changed, so that every live key gets a new id. Stop all
-    /// other nodes first: a node that still runs with the old values executes retries that this one executes too
+    /// other nodes first: a node that still runs with the old values executes retries that this one executes too. Or although a
+    /// SQLite file has lost its log, as after a restore
     #[arg(long)]
     pub accept_forgetting: bool,
 }

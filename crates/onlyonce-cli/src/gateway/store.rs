@@ -71,7 +71,7 @@ pub(crate) async fn open(config: &Config) -> Result<(OnceBuilder, About), StartE
             })
         }
         StoreUrl::Sqlite(path) => {
-            let options = SqliteOptions::new();
+            let options = SqliteOptions::new().with_forgetting_accepted(config.accept_forgetting);
             let options = match config.audit {
                 Some(audit) => options.with_audit(audit),
                 None => options,

@@ -13,8 +13,11 @@
 //!    the file must end first. If the file was deleted or replaced meanwhile, the store stays down.
 //! 6. Leases are renewed in memory. At open, every record that a dead process left *running* becomes *unknown*.
 //!
-//! The store cannot notice a WAL that was cut off or removed while the store was closed, nor a file that was restored from
-//! an older backup. Both forget keys.
+//! 7. The lock file says whether the WAL has records that the file does not have. A WAL that is then gone or empty is refused
+//!    ([`SqliteOpenError::LogLost`]), unless the loss is accepted.
+//!
+//! The store cannot notice a WAL that was cut off at the end of a commit while the store was closed, nor one that was replaced by
+//! an older copy of itself, nor a file that was restored from an older backup after a clean stop. All of them forget keys.
 //!
 //! SQLite is compiled with this crate. By default it calls `fsync`, which also writes the times of the file. Build with
 //! `LIBSQLITE3_FLAGS=-DHAVE_FDATASYNC=1` where `fdatasync` works, as on Linux, and a commit takes two thirds of the time.
@@ -86,12 +89,14 @@ pub struct SqliteOptions {
     clock: Arc<dyn Clock>,
     queue_max: usize,
     audit: Option<AuditOptions>,
+    accepts_forgetting: bool,
 }
 
 impl SqliteOptions {
     /// The clock of the system, and queues of 8,192 calls.
     pub fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), queue_max: QUEUE_MAX, audit: None }
+        let clock = Arc::new(SystemClock);
+        Self { clock, queue_max: QUEUE_MAX, audit: None, accepts_forgetting: false }
     }
 
     /// Sets the clock of the store. The default is the clock of the system; another one is for tests.
@@ -114,6 +119,14 @@ impl SqliteOptions {
     #[must_use]
     pub fn with_audit(mut self, options: AuditOptions) -> Self {
         self.audit = Some(options);
+        self
+    }
+
+    /// Opens the file also if its log lost records: for a file that was restored from a backup. Default: such a file is refused.
+    /// A retry of an operation whose record was lost is executed again, so leave this on for one start only.
+    #[must_use]
+    pub fn with_forgetting_accepted(mut self, accepted: bool) -> Self {
+        self.accepts_forgetting = accepted;
         self
     }
 }

@@ -83,6 +83,28 @@ pub enum SqliteOpenError {
         #[source]
         source: Option<rusqlite::Error>,
     },
+    /// The log had records that are in no other file, and it is gone or empty. Put it back; or restore the store from a backup and
+    /// accept that keys are forgotten: [`SqliteOptions::with_forgetting_accepted`](super::SqliteOptions::with_forgetting_accepted).
+    #[error(
+        "{wal} is gone or empty, and had records that {path} does not have: put it back; or restore a backup and start once with --accept-forgetting, and a retry of an operation that is not in it will be executed again"
+    )]
+    LogLost {
+        /// The store file.
+        path: PathBuf,
+        /// Its log.
+        wal: PathBuf,
+    },
+    /// The store file or its log was replaced while the store was open, and all its records were saved as another file. Put that file
+    /// in place of the store, and remove the log.
+    #[error(
+        "{path} or its log was replaced while it was open, and {rescued} has all records: remove {path}-wal and {path}-shm and rename {rescued} to {path}, and keep a copy of what is there now; or remove {rescued} to forget what only it has"
+    )]
+    Rescued {
+        /// The store file.
+        path: PathBuf,
+        /// The file with all records.
+        rescued: PathBuf,
+    },
     /// A setting that durability needs could not be set. Put the file on another file system.
     #[error(
         "{path} cannot be made durable: {pragma} is {found}, not {wanted}; put it on a local disk"

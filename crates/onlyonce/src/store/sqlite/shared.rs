@@ -50,6 +50,8 @@ pub(super) enum Status {
     Down,
     /// The file was deleted or replaced. Only a new open helps.
     Replaced,
+    /// As `Down`, and the WAL is gone or empty. It helps to put it back.
+    LogLost,
     Closed,
 }
 
@@ -88,6 +90,7 @@ impl Shared {
             0 => Status::Up,
             1 => Status::Down,
             2 => Status::Replaced,
+            3 => Status::LogLost,
             _ => Status::Closed,
         }
     }
@@ -124,6 +127,7 @@ impl Status {
             Self::Up | Self::Closed => StoreError::Closed,
             Self::Down => unavailable(DISK_FAILED),
             Self::Replaced => unavailable(REPLACED),
+            Self::LogLost => unavailable(LOG_LOST),
         }
     }
 }
@@ -143,5 +147,6 @@ pub(super) fn lock(slot: &Mutex<Option<Connection>>) -> MutexGuard<'_, Option<Co
 }
 
 const DISK_FAILED: &str = "the disk failed; the store is being opened again";
-const REPLACED: &str =
-    "the store file was deleted or replaced while it was open; put it back and start again";
+const REPLACED: &str = "the store file or its log was deleted or replaced while it was open; start again, and follow what the \
+                        store says then";
+const LOG_LOST: &str = "the log of the store file (-wal) is gone or empty; put it back";

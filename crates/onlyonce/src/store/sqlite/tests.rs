@@ -3,6 +3,7 @@
 mod contract;
 mod damage;
 mod disk;
+mod log;
 mod owner;
 mod sweeping;
 mod timing;

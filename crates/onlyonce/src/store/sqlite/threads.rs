@@ -76,10 +76,10 @@ impl Drop for Threads {
 
 /// Takes the lock, opens or creates the file, and builds the writer.
 fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, SqliteOpenError> {
-    let owned = OwnedFile::take(&path)?;
-    open::create_if_absent(&owned)?;
+    let mut owned = OwnedFile::take(&path)?;
+    open::create_if_absent(&owned, options.accepts_forgetting)?;
     let time = Time::new(options.clock.clone());
-    let mut opened = open::open(owned.path(), options.audit.is_some())?;
+    let mut opened = open::open(&mut owned, options.audit.is_some())?;
     open::mark_leftovers_unknown(&mut opened, owned.path(), &time)?;
     let shared = Shared::new(Index::new(Routes::default()), time, options);
     let (open, identity) = OpenFile::connect(&shared, &owned, opened)?;

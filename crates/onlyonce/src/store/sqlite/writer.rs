@@ -6,6 +6,7 @@ pub(super) mod job_error;
 mod notes;
 pub(super) mod open_file;
 mod reopen;
+mod replaced;
 mod row_changes;
 mod sweep;
 mod transaction;
@@ -113,7 +114,7 @@ impl Writer {
         };
         let written = write(batch, jobs, savepoints, sweep, refill);
         let written = written.and_then(|written| {
-            commit(&written.batch)?;
+            commit(&written.batch, &mut self.owned)?;
             check_identity(&self.owned, self.identity, &written.batch)?;
             Ok(written)
         });
@@ -182,7 +183,11 @@ impl Writer {
             BatchError::FileReplaced => {
                 let error = || Status::Replaced.error();
                 jobs.drain(..).for_each(|job| job.fail(Fault::Unsure(error())));
-                self.give_up();
+                match self.owned.is_replaced(self.identity) {
+                    true => self.recover_replaced(),
+                    // The operating system could not tell.
+                    false => self.reopen_until_up(),
+                }
             }
         }
     }
@@ -242,7 +247,7 @@ impl Writer {
         if let Some(open) = self.open.take().filter(|_| !failed) {
             // Every answered write is durable already. If this fails, the meta row is older and the next open checks
             // fewer rows.
-            drop(open::close_cleanly(open.db, &open.meta));
+            drop(open::close_cleanly(open.db, &open.meta, &mut self.owned));
         }
     }
 }

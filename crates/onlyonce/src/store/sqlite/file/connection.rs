@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use crate::store::sqlite::error::SqliteOpenError;
+use crate::store::sqlite::file::ownership::OwnedFile;
 use crate::store::sqlite::layout::schema;
 
 /// A connection that may write. It never creates a file.
@@ -23,7 +24,8 @@ pub(crate) fn writable(path: &Path) -> Result<Connection, SqliteOpenError> {
 /// Writes the whole WAL back to the file and empties it, as the only connection and without the shared memory of the
 /// WAL (`-shm`). That memory says which pages were written back, and is wrong after a failed sync; a program that reads
 /// the file keeps it alive. So this is refused as busy while there is one.
-pub(crate) fn empty_wal_exclusively(path: &Path) -> Result<(), SqliteOpenError> {
+pub(crate) fn empty_wal_exclusively(owned: &mut OwnedFile) -> Result<(), SqliteOpenError> {
+    let path = &owned.path().to_owned();
     let failed = |error| SqliteOpenError::engine(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -33,7 +35,17 @@ pub(crate) fn empty_wal_exclusively(path: &Path) -> Result<(), SqliteOpenError> 
     set_and_verify(&db, path, "locking_mode", "exclusive", "exclusive")?;
     set_and_verify(&db, path, "journal_mode", "wal", "wal")?;
     set_and_verify(&db, path, "synchronous", "FULL", "2")?;
-    checkpoint(&db, Checkpoint::Truncate).map(drop).map_err(failed)
+    empty_wal(&db, owned)
+}
+
+/// Writes the whole WAL back to the file, and then empties it. In between the lock file is told that none is expected any more: a
+/// crash at any point leaves either the WAL or no note of it.
+pub(crate) fn empty_wal(db: &Connection, owned: &mut OwnedFile) -> Result<(), SqliteOpenError> {
+    let path = &owned.path().to_owned();
+    let failed = |error| SqliteOpenError::engine(path, error);
+    checkpoint(db, Checkpoint::Restart).map_err(failed)?;
+    owned.expect_no_wal().map_err(|error| SqliteOpenError::io(path, error))?;
+    checkpoint(db, Checkpoint::Truncate).map(drop).map_err(failed)
 }
 
 /// A connection that only reads.

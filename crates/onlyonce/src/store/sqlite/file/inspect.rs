@@ -12,9 +12,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::clock::StoreTime;
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::connection::{BUSY_WAIT, set_checkpoint_at_close};
+use crate::store::sqlite::file::header;
 use crate::store::sqlite::file::open::check;
-use crate::store::sqlite::file::ownership::{beside, resolve};
-use crate::store::sqlite::file::{header, wal_check};
+use crate::store::sqlite::file::ownership::{beside, check_not_rescued, check_wal_of, resolve};
 use crate::store::sqlite::layout::schema;
 
 /// What a store file is like.
@@ -83,6 +83,7 @@ pub fn inspect(path: &Path, has_owner: bool) -> Result<SqliteFacts, SqliteOpenEr
 impl SqliteFacts {
     fn look(&mut self, has_owner: bool) -> Result<(), SqliteOpenError> {
         let path = self.path.clone();
+        check_not_rescued(&path)?;
         let length = match fs::metadata(&path) {
             Ok(found) => found.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.demand_new(),
@@ -94,8 +95,8 @@ impl SqliteFacts {
         }
         let wal = beside(&path, "-wal");
         header::check(&path, &wal, length)?;
-        if !has_owner && wal_check::is_damaged(&wal).map_err(|e| SqliteOpenError::io(&path, e))? {
-            return Err(SqliteOpenError::damaged(&path, "its log is damaged"));
+        if !has_owner {
+            check_wal_of(&path)?;
         }
         let failed = |error| SqliteOpenError::engine(&path, error);
         let db = connect(&path, &wal).map_err(failed)?;

@@ -8,9 +8,8 @@ use crate::planted::{Planted, planted};
 use crate::record::{Record, State, Token};
 use crate::store::audit::{Chain, Note, WriterId};
 use crate::store::sqlite::error::SqliteOpenError;
-use crate::store::sqlite::file::connection::{self, Checkpoint};
+use crate::store::sqlite::file::connection;
 use crate::store::sqlite::file::ownership::OwnedFile;
-use crate::store::sqlite::file::wal_check;
 use crate::store::sqlite::index::{Index, build};
 use crate::store::sqlite::layout::audit_rows;
 use crate::store::sqlite::layout::meta::Meta;
@@ -27,8 +26,15 @@ pub(crate) struct Opened {
     pub(crate) chain: Option<Chain>,
 }
 
-/// Creates the file if there never was one, and checks its WAL before SQLite reads it.
-pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), SqliteOpenError> {
+/// Creates the file if there never was one, and checks its WAL before SQLite reads it. `accepts_forgetting`: also if the WAL is
+/// known to have lost records.
+pub(crate) fn create_if_absent(
+    owned: &OwnedFile,
+    accepts_forgetting: bool,
+) -> Result<(), SqliteOpenError> {
+    if !accepts_forgetting {
+        owned.check_not_rescued()?;
+    }
     if !owned.inspect()? {
         owned.create(|new| {
             connection::create(new, |db| {
@@ -40,20 +46,19 @@ pub(crate) fn create_if_absent(owned: &OwnedFile) -> Result<(), SqliteOpenError>
         })?;
     }
     owned.write_marker()?;
-    match wal_check::is_damaged(&owned.wal()) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(SqliteOpenError::damaged(owned.path(), "its log is damaged")),
-        Err(error) => Err(SqliteOpenError::io(owned.path(), error)),
+    match owned.check_wal() {
+        Err(SqliteOpenError::LogLost { .. }) if accepts_forgetting => Ok(()),
+        checked => checked,
     }
 }
 
 /// Opens the file and builds the index. The WAL is written back and emptied first: an earlier process may have failed
 /// to sync it.
-pub(crate) fn open(path: &Path, keeps_trail: bool) -> Result<Opened, SqliteOpenError> {
-    let db = connection::writable(path)?;
-    let meta = check(&db, path)?;
-    let flushed = connection::checkpoint(&db, Checkpoint::Truncate);
-    flushed.map_err(|error| SqliteOpenError::engine(path, error))?;
+pub(crate) fn open(owned: &mut OwnedFile, keeps_trail: bool) -> Result<Opened, SqliteOpenError> {
+    let db = connection::writable(owned.path())?;
+    let meta = check(&db, owned.path())?;
+    connection::empty_wal(&db, owned)?;
+    let path = owned.path();
     let (meta, index) = build::index_of(&db, path, meta)?;
     let chain = keeps_trail.then(|| chain(&db, path)).transpose()?;
     Ok(Opened { db, meta, index, chain })
@@ -147,10 +152,14 @@ pub(crate) fn keep_leases(opened: &mut Opened, before: &Index) {
 }
 
 /// Writes the exact row numbers to the meta row, empties the WAL and closes the file.
-pub(crate) fn close_cleanly(db: Connection, meta: &Meta) -> rusqlite::Result<()> {
+pub(crate) fn close_cleanly(
+    db: Connection,
+    meta: &Meta,
+    owned: &mut OwnedFile,
+) -> rusqlite::Result<()> {
     meta.write(&db)?;
     // Best effort: a program that reads the file may prevent it, and the WAL is durable anyway.
-    if connection::checkpoint(&db, Checkpoint::Truncate).is_ok() {
+    if connection::empty_wal(&db, owned).is_ok() {
         connection::set_checkpoint_at_close(&db, true)?;
     }
     db.flush_prepared_statement_cache();

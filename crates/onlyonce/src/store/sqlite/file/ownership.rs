@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::header;
+use crate::store::sqlite::file::wal_check::{self, Wal};
 
 /// A store file that this process owns until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedFile {
     path: PathBuf,
     lock: File,
+    /// The lock file says that the WAL has commits whose callers were answered.
+    expects_wal: bool,
 }
 
 impl OwnedFile {
@@ -23,7 +26,10 @@ impl OwnedFile {
         options.read(true).append(true).create(true);
         let lock = private(&mut options).open(beside(&path, "-lock")).map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, lock }),
+            Ok(()) => {
+                let expects_wal = lock.metadata().map_err(failed)?.len() > MARKER_BYTES;
+                Ok(Self { path, lock, expects_wal })
+            }
             Err(TryLockError::WouldBlock) => Err(SqliteOpenError::InUse { path }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -56,6 +62,23 @@ impl OwnedFile {
         &self,
         fill: impl FnOnce(&Path) -> Result<(), SqliteOpenError>,
     ) -> Result<(), SqliteOpenError> {
+        self.create_as(&self.path, fill)
+    }
+
+    /// Saves all records as `<path>-rescued`, in the same way. One that is there already is kept.
+    pub(crate) fn rescue(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<(), SqliteOpenError>,
+    ) -> Result<(), SqliteOpenError> {
+        self.check_not_rescued()?;
+        self.create_as(&rescued(&self.path), fill)
+    }
+
+    fn create_as(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), SqliteOpenError>,
+    ) -> Result<(), SqliteOpenError> {
         let failed = |error| SqliteOpenError::io(&self.path, error);
         let new = beside(&self.path, "-new");
         for left in ["-new", "-new-wal", "-new-shm", "-new-journal"] {
@@ -64,7 +87,7 @@ impl OwnedFile {
         private(OpenOptions::new().write(true).create_new(true)).open(&new).map_err(failed)?;
         fill(&new)?;
         File::open(&new).and_then(|file| file.sync_all()).map_err(failed)?;
-        fs::rename(&new, &self.path).map_err(failed)?;
+        fs::rename(&new, path).map_err(failed)?;
         sync_directory(&self.path).map_err(failed)
     }
 
@@ -78,12 +101,49 @@ impl OwnedFile {
     /// an empty one.
     pub(crate) fn write_marker(&self) -> Result<(), SqliteOpenError> {
         let failed = |error| SqliteOpenError::io(&self.path, error);
-        if self.lock.metadata().map_err(failed)?.len() > 0 {
+        if self.lock.metadata().map_err(failed)?.len() >= MARKER_BYTES {
             return Ok(());
         }
+        // A crash may have left a part of it.
+        self.lock.set_len(0).map_err(failed)?;
         (&self.lock).write_all(MARKER.as_bytes()).map_err(failed)?;
         self.lock.sync_all().map_err(failed)?;
         sync_directory(&self.path).map_err(failed)
+    }
+
+    /// Notes in the lock file, durably, that the WAL has commits whose callers were answered: a WAL that is then found absent
+    /// or empty was lost. Between the first commit after the WAL was empty and the answers to it: before, a crash would leave a note
+    /// without a commit, and the next open would be refused for nothing.
+    pub(crate) fn expect_wal(&mut self) -> io::Result<()> {
+        if self.expects_wal {
+            return Ok(());
+        }
+        (&self.lock).write_all(WAL_NOTE.as_bytes())?;
+        self.lock.sync_data()?;
+        self.expects_wal = true;
+        Ok(())
+    }
+
+    /// Takes the note back, durably: all of the WAL is in the file. Before the WAL is emptied, for the same reason.
+    pub(crate) fn expect_no_wal(&mut self) -> io::Result<()> {
+        if !self.expects_wal {
+            return Ok(());
+        }
+        self.lock.set_len(MARKER_BYTES)?;
+        self.lock.sync_data()?;
+        self.expects_wal = false;
+        Ok(())
+    }
+
+    /// Refuses a store whose records an earlier process saved as another file.
+    pub(crate) fn check_not_rescued(&self) -> Result<(), SqliteOpenError> {
+        check_not_rescued(&self.path)
+    }
+
+    /// Checks the WAL before SQLite reads it. SQLite takes a WAL that is absent, empty or damaged for one that ends there, and drops
+    /// commits without a word.
+    pub(crate) fn check_wal(&self) -> Result<(), SqliteOpenError> {
+        check_wal(&self.path, self.expects_wal)
     }
 
     /// Reserves disk blocks for the WAL in one piece. A WAL that grows commit by commit is scattered over the disk, and
@@ -108,6 +168,19 @@ impl OwnedFile {
         Ok(FileIdentity { file: inode(&self.path)?, wal: inode(&self.wal())? })
     }
 
+    /// Whether one of the files is gone, or another one is at its path.
+    pub(crate) fn is_replaced(&self, opened: FileIdentity) -> bool {
+        match self.identity() {
+            Ok(found) => found != opened,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    pub(crate) fn is_only_wal_gone(&self, opened: FileIdentity) -> bool {
+        let is_gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        self.is_same_file(opened) && inode(&self.wal()).is_err_and(is_gone)
+    }
+
     /// Whether the store file is still the one that was opened. The WAL may be another one.
     pub(crate) fn is_same_file(&self, opened: FileIdentity) -> bool {
         inode(&self.path).is_ok_and(|file| file == opened.file)
@@ -123,6 +196,34 @@ impl OwnedFile {
             return gone(beside(&self.path, "-lock"));
         }
         Ok(())
+    }
+}
+
+/// See [`OwnedFile::check_not_rescued`].
+pub(super) fn check_not_rescued(path: &Path) -> Result<(), SqliteOpenError> {
+    let rescued = rescued(path);
+    match rescued.exists() {
+        true => Err(SqliteOpenError::Rescued { path: path.to_owned(), rescued }),
+        false => Ok(()),
+    }
+}
+
+fn rescued(path: &Path) -> PathBuf {
+    beside(path, "-rescued")
+}
+
+/// What a process that does not own the file finds of its WAL, by the note in the lock file: see [`OwnedFile::check_wal`].
+pub(super) fn check_wal_of(path: &Path) -> Result<(), SqliteOpenError> {
+    let lock = fs::metadata(beside(path, "-lock")).map_or(0, |found| found.len());
+    check_wal(path, lock > MARKER_BYTES)
+}
+
+fn check_wal(path: &Path, is_expected: bool) -> Result<(), SqliteOpenError> {
+    let wal = beside(path, "-wal");
+    match wal_check::look(&wal).map_err(|error| SqliteOpenError::io(path, error))? {
+        Wal::Empty if is_expected => Err(SqliteOpenError::LogLost { path: path.to_owned(), wal }),
+        Wal::Empty | Wal::Sound => Ok(()),
+        Wal::Damaged => Err(SqliteOpenError::damaged(path, "its log is damaged")),
     }
 }
 
@@ -193,3 +294,6 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 const MARKER: &str = "The store beside this file exists. Whoever holds this file's lock owns it.\n";
+const MARKER_BYTES: u64 = MARKER.len() as u64;
+/// Behind the marker. Any byte there counts: a crash may have torn it.
+const WAL_NOTE: &str = "Its log (-wal) has records.\n";

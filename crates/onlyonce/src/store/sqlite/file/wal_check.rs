@@ -8,23 +8,34 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// Whether the WAL at `path` has commits behind a damaged frame. False if there is no WAL.
-pub(crate) fn is_damaged(path: &Path) -> io::Result<bool> {
+/// What a WAL is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wal {
+    /// There is none, or it has no header: no bytes, or zeros.
+    Empty,
+    /// What a crash may leave.
+    Sound,
+    /// It has commits behind a damaged frame.
+    Damaged,
+}
+
+/// Reads the WAL at `path`.
+pub(crate) fn look(path: &Path) -> io::Result<Wal> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Wal::Empty),
         file => file?,
     };
     let mut frames = BufReader::with_capacity(BUFFER_BYTES, file);
     let mut log = match Frames::begin(&mut frames)? {
-        Begin::Empty => return Ok(false),
-        Begin::Damaged => return Ok(true),
+        Begin::Empty => return Ok(Wal::Empty),
+        Begin::Damaged => return Ok(Wal::Damaged),
         Begin::Frames(log) => log,
     };
     let mut commits_lost = 0;
     while let Some(commits) = log.next(&mut frames)? {
         commits_lost += usize::from(log.broken && commits);
     }
-    Ok(commits_lost > TORN_COMMITS)
+    Ok(if commits_lost > TORN_COMMITS { Wal::Damaged } else { Wal::Sound })
 }
 
 /// What the header of the WAL says. It is shorter than a sector, so that a crash cannot tear it.

@@ -17,6 +17,14 @@ impl Writer {
     /// Tries to reopen the file until that succeeds, the file was replaced, or the store is closed. Jobs are refused
     /// meanwhile.
     pub(crate) fn reopen_after_error(&mut self) {
+        match self.owned.is_replaced(self.identity) {
+            // Not written back: after an I/O error SQLite may take pages for written that are lost.
+            true => self.rescue(),
+            false => self.reopen_until_up(),
+        }
+    }
+
+    pub(super) fn reopen_until_up(&mut self) {
         self.shared.set_status(Status::Down);
         self.drop_connections();
         let mut pause = PAUSE_FIRST;
@@ -25,8 +33,10 @@ impl Writer {
             if !self.owned.is_same_file(self.identity) {
                 return self.give_up();
             }
-            if self.reopen().is_ok() {
-                return self.shared.set_status(Status::Up);
+            match self.reopen() {
+                Ok(()) => return self.shared.set_status(Status::Up),
+                Err(SqliteOpenError::LogLost { .. }) => self.shared.set_status(Status::LogLost),
+                Err(_) => self.shared.set_status(Status::Down),
             }
             let more = self.shared.jobs.take(&mut jobs, BATCH_JOBS_MAX, Wait::AtMost(pause));
             self.refuse(&mut jobs, down);
@@ -39,8 +49,9 @@ impl Writer {
 
     /// Unlike a first open, this leaves running records running: their owners live in this process.
     fn reopen(&mut self) -> Result<(), SqliteOpenError> {
-        connection::empty_wal_exclusively(self.owned.path())?;
-        let mut opened = open::open(self.owned.path(), self.shared.audit.is_some())?;
+        self.owned.check_wal()?;
+        connection::empty_wal_exclusively(&mut self.owned)?;
+        let mut opened = open::open(&mut self.owned, self.shared.audit.is_some())?;
         open::keep_leases(&mut opened, &self.shared.index());
         let (open, identity) = OpenFile::connect(&self.shared, &self.owned, opened)?;
         self.identity = identity;

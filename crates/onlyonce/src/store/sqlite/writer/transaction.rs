@@ -99,8 +99,8 @@ fn of_sweep(trouble: JobError) -> BatchError {
     }
 }
 
-/// Returns once the batch is on disk; at once if the batch wrote nothing.
-pub(crate) fn commit(batch: &Batch<'_>) -> Result<(), BatchError> {
+/// Returns once the batch is on disk, and the next open knows that the WAL has it; at once if the batch wrote nothing.
+pub(crate) fn commit(batch: &Batch<'_>, owned: &mut OwnedFile) -> Result<(), BatchError> {
     if !batch.has_begun() {
         return Ok(());
     }
@@ -108,6 +108,7 @@ pub(crate) fn commit(batch: &Batch<'_>) -> Result<(), BatchError> {
     batch.fault_before_commit()?;
     let done = batch.db.prepare_cached("COMMIT").and_then(|mut statement| statement.execute([]));
     done.map_err(|error| BatchError::CommitUnsure(Some(error)))?;
+    owned.expect_wal().map_err(|_| BatchError::CommitUnsure(None))?;
     #[cfg(test)]
     batch.fault_after_commit()?;
     Ok(())
