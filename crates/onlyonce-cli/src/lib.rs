@@ -3,6 +3,7 @@
 mod admin;
 pub mod commands;
 pub mod config;
+mod credentials;
 pub mod demo;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

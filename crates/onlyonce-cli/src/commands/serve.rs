@@ -209,7 +209,7 @@ fn ready(config: &Config, gateway: &Gateway) -> String {
     if let Some(upstream) = &config.upstream {
         line += &format!(", upstream {}", upstream.uri());
     }
-    line += &format!(", store {}, {}", config.store, config.fallback.callers());
+    line += &format!(", store {}, {}", config.store, config.callers_of_policy());
     match config.callers().len() - 1 {
         0 => {}
         1 => line += "; 1 route has its own way (onlyonce config check)",

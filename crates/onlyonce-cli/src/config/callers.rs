@@ -9,17 +9,30 @@ use super::{Config, is_proof};
 impl Config {
     /// How callers are told apart: a line for `[policy]`, and one for each route that says something else.
     pub fn callers(&self) -> Vec<String> {
-        let everywhere = self.fallback.callers();
-        let routes = self.routes.iter().map(|route| (route.matching.to_string(), route.callers()));
+        let everywhere = self.callers_of_policy();
+        let has_certificates = self.asks_for_certificates();
+        let routes = self.routes.iter();
+        let routes =
+            routes.map(|route| (route.matching.to_string(), route.callers(has_certificates)));
         let own = routes.filter(|(_, sentence)| *sentence != everywhere);
         let own = own.map(|(name, sentence)| format!("{name}: {sentence}"));
         [format!("[policy]: {everywhere}")].into_iter().chain(own).collect()
+    }
+
+    /// How callers are told apart where no route says something else, as a sentence without its full stop.
+    pub fn callers_of_policy(&self) -> String {
+        self.fallback.callers(self.asks_for_certificates())
+    }
+
+    /// Whether every client must present a certificate.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 }
 
 impl Route {
     /// How callers are told apart here, as a sentence without its full stop.
-    pub fn callers(&self) -> String {
+    fn callers(&self, has_certificates: bool) -> String {
         let apart = match &self.principal {
             _ if self.webhook.is_some() => {
                 return "all deliveries are of one caller, and the signature of each is verified"
@@ -27,7 +40,8 @@ impl Route {
             }
             _ if !self.policy.scope().contains(&ScopePart::Principal) => ALL.to_owned(),
             PrincipalRule::None => ALL.to_owned(),
-            PrincipalRule::Auto => format!("{AUTO}; {}", self.without()),
+            PrincipalRule::Auto if has_certificates => format!("{AUTO} and {SUBJECT}, {TOGETHER}"),
+            PrincipalRule::Auto => format!("{AUTO}, {TOGETHER}; {}", self.without()),
             PrincipalRule::Sources(sources) => {
                 let words: Vec<_> = sources.iter().map(|source| self.words(source)).collect();
                 format!(
@@ -64,7 +78,7 @@ impl Route {
                 format!("the header {name} of the peers {}", self.trusted_peers)
             }
             PrincipalSource::Cookie(name) => format!("the cookie {name}"),
-            PrincipalSource::Certificate => "the subject of their client certificate".to_owned(),
+            PrincipalSource::Certificate => SUBJECT.to_owned(),
             PrincipalSource::CertificateKey => "the key of their client certificate".to_owned(),
             PrincipalSource::Jwt(claims) => match claims.as_slice() {
                 [claim] => format!("the verified claim {claim} of their bearer token"),
@@ -77,14 +91,20 @@ impl Route {
 }
 
 const ALL: &str = "all callers share their keys";
-const AUTO: &str = "callers are told apart by the credential in Authorization (Bearer, Basic, Token or ApiKey), else by \
-                    X-Api-Key";
+const AUTO: &str = "callers are told apart by the credentials in Authorization (Bearer, Basic, Token or ApiKey), X-Api-Key, \
+                    Stripe-Account, Stripe-Context";
+const TOGETHER: &str = "all together; a keyed request with a cookie, as browsers send them, or with another header that looks like \
+                        a credential is refused with 400 principal_unclear";
+const SUBJECT: &str = "the subject of their client certificate";
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
+
+    const APART: &str = "callers are told apart by the credentials in Authorization (Bearer, Basic, Token or ApiKey), X-Api-Key, Stripe-Account, Stripe-Context";
+    const REFUSED: &str = "all together; a keyed request with a cookie, as browsers send them, or with another header that looks like a credential is refused with 400 principal_unclear";
 
     fn callers(text: &str) -> Vec<String> {
         Config::parse(text, Path::new("onlyonce.toml")).unwrap().callers()
@@ -93,10 +113,7 @@ mod tests {
     #[test]
     fn each_way_to_tell_callers_apart_is_said_in_words() {
         let cases = [
-            (
-                "",
-                "callers are told apart by the credential in Authorization (Bearer, Basic, Token or ApiKey), else by X-Api-Key; callers without one are one caller",
-            ),
+            ("", &*format!("{APART}, {REFUSED}; callers without one are one caller")),
             ("principal = \"none\"", "all callers share their keys"),
             ("scope = [\"path\"]", "all callers share their keys"),
             (
@@ -116,6 +133,18 @@ mod tests {
             let told = callers(&format!("[policy]\n{policy}\n"));
             assert_eq!(told, [format!("[policy]: {expected}")]);
         }
+    }
+
+    // R26
+    #[test]
+    fn every_credential_that_counts_is_said_in_words() {
+        let words = callers("")[0].to_ascii_lowercase();
+        for credential in crate::credentials::REPEATING {
+            assert!(words.contains(credential.as_str()), "{credential}");
+        }
+        let tls = "[tls]\ncert = \"a\"\nkey = \"b\"\nclient_ca = \"c\"\n";
+        let subject = "the subject of their client certificate";
+        assert_eq!(callers(tls), [format!("[policy]: {APART} and {subject}, {REFUSED}")]);
     }
 
     #[test]

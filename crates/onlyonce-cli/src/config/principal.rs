@@ -12,7 +12,8 @@ use super::field::Field;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrincipalRule {
-    /// The `Authorization` credential if it is one that repeats, else `X-Api-Key`, else nobody.
+    /// All credentials that are the same in each retry, together; nobody where there is none. What only looks like a
+    /// credential is refused.
     Auto,
     /// The first of these that is present.
     Sources(Vec<PrincipalSource>),

@@ -108,9 +108,10 @@ async fn spawn(
 
 fn configuration(bank: SocketAddr, folder: &Path, listen: SocketAddr, admin: SocketAddr) -> String {
     let store = folder.join("onlyonce.db");
+    // A browser sends the cookies of everything that ever ran on this machine, whatever its port: none of them is a caller.
     format!(
         "listen = \"{listen}\"\nupstream = \"http://{bank}\"\nstore = 'sqlite:{}'\n\n\
-         [admin]\nlisten = \"{admin}\"\n\n[audit]\n\n[[route]]\nmatch = \"POST /charges\"\naudit_ids = [\"/id\"]\n",
+         [admin]\nlisten = \"{admin}\"\n\n[audit]\n\n[[route]]\nmatch = \"POST /charges\"\nprincipal = \"none\"\naudit_ids = [\"/id\"]\n",
         store.display()
     )
 }
@@ -126,3 +127,20 @@ const LOOPBACK: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCA
 const USUAL: SocketAddr = SocketAddr::new(LOOPBACK, 8080);
 const USUAL_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 8081);
 const READY_WAIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::config::PrincipalRule;
+
+    // threat K10
+    #[test]
+    fn the_pay_page_is_not_refused_for_cookies_of_other_ports() {
+        let any = SocketAddr::new(LOOPBACK, 0);
+        let text = configuration(any, Path::new("demo"), any, any);
+        let config = Config::parse(&text, Path::new("onlyonce.toml")).unwrap();
+        assert_eq!(config.route(&Method::POST, "/charges").principal, PrincipalRule::None);
+    }
+}

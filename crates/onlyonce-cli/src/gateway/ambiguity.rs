@@ -9,9 +9,9 @@ use onlyonce::policy::IDEMPOTENCY_KEY;
 use onlyonce::scope::ScopePart;
 
 use super::headers::named_by_connection;
-use super::principal::CREDENTIALS;
 use super::wire::is_plain_length;
 use crate::config::{PrincipalRule, PrincipalSource, Route};
+use crate::credentials::{Role, role};
 
 /// Why the request is ambiguous, as a sentence for its client.
 pub(super) fn doubt(
@@ -68,12 +68,13 @@ impl Judged {
             ScopePart::Header(name) => Some(name.clone()),
             _ => None,
         });
-        Self(scope.chain(keys).chain(callers).chain(CREDENTIALS).chain(ALWAYS).collect())
+        Self(scope.chain(keys).chain(callers).chain(ALWAYS).collect())
     }
 
-    /// Whether `Connection` names one of them: a field that it names ends at this hop.
+    /// Whether `Connection` names one of them, or a credential: a field that it names ends at this hop.
     fn is_dropped(&self, headers: &HeaderMap) -> bool {
-        named_by_connection(headers).any(|name| self.0.contains(&name))
+        let is_judged = |name: &HeaderName| self.0.contains(name) || role(name) != Role::Nothing;
+        named_by_connection(headers).any(|name| is_judged(&name))
     }
 }
 

@@ -31,7 +31,7 @@ use super::forwarded_key::ForwardedKey;
 use super::headers;
 use super::jwt::Jwt;
 use super::outgoing::Outgoing;
-use super::principal::identify;
+use super::principal::Callers;
 use super::reconcile::Asker;
 use super::spellings::{Demands, is_passed_by};
 use super::unbroken::Unbroken;
@@ -418,10 +418,8 @@ fn layer(
     once: &Once,
     jwt: Option<Arc<Jwt>>,
 ) -> OnceLayer {
-    let (rule, anonymous) = (route.principal.clone(), route.anonymous);
-    let peers = route.trusted_peers.clone();
-    let who = move |head: &_| identify(&rule, &peers, anonymous, jwt.as_deref(), head);
-    let layer = once.layer(who, route.policy.clone());
+    let callers = Callers::of(route, jwt);
+    let layer = once.layer(move |head| callers.identify(head), route.policy.clone());
     let sent_as = ForwardedKey::of(route).word(uri).replace(' ', "+");
     let mut layer = layer.with_sent_as(&sent_as).with_locations_fetched();
     if let Some(verifier) = route.webhook.clone() {
@@ -429,7 +427,7 @@ fn layer(
     }
     if let Some(rule) = route.authorize.clone() {
         let answer_max = route.policy.upstream_timeout();
-        let asker = Authorizer::new(rule, &route.principal, upstream.clone(), answer_max);
+        let asker = Authorizer::new(rule, route, upstream.clone(), answer_max);
         layer = layer.with_authorizer(move |head| asker.ask(head));
     }
     match &route.reconcile {

@@ -28,7 +28,7 @@ use tokio::time::timeout;
 
 use super::credentials::Credentials;
 use super::upstream::{Answer, Terms, Upstream};
-use crate::config::{AuthorizeRule, PrincipalRule};
+use crate::config::{AuthorizeRule, Route};
 
 /// Asks the question of one route.
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ type Digest = [u8; 32];
 impl Authorizer {
     pub(super) fn new(
         rule: AuthorizeRule,
-        principal: &PrincipalRule,
+        route: &Route,
         upstream: Arc<Upstream>,
         answer_max: Duration,
     ) -> Self {
         Self(Arc::new(Inner {
             rule,
-            credentials: Credentials::by(principal),
+            credentials: Credentials::of(route),
             upstream,
             answer_max: answer_max.min(ANSWER_MAX),
             granted: Cache::new(GRANTED_MAX),
@@ -85,7 +85,7 @@ impl Inner {
         let mut request = Request::new(Body::default());
         let target = self.rule.question.target().parse();
         *request.uri_mut() = target.expect("the target of a question is one");
-        *request.headers_mut() = self.credentials.of(&head.headers);
+        *request.headers_mut() = self.credentials.copied(&head.headers);
         // The upstream may tell its tenants apart by it.
         if let Some(host) = host(head) {
             request.headers_mut().insert(header::HOST, host);

@@ -14,7 +14,8 @@ use crate::config::{Config, PrincipalRule, Route};
 
 /// Refuses a configuration with which every live key would be a new one. Warns where only some requests are concerned.
 pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), StartError> {
-    let (scope, principal) = (id_scope(&config.fallback), principal(&config.fallback));
+    let (scope, principal) =
+        (id_scope(&config.fallback), principal(&config.fallback, config.asks_for_certificates()));
     let routes = to_text(&rules(config));
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal), (ROUTES, &*routes)];
     let changes = builder.id_changes(&texts).await.map_err(no_answer)?;
@@ -40,7 +41,8 @@ pub(super) async fn changes(
     before: &Config,
     now: &Config,
 ) -> Result<Vec<String>, Fault> {
-    let (scope, principal) = (id_scope(&now.fallback), principal(&now.fallback));
+    let (scope, principal) =
+        (id_scope(&now.fallback), principal(&now.fallback, now.asks_for_certificates()));
     let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal)];
     let told = of_all(&once.id_changes(&texts).await?);
     match told.is_empty() {
@@ -113,9 +115,10 @@ fn id_scope(route: &Route) -> String {
 }
 
 /// How callers are told apart; where the scope does not ask for that, the rule means nothing.
-fn principal(route: &Route) -> String {
+fn principal(route: &Route, has_certificates: bool) -> String {
     match &route.principal {
         _ if !route.policy.scope().contains(&ScopePart::Principal) => "not in the scope".to_owned(),
+        PrincipalRule::Auto if has_certificates => "auto, mtls".to_owned(),
         PrincipalRule::Auto => "auto".to_owned(),
         PrincipalRule::None => "none".to_owned(),
         PrincipalRule::Sources(sources) => {
@@ -135,13 +138,16 @@ fn key(route: &Route) -> String {
 
 /// What the ids of each route are made from, in the order of the routes; `[policy]` is the last.
 fn rules(config: &Config) -> Vec<RouteRule> {
-    let rule = |route: &Route| RouteRule::new(route.matching.to_string(), rule(route));
+    let has_certificates = config.asks_for_certificates();
+    let rule =
+        |route: &Route| RouteRule::new(route.matching.to_string(), rule(route, has_certificates));
     config.routes.iter().chain([&config.fallback]).map(rule).collect()
 }
 
 /// What the ids of a route are made from.
-pub(super) fn rule(route: &Route) -> String {
-    let (scope, principal, key) = (scope(route), principal(route), key(route));
+pub(super) fn rule(route: &Route, has_certificates: bool) -> String {
+    let (scope, key) = (scope(route), key(route));
+    let principal = principal(route, has_certificates);
     let paths = match route.policy.paths() {
         Paths::Plain => "",
         Paths::Literal => "; paths literal",
@@ -176,6 +182,23 @@ mod tests {
         let expected = [("POST /b", route), ("*", policy)];
         let expected = expected.map(|(name, rule)| RouteRule::new(name.into(), rule.into()));
         assert_eq!(rules(&config), expected);
+    }
+
+    // threat K11
+    #[test]
+    fn certificates_of_clients_are_a_part_of_auto() {
+        let principal = |text: &str| {
+            let config = Config::parse(text, Path::new("onlyonce.toml")).unwrap();
+            principal(&config.fallback, config.asks_for_certificates())
+        };
+        let tls = "[tls]\ncert = \"a\"\nkey = \"b\"\n";
+        let with_ca = format!("{tls}client_ca = \"c\"\n");
+        assert_eq!(
+            (&*principal(""), &*principal(tls), &*principal(&with_ca)),
+            ("auto", "auto", "auto, mtls")
+        );
+        let named = format!("[policy]\nprincipal = \"header:X-Api-Key\"\n{with_ca}");
+        assert_eq!(principal(&named), "header:x-api-key");
     }
 
     #[test]

@@ -2,91 +2,239 @@
 //!
 //! 1. An empty credential is no credential.
 //! 2. A credential that comes twice is unclear: the upstream may read the other one.
-//! 3. Sources are tried in order and never joined.
+//! 3. Sources are tried in order and never joined. Under `auto` all credentials are one caller together, and what only may
+//!    be one is unclear: guessing would either run a retry twice or show one user another's answer.
+
+#[cfg(test)]
+mod tests;
+mod unclear;
 
 use std::sync::Arc;
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use onlyonce::http::Who;
+use onlyonce::key::KeySource;
 use onlyonce::planted::{Planted, planted};
-use onlyonce::scope::Principal;
+use onlyonce::scope::{Principal, ScopePart};
 
+use self::unclear::{Remedies, Unclear};
 use super::forward::Client;
 use super::jwt::Jwt;
-use crate::config::{Anonymous, PrincipalRule, PrincipalSource, TrustedPeers, is_proof};
+use crate::config::{Anonymous, PrincipalRule, PrincipalSource, Route, TrustedPeers, is_proof};
+use crate::credentials::{self, REPEATING, REPEATING_COUNT, Role};
 use crate::tls::ClientCertificate;
 
-/// The caller, by the route's rule.
-pub(super) fn identify(
-    rule: &PrincipalRule,
-    peers: &TrustedPeers,
+/// Tells the callers of one route.
+#[derive(Debug)]
+pub(super) struct Callers {
+    rule: PrincipalRule,
+    peers: TrustedPeers,
     anonymous: Anonymous,
-    jwt: Option<&Jwt>,
-    head: &Parts,
-) -> Who {
-    let found = match rule {
-        PrincipalRule::None => return Principal::anonymous().into(),
-        PrincipalRule::Auto => automatic(&head.headers),
-        PrincipalRule::Sources(sources) => {
-            let is_trusted = || is_trusted(peers, head);
-            first_present(sources, jwt, head, is_trusted)
+    jwt: Option<Arc<Jwt>>,
+    /// Whether the ids of operations have their callers in them. Where they have not, nothing is refused for their sake.
+    are_told_apart: bool,
+    /// Headers that the route has said something else about: they are the key, a deadline, or in the scope of its own.
+    explained: Vec<HeaderName>,
+    remedies: Remedies,
+}
+
+impl Callers {
+    pub(super) fn of(route: &Route, jwt: Option<Arc<Jwt>>) -> Self {
+        Self {
+            rule: route.principal.clone(),
+            peers: route.trusted_peers.clone(),
+            anonymous: route.anonymous,
+            jwt,
+            are_told_apart: route.policy.scope().contains(&ScopePart::Principal),
+            explained: explained(route),
+            remedies: Remedies::of(route),
         }
-    };
-    match (found, anonymous) {
-        (Ok(Some(principal)), _) => principal.into(),
-        (Ok(None), Anonymous::Allow) if is_misread(rule, &head.headers) => {
-            Who::Unclear(NO_BEARER.to_owned())
+    }
+
+    /// The caller, by the route's rule.
+    pub(super) fn identify(&self, head: &Parts) -> Who {
+        let found = match &self.rule {
+            PrincipalRule::None => return Principal::anonymous().into(),
+            PrincipalRule::Auto => self.all_together(head),
+            PrincipalRule::Sources(sources) => self.first_present(sources, head),
+        };
+        match (found, self.anonymous) {
+            (Ok(Some(principal)), _) => principal.into(),
+            (Ok(None), Anonymous::Allow) if self.is_misread(&head.headers) => {
+                Who::Unclear(NO_BEARER.to_owned())
+            }
+            (Ok(None), Anonymous::Allow) => Principal::anonymous().into(),
+            (Ok(None), Anonymous::Reject) => Who::Nobody,
+            (Err(Unidentified::Unclear(unclear)), _) => Who::Unclear(self.remedies.tell(&unclear)),
+            (Err(Unidentified::Invalid(why)), _) => Who::Invalid(why),
         }
-        (Ok(None), Anonymous::Allow) => Principal::anonymous().into(),
-        (Ok(None), Anonymous::Reject) => Who::Nobody,
-        (Err(Unidentified::Unclear(why)), _) => Who::Unclear(why),
-        (Err(Unidentified::Invalid(why)), _) => Who::Invalid(why),
+    }
+
+    /// Whether the caller has an `Authorization` that nothing was made of, where bearer tokens are expected: the service may
+    /// know its caller by it, so that it is not the credential of nobody.
+    fn is_misread(&self, headers: &HeaderMap) -> bool {
+        let is_empty = |value| matches!(Authorization::read(value), Authorization::None);
+        let value = only(headers, &header::AUTHORIZATION).ok().flatten();
+        self.rule.needs_jwt() && value.is_some_and(|value| !is_empty(value))
+    }
+
+    /// The caller under `auto`: every credential that is the same in each retry.
+    fn all_together(&self, head: &Parts) -> Found {
+        let mut lines: [Option<&HeaderValue>; REPEATING_COUNT] = [None; REPEATING_COUNT];
+        for (name, value) in &head.headers {
+            match credentials::role(name) {
+                Role::Nothing => {}
+                Role::Credential(place) => {
+                    if lines[place].replace(value).is_some() {
+                        return Err(Unclear::Doubled(name.to_string()).into());
+                    }
+                }
+                Role::Cookies | Role::Unknown if self.is_explained(name) => {}
+                Role::Cookies => {
+                    if let Some(cookie) = credentials::cookie_of_a_caller(value.as_bytes()) {
+                        return Err(Unclear::of_cookie(cookie).into());
+                    }
+                }
+                Role::Unknown if value.as_bytes().trim_ascii().is_empty() => {}
+                Role::Unknown => return Err(Unclear::Header(name.clone()).into()),
+            }
+        }
+        let mut together = Together::default();
+        for (place, line) in lines.into_iter().enumerate() {
+            if let Some(principal) = line.map_or(Ok(None), |line| of_credential(place, line))? {
+                together.add(principal);
+            }
+        }
+        if let Some(principal) = certified(head)? {
+            together.add(principal);
+        }
+        Ok(together.principal())
+    }
+
+    fn is_explained(&self, name: &HeaderName) -> bool {
+        !self.are_told_apart || self.explained.contains(name)
+    }
+
+    /// A header that only trusted peers may send is no reason to look further where another peer has sent it: the caller
+    /// would be another one than the service takes it for.
+    fn first_present(&self, sources: &[PrincipalSource], head: &Parts) -> Found {
+        for source in sources {
+            if let Some(principal) = self.from_source(source, head)? {
+                return match source {
+                    PrincipalSource::Header(name) if !is_proof(name) && !self.is_trusted(head) => {
+                        Err(Unidentified::Invalid(stranger(name)))
+                    }
+                    _ => Ok(Some(principal)),
+                };
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_trusted(&self, head: &Parts) -> bool {
+        let peer = head.extensions.get::<Arc<Client>>().map(|client| client.origin.ip);
+        self.peers.is_everybody() || peer.is_some_and(|peer| self.peers.trusts(peer))
+    }
+
+    fn from_source(&self, source: &PrincipalSource, head: &Parts) -> Found {
+        let headers = &head.headers;
+        match source {
+            PrincipalSource::Header(name) => {
+                let value = only(headers, name)?;
+                Ok(value.map(|value| Principal::of(name.as_str(), value)))
+            }
+            PrincipalSource::Cookie(name) => {
+                let value = only_cookie(headers, name)?;
+                Ok(value.map(|value| Principal::of(&format!("cookie {name}"), value)))
+            }
+            PrincipalSource::Jwt(claims) => {
+                only(headers, &header::AUTHORIZATION)?;
+                let jwt = self.jwt.as_deref();
+                let jwt = jwt.ok_or_else(|| Unidentified::Invalid(NO_KEYS.to_owned()))?;
+                jwt.caller(headers, claims).map_err(Unidentified::Invalid)
+            }
+            PrincipalSource::Certificate => certified(head),
+            PrincipalSource::CertificateKey => {
+                Ok(certificate(head).map(|certificate| certificate.key))
+            }
+        }
     }
 }
 
-/// Whether the caller has an `Authorization` that nothing was made of, where bearer tokens are expected: the service may
-/// know its caller by it, so that it is not the credential of nobody.
-fn is_misread(rule: &PrincipalRule, headers: &HeaderMap) -> bool {
-    let is_empty = |value| matches!(Authorization::read(value), Authorization::None);
-    let value = only(headers, &header::AUTHORIZATION).ok().flatten();
-    rule.needs_jwt() && value.is_some_and(|value| !is_empty(value))
+fn explained(route: &Route) -> Vec<HeaderName> {
+    let policy = &route.policy;
+    let keys = policy.key_from().iter().filter_map(|source| match source {
+        KeySource::Header(name) => Some(name),
+        _ => None,
+    });
+    let scope = policy.scope().iter().filter_map(|part| match part {
+        ScopePart::Header(name) => Some(name),
+        _ => None,
+    });
+    keys.chain(scope).chain(policy.deadline_from()).cloned().collect()
 }
 
 /// The caller, nobody, or why the caller cannot be identified.
 type Found = Result<Option<Principal>, Unidentified>;
 
-/// Why a caller is not identified, as a sentence for its client.
+/// Why a caller is not identified.
 #[derive(Debug)]
 enum Unidentified {
     /// The credentials may be of several callers.
-    Unclear(String),
-    /// The credential is not genuine.
+    Unclear(Unclear),
+    /// The credential is not genuine, as a sentence for its client.
     Invalid(String),
 }
 
-impl From<String> for Unidentified {
-    fn from(why: String) -> Self {
-        Self::Unclear(why)
+impl From<Unclear> for Unidentified {
+    fn from(unclear: Unclear) -> Self {
+        Self::Unclear(unclear)
     }
 }
 
-/// An `Authorization` that is the same in every retry; else `X-Api-Key`, unless a cookie or a signature is
-/// there too: an API key is often one for all users of an app. Guessing would either run a retry twice or
-/// show one user another's answer.
-fn automatic(headers: &HeaderMap) -> Found {
-    let authorization = match only(headers, &header::AUTHORIZATION)? {
-        Some(value) => Authorization::read(value),
-        None => Authorization::None,
-    };
-    let has_cookie = || headers.get_all(header::COOKIE).iter().any(|line| !line.is_empty());
-    match authorization {
+/// What a credential of [`REPEATING`] says of its caller.
+fn of_credential(place: usize, line: &HeaderValue) -> Found {
+    let value = line.as_bytes().trim_ascii();
+    if value.is_empty() && !planted(Planted::EmptyPrincipalShared) {
+        return Ok(None);
+    }
+    if REPEATING[place] != header::AUTHORIZATION {
+        return Ok(Some(Principal::of(REPEATING[place].as_str(), value)));
+    }
+    match Authorization::read(value) {
+        Authorization::None => Ok(None),
         Authorization::Repeats(principal) => Ok(Some(principal)),
-        Authorization::Signed => Err(SIGNED.to_owned().into()),
-        Authorization::None if has_cookie() => Err(COOKIE.to_owned().into()),
-        Authorization::None => {
-            let key = only(headers, &X_API_KEY)?;
-            Ok(key.map(|key| Principal::of("x-api-key", key)))
+        Authorization::Signed => Err(Unclear::Signed.into()),
+    }
+}
+
+/// Several credentials of one caller, always in the same order. One alone is itself.
+#[derive(Debug, Default)]
+struct Together {
+    first: Option<Principal>,
+    /// The digests of all of them, where there are several.
+    all: Vec<u8>,
+}
+
+impl Together {
+    fn add(&mut self, principal: Principal) {
+        match &self.first {
+            None => self.first = Some(principal),
+            Some(first) => {
+                if self.all.is_empty() {
+                    self.all.extend(first.as_bytes());
+                }
+                self.all.extend(principal.as_bytes());
+            }
+        }
+    }
+
+    fn principal(self) -> Option<Principal> {
+        match self.all.as_slice() {
+            [] => self.first,
+            // Each digest has the kind of its credential in it, so that none stands for another.
+            all => Some(Principal::of("together", all)),
         }
     }
 }
@@ -105,7 +253,7 @@ impl Authorization {
         let space = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
         let (scheme, credential) = (&value[..space], value[space..].trim_ascii());
         let is_this = |known: &&&str| known.as_bytes().eq_ignore_ascii_case(scheme);
-        match REPEATING.iter().find(is_this) {
+        match SCHEMES.iter().find(is_this) {
             Some(_) if credential.is_empty() => Self::None,
             Some(scheme) => Self::Repeats(Principal::of(scheme, credential)),
             None => Self::Signed,
@@ -113,53 +261,11 @@ impl Authorization {
     }
 }
 
-/// A header that only trusted peers may send is no reason to look further where another peer has sent it: the caller would
-/// be another one than the service takes it for.
-fn first_present(
-    sources: &[PrincipalSource],
-    jwt: Option<&Jwt>,
-    head: &Parts,
-    is_trusted: impl Fn() -> bool,
-) -> Found {
-    for source in sources {
-        if let Some(principal) = from_source(source, jwt, head)? {
-            return match source {
-                PrincipalSource::Header(name) if !is_proof(name) && !is_trusted() => {
-                    Err(Unidentified::Invalid(stranger(name)))
-                }
-                _ => Ok(Some(principal)),
-            };
-        }
-    }
-    Ok(None)
-}
-
-fn is_trusted(peers: &TrustedPeers, head: &Parts) -> bool {
-    let peer = head.extensions.get::<Arc<Client>>().map(|client| client.origin.ip);
-    peers.is_everybody() || peer.is_some_and(|peer| peers.trusts(peer))
-}
-
-fn from_source(source: &PrincipalSource, jwt: Option<&Jwt>, head: &Parts) -> Found {
-    let headers = &head.headers;
-    match source {
-        PrincipalSource::Header(name) => {
-            let value = only(headers, name)?;
-            Ok(value.map(|value| Principal::of(name.as_str(), value)))
-        }
-        PrincipalSource::Cookie(name) => {
-            let value = only_cookie(headers, name)?;
-            Ok(value.map(|value| Principal::of(&format!("cookie {name}"), value)))
-        }
-        PrincipalSource::Jwt(claims) => {
-            only(headers, &header::AUTHORIZATION)?;
-            let jwt = jwt.ok_or_else(|| Unidentified::Invalid(NO_KEYS.to_owned()))?;
-            jwt.caller(headers, claims).map_err(Unidentified::Invalid)
-        }
-        PrincipalSource::Certificate => match certificate(head) {
-            Some(ClientCertificate { name: None, .. }) => Err(NO_SUBJECT.to_owned().into()),
-            certificate => Ok(certificate.and_then(|certificate| certificate.name)),
-        },
-        PrincipalSource::CertificateKey => Ok(certificate(head).map(|certificate| certificate.key)),
+/// The subject of the client's certificate, where clients must present one.
+fn certified(head: &Parts) -> Found {
+    match certificate(head) {
+        Some(ClientCertificate { name: None, .. }) => Err(Unclear::NoSubject.into()),
+        certificate => Ok(certificate.and_then(|certificate| certificate.name)),
     }
 }
 
@@ -177,11 +283,11 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// The one line of this field that is not empty.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, String> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Unclear> {
     let mut lines = headers.get_all(name).iter();
     let Some(line) = lines.next() else { return Ok(None) };
     match lines.next() {
-        Some(_) => Err(doubled(name.as_str())),
+        Some(_) => Err(Unclear::Doubled(name.to_string())),
         None => {
             let value = Some(line.as_bytes().trim_ascii());
             Ok(value.filter(|value| !value.is_empty() || planted(Planted::EmptyPrincipalShared)))
@@ -190,47 +296,25 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]
 }
 
 /// The one cookie of this name, if it has a value.
-fn only_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a [u8]>, String> {
+fn only_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a [u8]>, Unclear> {
     let lines = headers.get_all(header::COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    let mut values = pairs.filter_map(|pair| cookie_value(pair.trim_ascii(), name));
+    let cookies = pairs.map(credentials::cookie);
+    let mut values = cookies.filter(|cookie| cookie.0 == name.as_bytes()).map(|cookie| cookie.1);
     let value = values.next();
     match values.next() {
-        Some(_) => Err(doubled(&format!("cookie {name}"))),
-        None => Ok(value.filter(|value| !matches!(*value, b"" | b"\"\""))),
+        Some(_) => Err(Unclear::Doubled(format!("cookie {name}"))),
+        None => Ok(value.filter(|value| !credentials::is_empty_cookie(value))),
     }
-}
-
-fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let equals = memchr::memchr(b'=', pair)?;
-    let (found, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
-    (found == name.as_bytes()).then_some(value)
 }
 
 fn stranger(name: &HeaderName) -> String {
     format!("The header {name} names a caller, and it did not come from a proxy that may set it.")
 }
 
-fn doubled(what: &str) -> String {
-    format!(
-        "The request has {what} more than once, and each may name another caller. Send it once."
-    )
-}
-
-/// Fields that may carry a credential under `principal = "auto"`.
-pub(super) const CREDENTIALS: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, X_API_KEY];
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Schemes whose credential is the same in every retry, in lower case.
-const REPEATING: [&str; 4] = ["bearer", "basic", "token", "apikey"];
+const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 const BEARER: &[u8] = b"bearer";
 const NO_BEARER: &str =
     "The Authorization field has no bearer token, by which callers are told apart here.";
-const NO_SUBJECT: &str = "The client certificate has no subject, so that it names nobody. In the gateway's configuration, set \
-                          `principal = \"mtls:spki\"` for this route, which tells callers apart by their keys.";
 const NO_KEYS: &str = "The gateway has no keys to verify bearer tokens with.";
-const COOKIE: &str = "The request has a cookie, and the gateway cannot guess which cookie names the caller. In the \
-                      gateway's configuration, set `principal = \"cookie:NAME\"` for this route, or \
-                      `principal = \"none\"` if all callers may share their keys.";
-const SIGNED: &str = "The Authorization field has no scheme, or one that may sign each request anew, so that a retry may \
-                      look like another caller. In the gateway's configuration, set `principal = \"header:NAME\"` for this route to a header \
-                      that names the caller.";

@@ -46,7 +46,7 @@ impl Asker {
             rule,
             matching: route.matching.clone(),
             key: ForwardedKey::of(route),
-            credentials: Credentials::by(&route.principal),
+            credentials: Credentials::of(route),
             upstream,
             body_bytes_max: route.policy.response_bytes_max(),
             runtime: Handle::current(),
@@ -71,7 +71,7 @@ impl Asker {
         headers.insert(header::HOST, question.host.parse()?);
         match (&self.rule.auth, question.headers) {
             (Some(auth), _) => drop(headers.insert(header::AUTHORIZATION, auth.clone())),
-            (None, Some(client)) => headers.extend(self.credentials.of(client)),
+            (None, Some(client)) => headers.extend(self.credentials.copied(client)),
             (None, None) => {}
         }
         Ok(request)

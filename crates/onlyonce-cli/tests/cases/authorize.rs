@@ -62,11 +62,11 @@ async fn r180_a_revoked_caller_gets_the_refusal_of_the_service(on: Kind) {
     let mut t = asking(on, &[]).await;
     let first = t.send(&ask()).await.fresh(201);
     assert_eq!(t.u.count("/whoami"), 0, "the service judges what is executed itself");
-    t.send(&ask().header("Cookie", "a=1")).await.replays(&first);
+    t.send(&ask().header("Cookie", "_ga=1")).await.replays(&first);
     let asked = t.u.seen().pop().unwrap();
     assert_eq!((asked.method.as_str(), asked.target.as_str()), ("GET", "/whoami?brief=1"));
     assert_eq!(asked.header("authorization"), Some("Bearer tok_ann"));
-    assert_eq!((asked.header("cookie"), asked.header("host")), (Some("a=1"), Some("api.test")));
+    assert_eq!((asked.header("cookie"), asked.header("host")), (Some("_ga=1"), Some("api.test")));
     for name in ["idempotency-key", "content-type", "content-length"] {
         assert_eq!(asked.header(name), None, "{name}");
     }

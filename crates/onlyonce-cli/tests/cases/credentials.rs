@@ -7,7 +7,7 @@ use crate::{B1, K1, on_gateway};
 
 on_gateway! {
     an_empty_credential_is_none, an_empty_credential_is_refused_where_one_is_needed, a_doubled_credential_is_unclear,
-    an_api_key_does_not_speak_for_a_cookie_or_a_signature, a_cookie_is_read_among_bytes_that_are_not_ascii,
+    an_api_key_does_not_speak_for_a_cookie_or_a_signature, all_credentials_that_repeat_are_one_caller_together, a_cookie_is_read_among_bytes_that_are_not_ascii,
     the_look_up_judges_credentials_as_the_request_does,
 }
 
@@ -104,10 +104,38 @@ async fn an_api_key_does_not_speak_for_a_cookie_or_a_signature(on: Kind) {
     ] {
         unclear(&t, ask().header("X-Api-Key", "app").header(name, value)).await;
     }
-    // A credential that repeats says it by itself, whatever else is there.
-    let bearer = ask().tenant("ann").header("X-Api-Key", "app");
-    let first = t.send(&bearer.clone().header("Cookie", "a=1")).await.fresh(201);
-    t.send(&bearer.header("Cookie", "a=2")).await.replays(&first);
+    // Nor does a credential that repeats: it may be that of an app, or of the whole site.
+    let bearer = ask().tenant("app");
+    for (name, value) in
+        [("Cookie", "session=ann"), ("X-Auth-Token", "ann"), ("X-Forwarded-User", "ann")]
+    {
+        unclear(&t, bearer.clone().header(name, value)).await;
+        unclear(&t, ask().header("Authorization", "Basic c2l0ZTo=").header(name, value)).await;
+    }
+}
+
+// threat K10
+async fn all_credentials_that_repeat_are_one_caller_together(on: Kind) {
+    let t = on.start(D).await;
+    let of = |user: &str| {
+        ask().tenant("app").header("X-Api-Key", user).header("Cookie", "_ga=1; __cf_bm=2")
+    };
+    let ann = t.send(&of("ann")).await.fresh(201);
+    let bob = t.send(&of("bob")).await.fresh(201);
+    t.send(&of("ann")).await.replays(&ann);
+    t.send(&of("bob")).await.replays(&bob);
+    t.send(&ask().tenant("app")).await.fresh(201);
+    assert_eq!(t.n(), 3);
+    // Whoever runs the gateway is told once what to configure.
+    let token = |value: &str| ask().header("X-Auth-Token", value);
+    for value in ["ann", "bob", "ann"] {
+        t.send(&token(value)).await.problem(400, "principal_unclear");
+    }
+    // Without a key there is nothing to guess for.
+    t.send(&Ask::post(B1).header("X-Auth-Token", "ann")).await.fresh(201);
+    let log = t.end_and_read_logs().await;
+    assert_eq!(log.matches("it has the header x-auth-token").count(), 1, "{log}");
+    assert!(log.contains("header:x-auth-token") && !log.contains("tok_app"), "{log}");
 }
 
 async fn a_cookie_is_read_among_bytes_that_are_not_ascii(on: Kind) {

@@ -170,7 +170,8 @@ async fn who_asks_must_be_clear(on: Kind) {
     }
     // Without a key there is nothing to guess for.
     t.send(&Ask::post(B1).header("Cookie", "session=1")).await.fresh(201);
-    let known = Ask::post(B1).key(K1).header("Cookie", "session=1").tenant("TA");
-    let first = t.send(&known).await.fresh(201);
-    t.send(&known.clone()).await.replays(&first);
+    let known = Ask::post(B1).key(K1).tenant("TA");
+    t.send(&known.clone().header("Cookie", "session=1")).await.problem(400, "principal_unclear");
+    let first = t.send(&known.clone().header("Cookie", "_ga=1")).await.fresh(201);
+    t.send(&known).await.replays(&first);
 }

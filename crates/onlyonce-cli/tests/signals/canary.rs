@@ -9,7 +9,11 @@ fn keys_credentials_and_bodies_are_in_no_log_metric_or_trace() {
     let upstream = Server::start("{\"secret\":\"CANARY4f1c-answer\"}");
     let collector = Server::start("{}");
     let store = format!("store = \"{}\"", redis.url());
-    let end = format!("[otlp]\nendpoint = \"http://{}\"", collector.address);
+    // Callers with a session cookie beside their token are told apart by what the configuration says alone.
+    let end = format!(
+        "[otlp]\nendpoint = \"http://{}\"\n[policy]\nprincipal = \"header:authorization\"",
+        collector.address
+    );
     let mut gateway = Gateway::start(upstream.address, &store, &end, "trace");
     let cards = |number| format!("{{\"card\":\"{CANARY}-body-{number}\"}}");
     let ask = |gateway: &Gateway, key: &str, more: &str, body: &str| {

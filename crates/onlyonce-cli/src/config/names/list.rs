@@ -447,7 +447,7 @@ const RULES: &[Name] = &[
         "principal",
         "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
         "\"auto\"",
-        "how callers are told apart. auto: the `Authorization` credential (Bearer, Basic, Token, ApiKey), else `X-Api-Key`; a cookie or a signed scheme without such an `Authorization` is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. mtls: issuer and subject of the client certificate that [tls] verifies; mtls:spki: its public key. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
+        "how callers are told apart. auto: all of `Authorization` (Bearer, Basic, Token, ApiKey), `X-Api-Key`, `Stripe-Account`, `Stripe-Context` and the client certificate that [tls] asks for, together; a keyed request with a cookie, a signed scheme or another header that looks like a credential is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. mtls: issuer and subject of the client certificate that [tls] verifies; mtls:spki: its public key. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
     ),
     Name::new(
         "trusted_peers",
