@@ -111,6 +111,21 @@ pub(super) fn unproven(rules: &Rules) -> Option<Remark> {
     rules.trusted_peers.is_everybody().then(|| Remark::new(said, message))
 }
 
+/// Peers that a table trusts, where no header names the caller, neither there nor in a table that takes its values over.
+pub(super) fn unread<'r>(
+    rules: &Rules,
+    mut users: impl Iterator<Item = &'r Rules>,
+) -> Option<Remark> {
+    let said = rules.said.here("trusted_peers").filter(|_| !rules.trusted_peers.is_everybody())?;
+    let message = "`trusted_peers` has no effect: `principal` names no header that a proxy sets, and every other credential is taken from everybody; set `principal` to \"header:NAME\", or remove `trusted_peers`";
+    (!users.any(|rules| names_a_header(&rules.principal))).then(|| Remark::new(said, message))
+}
+
+fn names_a_header(rule: &PrincipalRule) -> bool {
+    let is_header = |source: &PrincipalSource| matches!(source, PrincipalSource::Header(name) if !is_proof(name));
+    matches!(rule, PrincipalRule::Sources(sources) if sources.iter().any(is_header))
+}
+
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 #[cfg(test)]

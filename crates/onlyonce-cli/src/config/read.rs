@@ -92,6 +92,7 @@ struct Top<'a> {
     config: Config,
     odd: Remarks,
     filter: Option<Field<'a>>,
+    jwt: Option<Field<'a>>,
     admin: Option<Field<'a>>,
     audit: Option<Field<'a>>,
     policy: Option<Field<'a>>,
@@ -124,6 +125,7 @@ impl<'a> Top<'a> {
                 let rule = JwtRule::read(field)?;
                 self.odd.0.extend(rule.odd(field));
                 config.jwt = Some(rule);
+                self.jwt = Some(field);
             }
             "seal" => config.seal = seal::read(field)?,
             "otlp" => config.otlp = Some(collector(field)?),
@@ -189,8 +191,14 @@ impl<'a> Top<'a> {
         Err(Remark::new(rules.said.anywhere(&["principal"]).unwrap_or(0), message))
     }
 
+    fn unread_jwt<'r>(&self, mut all: impl Iterator<Item = &'r Rules>) -> Option<Remark> {
+        let field = self.jwt.filter(|_| !all.any(|rules| rules.principal.needs_jwt()))?;
+        let message = "[jwt] has no effect: no `principal` is \"jwt:…\", so that no token is verified; set `principal` to \"jwt:sub\", or remove [jwt]";
+        Some(Remark::new(field.named_at, message))
+    }
+
     fn check_mtls<'r>(&self, all: impl Iterator<Item = &'r Rules>) -> Result<(), Remark> {
-        let is_asked = self.config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let is_asked = self.config.asks_for_certificates();
         let mut with_mtls = all.filter(|rules| rules.principal.needs_mtls());
         let Some(rules) = with_mtls.next().filter(|_| !is_asked) else { return Ok(()) };
         let message = "`principal` \"mtls\" needs [tls] with `client_ca`, which verifies the certificates of clients";
@@ -215,6 +223,10 @@ impl<'a> Top<'a> {
         odd::look(&drafts, &policy, sources, &mut self.odd);
         let all = drafts.iter().map(|draft| &draft.rules).chain([&policy]);
         self.odd.0.extend(all.clone().filter_map(peers::unproven));
+        let own = |draft: &Draft| peers::unread(&draft.rules, [&draft.rules].into_iter());
+        self.odd.0.extend(drafts.iter().filter_map(own));
+        self.odd.0.extend(peers::unread(&policy, all.clone()));
+        self.odd.0.extend(self.unread_jwt(all.clone()));
         wrong.gather(self.check_tokens(all.clone()));
         wrong.gather(self.check_jwt(all.clone()));
         wrong.gather(self.check_mtls(all));

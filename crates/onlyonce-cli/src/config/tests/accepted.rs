@@ -449,9 +449,42 @@ fn a_header_that_everybody_may_send_is_told_of() {
     ] {
         assert_eq!(told(good), [], "{good}");
     }
-    let keys = |address: &str| told(&format!("[jwt]\nkeys = \"{address}\"\n")).len();
+    let by_token = "policy.principal = \"jwt:sub\"";
+    let keys = |address: &str| told(&format!("{by_token}\n[jwt]\nkeys = \"{address}\"\n")).len();
     assert_eq!((keys("http://id.test/keys"), keys("https://id.test/keys")), (1, 0));
     assert_eq!(keys("http://127.0.0.1:9/keys"), 0);
+}
+
+// R26
+#[test]
+fn what_tells_nobody_apart_is_told_of() {
+    let told = |text: &str| -> Vec<_> {
+        let warnings = good(text).warnings.into_iter();
+        warnings.map(|note| (note.line, note.message)).collect()
+    };
+    let peers = "trusted_peers = [\"10.0.0.0/8\"]\n";
+    let by_user = "principal = \"header:X-User\"\n";
+    let unread = |text: &str, line: usize, name: &str| {
+        let [(at, message)] = &told(text)[..] else { panic!("{text}: {:?}", told(text)) };
+        assert_eq!(
+            (*at, message.starts_with(&format!("{name} has no effect: "))),
+            (line, true),
+            "{message}"
+        );
+    };
+    unread(&format!("[policy]\n{peers}"), 2, "`trusted_peers`");
+    unread(&format!("[policy]\n{peers}principal = \"header:X-Api-Key\"\n"), 2, "`trusted_peers`");
+    let route = "[[route]]\nmatch = \"POST /a\"\n";
+    unread(&format!("{route}{peers}"), 3, "`trusted_peers`");
+    unread("[policy]\nkey = \"required\"\n[jwt]\nkeys = \"k.json\"\n", 3, "[jwt]");
+    for good in [
+        format!("[policy]\n{peers}{by_user}"),
+        format!("[policy]\n{peers}{route}{by_user}"),
+        format!("[policy]\n{by_user}trusted_peers = [\"::1\"]\n{route}{peers}"),
+        format!("{route}principal = \"jwt:sub\"\n[jwt]\nkeys = \"k.json\"\n"),
+    ] {
+        assert_eq!(told(&good), [], "{good}");
+    }
 }
 
 #[test]
