@@ -74,7 +74,7 @@ pub use self::authorize::{AuthorizeError, AuthorizeQuestion, AuthorizeRule};
 pub use self::cors::{CorsError, CorsOrigin};
 pub use self::error::{ConfigError, Note};
 pub use self::flags::{Flags, FlagsError};
-pub use self::jwt::{JwtKeys, JwtRule};
+pub use self::jwt::{JwksUrl, JwksUrlError, JwtKeys, JwtRule};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
 pub use self::names::{

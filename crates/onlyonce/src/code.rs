@@ -278,8 +278,8 @@ codes! {
     AuthorizationUnknown {
         text: "authorization_unknown",
         title: "Credentials could not be checked",
-        sentence: "The service did not say whether the credentials of the caller still hold, so the caller was told nothing of its operation, which may have been executed. Retry with the same key.",
-        statuses: [502],
+        sentence: "Whether the credentials of the caller hold could not be found out, so the caller was told nothing of its operation, which may have been executed. Retry with the same key.",
+        statuses: [502, 503],
         retry: SameKey,
         executed: Maybe,
     }

@@ -122,6 +122,14 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, Code::PrincipalInvalid, detail)
     }
 
+    /// Whether the credentials are genuine is not known. 503, because nothing was executed.
+    pub(crate) fn principal_unverified(why: &str) -> Self {
+        let detail =
+            format!("{why} {NOT_EXECUTED} Retry with the same key after the time in Retry-After.");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::AuthorizationUnknown, detail)
+            .after(RETRY_AFTER_S)
+    }
+
     pub(crate) fn anonymous() -> Self {
         let detail = "A request with an idempotency key must carry the credentials of its caller. This request was \
                       not executed; send it again with your credentials and the same key.";

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use http::Uri;
 use jsonwebtoken::{Algorithm, AlgorithmFamily};
@@ -31,7 +32,7 @@ pub enum JwtKeys {
     /// A file: a JWKS, or public keys as PEM.
     File(PathBuf),
     /// A JWKS at this address.
-    Url(Uri),
+    Url(JwksUrl),
 }
 
 /// The secret is not shown.
@@ -40,9 +41,71 @@ impl fmt::Debug for JwtKeys {
         match self {
             Self::Secret(_) => f.write_str("Secret(..)"),
             Self::File(path) => write!(f, "File({path:?})"),
-            Self::Url(uri) => write!(f, "Url({uri})"),
+            Self::Url(url) => write!(f, "Url({url})"),
         }
     }
+}
+
+/// The address of a JWKS. It is shown without its query, which may be what lets the gateway in.
+///
+/// ```
+/// use onlyonce_cli::config::JwksUrl;
+///
+/// let url: JwksUrl = "https://id.test/keys?code=secret".parse()?;
+/// assert_eq!(url.to_string(), "https://id.test/keys");
+/// assert_eq!(url.uri().query(), Some("code=secret"));
+/// assert!("https://me:secret@id.test/keys".parse::<JwksUrl>().is_err());
+/// # Ok::<(), onlyonce_cli::config::JwksUrlError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct JwksUrl(Uri);
+
+impl JwksUrl {
+    /// The whole address.
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+impl FromStr for JwksUrl {
+    type Err = JwksUrlError;
+
+    fn from_str(text: &str) -> Result<Self, JwksUrlError> {
+        let uri: Uri = text.parse().map_err(|_| JwksUrlError::Address)?;
+        match (uri.scheme_str(), uri.authority()) {
+            (_, Some(authority)) if authority.as_str().contains('@') => {
+                Err(JwksUrlError::Credentials)
+            }
+            (Some("http" | "https"), Some(_)) => Ok(Self(uri)),
+            _ => Err(JwksUrlError::Address),
+        }
+    }
+}
+
+impl fmt::Display for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.0.scheme_str().unwrap_or_default();
+        let authority = self.0.authority().map_or("", |authority| authority.as_str());
+        write!(f, "{scheme}://{authority}{}", self.0.path())
+    }
+}
+
+impl fmt::Debug for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JwksUrl({self})")
+    }
+}
+
+/// Why a text is no address of keys. Write it as the message says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JwksUrlError {
+    /// Give a scheme and a host.
+    #[error("it is no address; write https://, a host and a path")]
+    Address,
+    /// Take the part before the `@` away.
+    #[error("an address of keys has no user and no password; remove what is before the @")]
+    Credentials,
 }
 
 impl JwtRule {
@@ -61,7 +124,8 @@ impl JwtRule {
 
     /// What is allowed, and probably not meant.
     pub(super) fn odd(&self, field: Field<'_>) -> Option<Remark> {
-        let JwtKeys::Url(uri) = &self.keys else { return None };
+        let JwtKeys::Url(url) = &self.keys else { return None };
+        let uri = url.uri();
         let is_local = uri.host().is_some_and(|host| LOCAL.contains(&host));
         (uri.scheme_str() == Some("http") && !is_local).then(|| field.wrong(UNSAFE))
     }
@@ -98,8 +162,7 @@ fn keys(field: Field<'_>) -> Result<JwtKeys, Remark> {
         "" => Err(field.refused()),
         _ if text.starts_with("env:") => Ok(JwtKeys::Secret(field.confidential()?.into_bytes())),
         _ if text.starts_with("https://") || text.starts_with("http://") => {
-            let uri = text.parse().map(JwtKeys::Url);
-            uri.map_err(|_| field.wrong("it is no address; write https://, a host and a path"))
+            field.parsed().map(JwtKeys::Url)
         }
         _ => Ok(JwtKeys::File(text.into())),
     }

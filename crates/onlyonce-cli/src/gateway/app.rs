@@ -29,7 +29,7 @@ use super::current::Current;
 use super::forward::{Client, Forward};
 use super::forwarded_key::ForwardedKey;
 use super::headers;
-use super::jwt::Jwt;
+use super::jwt::{Jwt, KeyNotFetched};
 use super::outgoing::Outgoing;
 use super::principal::Callers;
 use super::reconcile::Asker;
@@ -104,7 +104,7 @@ impl App {
         if request.method() == Method::CONNECT {
             return Ok(problem::method_not_allowed(&Policy::default()));
         }
-        routes.learn_keys(&request).await;
+        routes.learn_keys(&mut request).await;
         if request.method() == Method::GET
             && request.uri().path().starts_with(WELL_KNOWN)
             && let Some(answer) = Box::pin(routes.well_known(&request)).await
@@ -160,8 +160,8 @@ impl Routes {
         }
     }
 
-    /// Fetches the keys of bearer tokens anew, if the request is judged by its token and names a key that is not known.
-    async fn learn_keys(&self, request: &Request<Incoming>) {
+    /// Looks for the key of the request's bearer token, if the request is judged by it and the key is not known.
+    async fn learn_keys(&self, request: &mut Request<Incoming>) {
         let Some(jwt) = &self.jwt else { return };
         let (method, uri) = (request.method(), request.uri());
         let is_look_up = method == Method::GET && uri.path().starts_with(WELL_KNOWN);
@@ -170,9 +170,10 @@ impl Routes {
             false => Some((method.clone(), uri.clone())),
         };
         // Nobody waits for an issuer whose token is not looked at.
-        if asked.is_some_and(|(method, uri)| self.route(&method, uri.path()).judges_tokens(&method))
-        {
-            jwt.learn(request.headers()).await;
+        let is_judged = asked
+            .is_some_and(|(method, uri)| self.route(&method, uri.path()).judges_tokens(&method));
+        if is_judged && !jwt.learn(request.headers()).await {
+            request.extensions_mut().insert(KeyNotFetched);
         }
     }
 
@@ -492,6 +493,9 @@ fn head_of(request: &Request<Incoming>, (method, uri): (Method, Uri)) -> Parts {
     // Its address and its certificate may tell who asks.
     if let Some(client) = request.extensions().get::<Arc<Client>>() {
         head.extensions.insert(client.clone());
+    }
+    if let Some(not_fetched) = request.extensions().get::<KeyNotFetched>() {
+        head.extensions.insert(*not_fetched);
     }
     head
 }

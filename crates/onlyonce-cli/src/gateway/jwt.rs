@@ -16,7 +16,7 @@ use quick_cache::sync::Cache;
 use ring::digest;
 use serde_json::{Map, Value};
 
-use self::fetched::Fetched;
+use self::fetched::{Fetched, Search};
 use self::key_set::KeySet;
 use super::principal::bearer;
 use crate::config::{JwtKeys, JwtRule};
@@ -50,7 +50,7 @@ impl Jwt {
         provider::install();
         let keys = match &rule.keys {
             JwtKeys::Secret(secret) => Keys::Given(Arc::new(KeySet::of_secret(secret))),
-            JwtKeys::Url(uri) => Keys::Fetched(Fetched::start(uri).await?),
+            JwtKeys::Url(url) => Keys::Fetched(Fetched::start(url).await?),
             JwtKeys::File(path) => {
                 let text = std::fs::read(path).map_err(BoxError::from);
                 let keys = text.and_then(|text| Ok(KeySet::of_text(&text)?));
@@ -85,12 +85,16 @@ impl Jwt {
         Ok(Some(principal))
     }
 
-    /// Fetches the keys anew if the request's token names one that is not known.
-    pub(super) async fn learn(&self, headers: &HeaderMap) {
-        let Keys::Fetched(fetched) = &self.keys else { return };
+    /// Looks for the key that the request's token names, if it is not known. `false` where the issuer could not be asked, so
+    /// that nobody knows whether the token is good.
+    pub(super) async fn learn(&self, headers: &HeaderMap) -> bool {
+        let Keys::Fetched(fetched) = &self.keys else { return true };
         let header = bearer(headers).and_then(|token| decode_header(token).ok());
-        if header.is_some_and(|header| fetched.keys().fitting(&header).next().is_none()) {
-            fetched.fetch_again().await;
+        // A token that would not be taken anyway has nobody wait for the issuer.
+        let header = header.filter(|header| self.rule.algorithms.contains(&header.alg));
+        match header {
+            Some(header) => fetched.search(&header).await != Search::Unanswered,
+            None => true,
         }
     }
 
@@ -165,6 +169,10 @@ fn place(token: &[u8], claims: &[String]) -> [u8; 32] {
 fn now_s() -> u64 {
     SystemClock.wall().as_ms().unsigned_abs() / 1_000
 }
+
+/// Put into the extensions of a request whose token is of a key that could not be asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyNotFetched;
 
 /// Nothing more is told: what is wrong with a forged token helps only who forged it.
 const UNVERIFIED: &str = "The bearer token is not valid: not signed by a known key, expired, or not meant for this service.";

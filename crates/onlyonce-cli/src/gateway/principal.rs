@@ -20,7 +20,7 @@ use onlyonce::scope::{Principal, ScopePart};
 
 use self::unclear::{Remedies, Unclear};
 use super::forward::Client;
-use super::jwt::Jwt;
+use super::jwt::{Jwt, KeyNotFetched};
 use crate::config::{Anonymous, PrincipalRule, PrincipalSource, Route, TrustedPeers, is_proof};
 use crate::credentials::{self, REPEATING, REPEATING_COUNT, Role};
 use crate::tls::ClientCertificate;
@@ -68,6 +68,7 @@ impl Callers {
             (Ok(None), Anonymous::Reject) => Who::Nobody,
             (Err(Unidentified::Unclear(unclear)), _) => Who::Unclear(self.remedies.tell(&unclear)),
             (Err(Unidentified::Invalid(why)), _) => Who::Invalid(why),
+            (Err(Unidentified::Unverified), _) => Who::Unverified(NOT_FETCHED.to_owned()),
         }
     }
 
@@ -152,7 +153,11 @@ impl Callers {
                 only(headers, &header::AUTHORIZATION)?;
                 let jwt = self.jwt.as_deref();
                 let jwt = jwt.ok_or_else(|| Unidentified::Invalid(NO_KEYS.to_owned()))?;
-                jwt.caller(headers, claims).map_err(Unidentified::Invalid)
+                let is_fetched = head.extensions.get::<KeyNotFetched>().is_none();
+                jwt.caller(headers, claims).map_err(|why| match is_fetched {
+                    true => Unidentified::Invalid(why),
+                    false => Unidentified::Unverified,
+                })
             }
             PrincipalSource::Certificate => certified(head),
             PrincipalSource::CertificateKey => {
@@ -185,6 +190,8 @@ enum Unidentified {
     Unclear(Unclear),
     /// The credential is not genuine, as a sentence for its client.
     Invalid(String),
+    /// Whether it is genuine cannot be found out now.
+    Unverified,
 }
 
 impl From<Unclear> for Unidentified {
@@ -318,3 +325,5 @@ const BEARER: &[u8] = b"bearer";
 const NO_BEARER: &str =
     "The Authorization field has no bearer token, by which callers are told apart here.";
 const NO_KEYS: &str = "The gateway has no keys to verify bearer tokens with.";
+const NOT_FETCHED: &str =
+    "The key that the bearer token is signed with cannot be fetched from its issuer right now.";

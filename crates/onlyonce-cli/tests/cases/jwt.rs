@@ -326,18 +326,23 @@ async fn r26_keys_at_an_address_are_fetched_and_rotate(on: Kind) {
     }
     assert!(id.count("/keys") <= 2, "{}", id.count("/keys"));
     id.plan("/keys", [answer(&[&old, &new])]);
-    within("the new key to be fetched", async {
+    within("the new key to be looked for again", async {
         while t.send(&bearing(&new.token(&ann()), K1)).await.status == 401 {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     })
     .await;
     t.send(&bearing(&new.token(&ann()), K1)).await.replays(&first);
-    // An issuer that is down: what is known goes on, and what is not is refused.
+    // A token of a key that nobody has named before is not refused for what strangers have named.
+    let newest = Issuer::ec("newest");
+    t.send(&bearing(&Issuer::ec("none").token(&ann()), K2)).await.problem(401, "principal_invalid");
+    id.plan("/keys", [answer(&[&old, &new, &newest])]);
+    t.send(&bearing(&newest.token(&ann()), K1)).await.replays(&first);
+    // An issuer that is down: what is known goes on, and nobody knows of the rest.
     id.plan("/keys", [Reply::status(503)]);
-    t.send(&bearing(&Issuer::ec("newer").token(&ann()), K2))
-        .await
-        .problem(401, "principal_invalid");
+    let unverified = t.send(&bearing(&Issuer::ec("newer").token(&ann()), K2)).await;
+    assert_eq!(unverified.problem(503, "authorization_unknown")["retry"], "same-key");
+    assert_eq!(unverified.retry_after_s(), 1);
     t.send(&bearing(&old.token(&ann()), K1)).await.replays(&first);
     assert_eq!(t.n(), 1);
 }

@@ -44,7 +44,10 @@ impl Once {
     ///   insert a [`ClientUri`](super::ClientUri) with the path that shall count.
     ///
     /// **The caller.** `principal_of_caller` returns a [`Principal`], an `Option` of one (`None` is answered 401) or a
-    /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another.
+    /// [`Who`]. There is no default, because a wrong one shows one caller the answer of another. Make it of what your
+    /// service itself knows the caller by once it has authenticated it, such as the id of an account. Where that is several
+    /// credentials (the token of an app beside the session of its user), make it of all of them; where it cannot be told,
+    /// return [`Who::Unclear`].
     pub fn layer<F, W>(&self, principal_of_caller: F, policy: Policy) -> OnceLayer
     where
         F: Fn(&Parts) -> W + Send + Sync + 'static,
@@ -81,6 +84,9 @@ pub enum Who {
     Unclear(String),
     /// The credentials are not genuine: 401, with this sentence about what is wrong.
     Invalid(String),
+    /// Whether the credentials are genuine cannot be found out now, because whoever knows does not answer: 503, with
+    /// this sentence and `Retry-After`.
+    Unverified(String),
 }
 
 impl Who {
@@ -91,6 +97,7 @@ impl Who {
             Self::Nobody => Err(Problem::anonymous()),
             Self::Unclear(why) => Err(Problem::principal_unclear(&why)),
             Self::Invalid(why) => Err(Problem::principal_invalid(&why)),
+            Self::Unverified(why) => Err(Problem::principal_unverified(&why)),
         }
     }
 }
