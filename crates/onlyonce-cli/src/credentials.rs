@@ -24,8 +24,7 @@ pub(crate) enum Role {
 /// What this header says of its caller.
 pub(crate) fn role(header: &HeaderName) -> Role {
     let name = header.as_str();
-    // Most headers end here.
-    if !has_word(name) {
+    if COMMON.contains(&name) || !has_word(name) {
         return Role::Nothing;
     }
     match REPEATING.iter().position(|known| known == header) {
@@ -37,7 +36,7 @@ pub(crate) fn role(header: &HeaderName) -> Role {
 }
 
 /// Headers that are the same in each retry of a caller.
-pub(crate) const REPEATING: [HeaderName; REPEATING_COUNT] = [
+pub(crate) static REPEATING: [HeaderName; REPEATING_COUNT] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
     // One key of Stripe's speaks for many accounts, and these say for which.
@@ -45,6 +44,26 @@ pub(crate) const REPEATING: [HeaderName; REPEATING_COUNT] = [
     HeaderName::from_static("stripe-context"),
 ];
 pub(crate) const REPEATING_COUNT: usize = 4;
+
+/// What nearly every request has, and is no credential: to compare whole names is quicker than to look for words in them.
+const COMMON: [&str; 16] = [
+    "host",
+    "user-agent",
+    "accept",
+    "content-type",
+    "content-length",
+    "idempotency-key",
+    "accept-encoding",
+    "accept-language",
+    "connection",
+    "origin",
+    "referer",
+    "te",
+    "traceparent",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-request-id",
+];
 
 /// A name with one of these in it looks like that of a credential.
 const WORDS: [&str; 29] = [
@@ -298,3 +317,36 @@ const BEGINNINGS_OF_NOBODY: [&str; 15] = [
     // Imperva
     "visid_incap_",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_common_are_no_credentials_by_the_other_rules_either() {
+        for name in COMMON {
+            assert!(!has_word(name) || is_no_credential(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_word_is_found_wherever_it_stands() {
+        for word in WORDS {
+            for name in
+                [word.to_owned(), format!("x-{word}"), format!("x{word}-id"), format!("my_{word}")]
+            {
+                assert!(has_word(&name), "{name}");
+            }
+            assert!(!has_word(&word[..word.len() - 1]) || word == "client-s-dn", "{word}");
+        }
+        for name in
+            ["", "x", "te", "x-tok-en", "content-md5", "keep-alive", "x-real-ip", "cdn-loop"]
+        {
+            assert!(!has_word(name), "{name}");
+        }
+        for exception in NO_CREDENTIALS {
+            let is_needed = has_word(exception);
+            assert!(is_needed && is_no_credential(exception), "{exception}");
+        }
+    }
+}

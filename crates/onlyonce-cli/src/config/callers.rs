@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn every_credential_that_counts_is_said_in_words() {
         let words = callers("")[0].to_ascii_lowercase();
-        for credential in crate::credentials::REPEATING {
+        for credential in &crate::credentials::REPEATING {
             assert!(words.contains(credential.as_str()), "{credential}");
         }
         let tls = "[tls]\ncert = \"a\"\nkey = \"b\"\nclient_ca = \"c\"\n";
