@@ -24,7 +24,7 @@ fn the_default_configuration_is_good() {
     assert_eq!(first, "a.toml is good: 0 routes");
     // R26
     assert!(
-        callers.starts_with("[policy]: callers are told apart by the credential in"),
+        callers.starts_with("[policy]: callers are told apart by the credentials in"),
         "{callers}"
     );
     assert_eq!((checked.status.code(), told(&checked.stderr)), (Some(0), ""));
