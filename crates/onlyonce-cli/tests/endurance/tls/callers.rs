@@ -101,3 +101,24 @@ async fn another_authority_makes_another_caller_and_no_subject_makes_none() {
     assert_eq!(by_key.status, 201);
     assert_eq!(t.upstream.executions(KEY).len(), 3);
 }
+
+// threat K11
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_certificates_are_two_callers_without_a_word_in_the_configuration() {
+    let t = Lab::start(MUTUAL).await;
+    let address = t.gateway.address;
+    t.authority.client("alice", "/O=shop/CN=alice");
+    t.authority.client("bob", "/O=shop/CN=bob");
+    t.authority.client("nameless", "/");
+    let [alice, bob, nameless] = ["alice", "bob", "nameless"].map(|name| t.client(Some(name)));
+    let first = alice.post(address, QUICK, KEY).await.unwrap();
+    assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
+    let other = bob.post(address, QUICK, KEY).await.unwrap();
+    assert!(!other.is_replay() && other.body != first.body, "{other:?}");
+    let again = alice.post(address, QUICK, KEY).await.unwrap();
+    assert!(again.is_replay() && again.body == first.body, "{again:?}");
+    let unclear = nameless.post(address, QUICK, KEY).await.unwrap();
+    let told = (unclear.status.as_u16(), unclear.problem());
+    assert_eq!(told, (400, Some("principal_unclear".to_owned())));
+    assert_eq!(t.upstream.executions(KEY).len(), 2);
+}
