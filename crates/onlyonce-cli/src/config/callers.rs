@@ -94,7 +94,7 @@ const ALL: &str = "all callers share their keys";
 const AUTO: &str = "callers are told apart by the credentials in Authorization (Bearer, Basic, Token or ApiKey), X-Api-Key, \
                     Stripe-Account, Stripe-Context";
 const TOGETHER: &str = "all together; a keyed request with a cookie, as browsers send them, or with another header that looks like \
-                        a credential is refused with 400 principal_unclear";
+                        a credential is refused";
 const SUBJECT: &str = "the subject of their client certificate";
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     const APART: &str = "callers are told apart by the credentials in Authorization (Bearer, Basic, Token or ApiKey), X-Api-Key, Stripe-Account, Stripe-Context";
-    const REFUSED: &str = "all together; a keyed request with a cookie, as browsers send them, or with another header that looks like a credential is refused with 400 principal_unclear";
+    const REFUSED: &str = "all together; a keyed request with a cookie, as browsers send them, or with another header that looks like a credential is refused";
 
     fn callers(text: &str) -> Vec<String> {
         Config::parse(text, Path::new("onlyonce.toml")).unwrap().callers()

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::config::PrincipalRule;
 
-    // threat K10
+    // threat K13
     #[test]
     fn the_pay_page_is_not_refused_for_cookies_of_other_ports() {
         let any = SocketAddr::new(LOOPBACK, 0);

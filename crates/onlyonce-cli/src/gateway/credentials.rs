@@ -77,7 +77,7 @@ mod tests {
         copied.keys().map(ToString::to_string).collect()
     }
 
-    // R26, threat K10
+    // R26, threat K13
     #[test]
     fn a_question_has_every_credential_of_the_caller_and_nothing_else() {
         let all = ["authorization", "cookie", "x-api-key", "stripe-account", "x-auth-token"];

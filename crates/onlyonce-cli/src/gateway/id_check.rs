@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rules(&config), expected);
     }
 
-    // threat K11
+    // threat K14
     #[test]
     fn certificates_of_clients_are_a_part_of_auto() {
         let principal = |text: &str| {

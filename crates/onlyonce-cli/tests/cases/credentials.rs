@@ -114,7 +114,7 @@ async fn an_api_key_does_not_speak_for_a_cookie_or_a_signature(on: Kind) {
     }
 }
 
-// threat K10
+// threat K13
 async fn all_credentials_that_repeat_are_one_caller_together(on: Kind) {
     let t = on.start(D).await;
     let of = |user: &str| {

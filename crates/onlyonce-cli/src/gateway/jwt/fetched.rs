@@ -291,7 +291,7 @@ mod tests {
         shared.wanted.notified().now_or_never().is_some()
     }
 
-    // threat K12
+    // threat K15
     #[tokio::test(start_paused = true)]
     async fn a_token_waits_for_the_fetch_that_runs_and_for_the_next_one() {
         let shared = idle();
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(search.await.unwrap(), Search::Found);
     }
 
-    // threat K12
+    // threat K15
     #[tokio::test(start_paused = true)]
     async fn a_strangers_key_is_not_looked_for_again_at_once_and_another_one_is() {
         let shared = idle();
@@ -333,7 +333,7 @@ mod tests {
         later.abort();
     }
 
-    // threat K12
+    // threat K15
     #[tokio::test(start_paused = true)]
     async fn a_key_is_not_called_absent_by_an_issuer_that_does_not_answer() {
         let shared = idle();
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(shared.search(&header("one")).await, Search::Unanswered);
     }
 
-    // threat K12
+    // threat K15
     #[tokio::test(start_paused = true)]
     async fn what_strangers_look_for_is_bounded() {
         let shared = idle();
@@ -361,7 +361,7 @@ mod tests {
         assert!(shared.missed.len() <= MISSED_MAX);
     }
 
-    // threat K13
+    // threat K16
     #[test]
     fn the_address_of_keys_is_shown_without_its_query() {
         let shown = format!("{:?} {}", shared(), shared().url);

@@ -78,7 +78,7 @@ fn rows(docs: &str) -> Vec<(&str, Lines<'_>, &str)> {
     rows.map(row).collect()
 }
 
-// R26, threat K10: the table is what users are told of their clients.
+// R26, threat K13: the table is what users are told of their clients.
 #[test]
 fn what_common_clients_send_is_judged_as_the_docs_say() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/identity.md");
@@ -112,7 +112,7 @@ fn is_made_of(sender: &str, lines: &Lines<'_>, credentials: &[&str]) {
     }
 }
 
-// threat K10
+// threat K13
 #[test]
 fn what_looks_like_a_credential_is_refused_whatever_it_is_beside() {
     let names = [
@@ -161,7 +161,7 @@ fn what_looks_like_a_credential_is_refused_whatever_it_is_beside() {
     }
 }
 
-// threat K10
+// threat K13
 #[test]
 fn a_cookie_is_refused_unless_it_is_known_to_name_nobody() {
     let of =
@@ -195,7 +195,7 @@ fn a_cookie_is_refused_unless_it_is_known_to_name_nobody() {
     assert!(unclear(auto(&crumbs)).contains("session"));
 }
 
-// threat K10
+// threat K13
 #[test]
 fn credentials_are_one_caller_together_and_one_alone_is_what_it_was() {
     let of = |list: &[(&str, &str)]| known(auto(&lines(list)));
@@ -229,7 +229,7 @@ fn headers_that_the_route_explains_are_no_credentials() {
     known(shared.identify(&head(&lines(&[("cookie", "session=ann"), ("x-auth-token", "1")]))));
 }
 
-// threat K11
+// threat K14
 #[test]
 fn a_client_certificate_is_a_part_of_the_caller() {
     let certificate = |name: Option<&str>| ClientCertificate {

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use http::HeaderName;
+use onlyonce::code::Code;
 use tracing::warn;
 
 use crate::config::Route;
@@ -106,7 +107,8 @@ impl Remedies {
         if let Some(remedy) = unclear.remedy().filter(|remedy| self.is_new(remedy)) {
             warn!(
                 route = self.route,
-                "a keyed request was refused with 400 principal_unclear: {remedy} (docs/identity.md)"
+                code = Code::PrincipalUnclear.text(),
+                "a keyed request was refused: {remedy} (docs/identity.md)"
             );
         }
         unclear.detail()

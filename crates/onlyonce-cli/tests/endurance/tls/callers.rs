@@ -102,7 +102,7 @@ async fn another_authority_makes_another_caller_and_no_subject_makes_none() {
     assert_eq!(t.upstream.executions(KEY).len(), 3);
 }
 
-// threat K11
+// threat K14
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_certificates_are_two_callers_without_a_word_in_the_configuration() {
     let t = Lab::start(MUTUAL).await;
