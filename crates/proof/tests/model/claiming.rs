@@ -46,7 +46,7 @@ impl Protocol {
                 life: world.life,
             }),
             Decision::Replay(response) => replay(world, index, answer_of(&response)),
-            Decision::Reused => Request::Told(Told::Reused),
+            Decision::Reused | Decision::Respelled => Request::Told(Told::Reused),
             Decision::Unknown { .. } => Request::Told(Told::Unknown),
             Decision::Fail(_) => self.settle_and_look(world, index, SettledBy::Policy, BY_POLICY),
             Decision::Reconcile { .. } if world.lives[world.life].effects > 0 => {
