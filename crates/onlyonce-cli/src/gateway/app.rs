@@ -323,10 +323,10 @@ impl Routes {
     /// The routes that guard a method which stands in for this one, and that a request with this one would pass by.
     fn overridden_guards(&self, method: &Method, path: &str, overrides: &Overrides) -> Vec<&Guard> {
         let own = self.route(method, path);
-        let named = |name: &Box<[u8]>| Method::from_bytes(&name.to_ascii_uppercase()).ok();
+        let named = overrides.names.iter().map(|name| name.to_ascii_uppercase());
         let methods: Vec<Method> = match overrides.is_unclear {
             true => self.guarded.clone(),
-            false => overrides.names.iter().filter_map(named).collect(),
+            false => named.filter_map(|name| Method::from_bytes(&name).ok()).collect(),
         };
         // A client may name very many: each route is judged once.
         let mut guards: Vec<&Guard> = Vec::new();

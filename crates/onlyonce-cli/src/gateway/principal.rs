@@ -121,7 +121,7 @@ impl Callers {
     /// would be another one than the service takes it for.
     fn first_present(&self, sources: &[PrincipalSource], head: &Parts) -> Found {
         for source in sources {
-            if let Some(principal) = self.from_source(source, head)? {
+            if let Some(principal) = self.caller_by(source, head)? {
                 return match source {
                     PrincipalSource::Header(name) if !is_proof(name) && !self.is_trusted(head) => {
                         Err(Unidentified::Invalid(stranger(name)))
@@ -138,7 +138,7 @@ impl Callers {
         self.peers.is_everybody() || peer.is_some_and(|peer| self.peers.trusts(peer))
     }
 
-    fn from_source(&self, source: &PrincipalSource, head: &Parts) -> Found {
+    fn caller_by(&self, source: &PrincipalSource, head: &Parts) -> Found {
         let headers = &head.headers;
         match source {
             PrincipalSource::Header(name) => {

@@ -153,7 +153,8 @@ fn verdict(code: Code) -> Verdict {
 }
 
 fn of_code(code: Code, said: &Said, answer: &Answer, now: StoreTime) -> Meaning {
-    let wants_retry = said.retry.unwrap_or(code.retry()) == Retry::SameKey && !answer.is_replay();
+    let wants_retry =
+        said.retry.unwrap_or_else(|| code.retry()) == Retry::SameKey && !answer.is_replay();
     match verdict(code) {
         Verdict::Executed => done(said),
         Verdict::Maybe(doubt) if wants_retry => again(Some(doubt), answer, now),

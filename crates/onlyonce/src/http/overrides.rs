@@ -90,8 +90,8 @@ mod tests {
     fn named(builder: http::request::Builder) -> (Vec<String>, bool) {
         let head = builder.body(()).unwrap().into_parts().0;
         let overrides = Overrides::of(&head.uri, &head.headers);
-        let text = |name: &Box<[u8]>| String::from_utf8(name.to_vec()).unwrap();
-        (overrides.names.iter().map(text).collect(), overrides.is_unclear)
+        let names = overrides.names.iter().map(|name| String::from_utf8(name.to_vec()).unwrap());
+        (names.collect(), overrides.is_unclear)
     }
 
     fn header(name: &str, value: &str) -> (Vec<String>, bool) {
