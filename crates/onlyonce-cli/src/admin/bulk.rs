@@ -23,6 +23,9 @@ pub(super) async fn run(desk: &Desk, asked: Map<String, Value>) -> Result<Answer
     let expected =
         Expected { count: members.number("expect")?, digest: members.text("selection")? };
     members.none_left()?;
+    if !is_dry && expected.is_nothing() {
+        return Err(Problem::bad_request(NO_EXPECTATION));
+    }
     let place = desk.bulks.clone().try_acquire_owned().map_err(|_| busy())?;
     let operations = desk.once.operations();
     let changing = tokio::spawn(async move {
@@ -48,6 +51,10 @@ struct Expected {
 }
 
 impl Expected {
+    fn is_nothing(&self) -> bool {
+        self.count.is_none() && self.digest.is_none()
+    }
+
     fn demand(&self, selection: &Selection) -> Result<(), Problem> {
         self.count.map_or(Ok(()), |count| demand(count, selection.len()))?;
         match &self.digest {
@@ -111,4 +118,7 @@ pub(super) fn busy() -> Problem {
 pub(super) const BULKS_MAX: usize = 2;
 const NO_FILTER: &str = "give a `filter`, such as {\"state\": \"unknown\"}; {} is every operation";
 const NO_ACTION: &str = "give an `action`: settle, release, forget or erase";
+/// Else a filter that is empty by mistake would change everything.
+const NO_EXPECTATION: &str =
+    "make a dry run first, and give the `selection` or the `matched` (as `expect`) that it told";
 const NO_DRY_RUN: &str = "say `dry_run`: true to see what would be changed, false to change it";

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use onlyonce::scope::OperationId;
-use onlyonce::{OperateError, StoredOperation};
+use onlyonce::{Bulk, OperateError, StoredOperation};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
@@ -31,7 +31,8 @@ pub(super) async fn show(desk: &Desk, id: &str) -> Result<Answer, Problem> {
     Ok(json(&detail(desk, identified(id)?).await?))
 }
 
-/// `POST operations/{id}/settle`, `release`, `forget` and `erase`. It is done to its end also if the caller leaves.
+/// `POST operations/{id}/settle`, `release`, `forget` and `erase`: a bulk change of one. It is done to its end also if the
+/// caller leaves. A dry run tells the operation as it is.
 pub(super) async fn change(
     desk: &Desk,
     id: &str,
@@ -46,16 +47,12 @@ pub(super) async fn change(
         _ => "forget",
     })?;
     let (by, seen) = (members.by()?, members.revision()?);
+    let is_dry = members.flag("dry_run")?.unwrap_or(false);
     members.none_left()?;
     let operations = desk.once.operations();
-    let before = operations.find(id).await?.ok_or(OperateError::NotFound)?;
-    if seen.is_some_and(|seen| seen != before.revision()) {
-        return Err(OperateError::Changed.into());
-    }
-    let changed = before.clone();
-    let changing =
-        tokio::spawn(async move { operations.change_seen(&changed, &action, &by).await });
-    changing.await.map_err(|_| ended())??;
+    let changes = [(id, seen, action, by)];
+    let changing = tokio::spawn(async move { operations.change_each(&changes, is_dry).await });
+    let before = only(changing.await.map_err(|_| ended())??)?;
     match detail(desk, id).await {
         Ok(after) => Ok(json(&after)),
         // Forgotten: what it was is all there is to tell.
@@ -63,6 +60,14 @@ pub(super) async fn change(
             Ok(json(&told(desk, &before).await?))
         }
         Err(problem) => Err(problem),
+    }
+}
+
+/// The one operation of a change, as it was before, or why it was refused.
+fn only(mut bulk: Bulk) -> Result<StoredOperation, OperateError> {
+    match bulk.refusals.pop() {
+        Some(refusal) => Err(refusal.error),
+        None => bulk.sample.pop().ok_or(OperateError::NotFound),
     }
 }
 

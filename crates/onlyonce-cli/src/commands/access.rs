@@ -206,4 +206,4 @@ const WRONG_TOKEN: &str = "the admin listener asks for its token, and none or an
                            ONLYONCE_ADMIN_TOKEN";
 const NOT_JSON: &str = "the answer is not JSON; is --admin the address of the admin listener?";
 const NO_SECRET: &str = "this store's keys are kept under a secret, so a key cannot be looked up without it: \
-                         pass --config with the `secret`, or use the id, or --admin";
+                         pass --config with the `secret`, or use --id, or --admin";

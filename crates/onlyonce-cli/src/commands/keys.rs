@@ -3,6 +3,7 @@
 mod change;
 mod filter;
 mod list;
+mod name;
 mod show;
 mod table;
 

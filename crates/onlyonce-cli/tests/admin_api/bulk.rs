@@ -52,8 +52,7 @@ fn those_that_a_state_forbids_are_told_and_left() {
     let lab = Lab::start();
     unknowns(&lab, 3);
     lab.send("/pay", "paid");
-    let request =
-        json!({"filter": {}, "action": "settle", "failed": true, "reason": "r", "dry_run": false});
+    let request = json!({"filter": {}, "action": "settle", "failed": true, "reason": "r", "dry_run": false, "expect": 4});
     let done = lab.post("operations/bulk", &request).json();
     assert_eq!(
         (&done["matched"], &done["changed"], &done["refused"]),
@@ -67,8 +66,10 @@ fn those_that_a_state_forbids_are_told_and_left() {
 fn half_a_request_changes_nothing() {
     let lab = Lab::start();
     unknowns(&lab, 1);
-    let whole = json!({"filter": {"state": "unknown"}, "action": "settle", "failed": true, "reason": "r", "dry_run": false});
-    for member in ["filter", "action", "failed", "reason", "dry_run"] {
+    let whole = json!({
+        "filter": {"state": "unknown"}, "action": "settle", "failed": true, "reason": "r", "dry_run": false, "expect": 1,
+    });
+    for member in ["filter", "action", "failed", "reason", "dry_run", "expect"] {
         let mut half = whole.clone();
         half.as_object_mut().unwrap().remove(member);
         assert_eq!(lab.post("operations/bulk", &half).status, 400, "without {member}");

@@ -57,6 +57,74 @@ fn an_unknown_outcome_is_listed_shown_and_settled() {
     assert_eq!(nothing.status.code(), Some(1));
 }
 
+// threat K33
+#[test]
+fn a_dry_run_of_one_change_changes_nothing() {
+    let lab = Lab::with("", "", "[audit]\nkeep = \"1d\"");
+    lab.unknown("unsure");
+    assert_eq!(lab.send("/pay", "paid").status, 201);
+    let changes: [&[&str]; 4] = [
+        &["settle", "unsure", "--status", "201"],
+        &["release", "unsure", "--force"],
+        &["forget", "paid"],
+        &["erase", "paid"],
+    ];
+    let before = (lab.get("operations?key=unsure"), lab.get("operations?key=paid"));
+    for change in changes {
+        let key = change[1];
+        let id = lab.id(key);
+        for name in [&[key][..], &[id.as_str()], &["--key", key], &["--id", id.as_str()]] {
+            let asked = [&["keys", change[0]], name, &change[2..], &["--reason", "r", "--dry-run"]];
+            let dry = lab.at_admin(&asked.concat());
+            assert!(dry.status.success(), "{asked:?}: {}", text(&dry.stderr));
+            let said = format!("{}: {id} would be changed\n", change[0]);
+            assert!(text(&dry.stdout).starts_with(&said), "{}", text(&dry.stdout));
+        }
+    }
+    let after = (lab.get("operations?key=unsure"), lab.get("operations?key=paid"));
+    assert_eq!(before, after, "a dry run changed a record");
+    let refused = lab.at_admin(&["keys", "forget", "unsure", "--reason", "r", "--dry-run"]);
+    assert_eq!(
+        refused.status.code(),
+        Some(1),
+        "what would be refused is: {}",
+        text(&refused.stderr)
+    );
+    assert_eq!(lab.send("/pay", "paid").header("idempotent-replayed"), Some("true"));
+    assert_eq!(lab.service.executions("paid"), 1);
+    let trail = lab.at_admin(&["audit", "--format", "json"]);
+    assert!(!text(&trail.stdout).contains("operator"), "{}", text(&trail.stdout));
+    let forget = ["keys", "forget", "--key", "paid", "--reason", "r"];
+    assert!(lab.at_admin(&forget).status.success());
+    assert_eq!(lab.send("/pay", "paid").header("idempotent-replayed"), None);
+    assert_eq!(lab.service.executions("paid"), 2, "without --dry-run it is done");
+}
+
+// threat K34
+#[test]
+fn a_key_with_the_text_of_another_id_changes_nobody_elses_operation() {
+    let lab = Lab::start();
+    let of_ann = lab.unknown("order-1");
+    let of_bob = lab.unknown(&of_ann);
+    for change in [&["release", "--force"][..], &["settle", "--failed"]] {
+        let asked = [&["keys", change[0], &of_ann][..], &change[1..], &["--reason", "r"]].concat();
+        let refused = lab.at_admin(&asked);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+        let (table, said) = (text(&refused.stdout), text(&refused.stderr));
+        assert!(table.contains("order-1") && table.contains(&of_bob), "both are named: {table}");
+        assert!(said.contains("--id") && said.contains("--key"), "{said}");
+    }
+    let shown = lab.at_admin(&["keys", "show", &of_ann]);
+    assert_eq!(shown.status.code(), Some(2), "{}", text(&shown.stdout));
+    assert_eq!(lab.get("summary")["states"]["unknown"], 2);
+    let shown = lab.at_admin(&["keys", "show", "--key", &of_ann]);
+    assert!(text(&shown.stdout).contains(&of_bob), "{}", text(&shown.stderr));
+    let change = ["keys", "settle", "--id", &of_ann, "--failed", "--reason", "r"];
+    assert!(lab.at_admin(&change).status.success());
+    let state = |id: &str| lab.get(&format!("operations/{id}"))["state"].clone();
+    assert_eq!((state(&of_ann), state(&of_bob)), (json!("completed"), json!("unknown")));
+}
+
 #[test]
 fn many_are_changed_only_with_a_yes() {
     let lab = Lab::start();
@@ -110,7 +178,10 @@ fn keys_under_a_secret_are_looked_up_with_the_configuration() {
     let blind = lab.command(&["keys", "show", "order-1", "--store", &store]);
     assert_eq!(blind.status.code(), Some(2));
     assert!(text(&blind.stderr).contains("--config"), "{}", text(&blind.stderr));
-    assert!(lab.command(&["keys", "show", &id, "--store", &store]).status.success());
+    let unsure = lab.command(&["keys", "show", &id, "--store", &store]);
+    assert_eq!(unsure.status.code(), Some(2), "it may be somebody's key");
+    assert!(text(&unsure.stderr).contains("--id"), "{}", text(&unsure.stderr));
+    assert!(lab.command(&["keys", "show", "--id", &id, "--store", &store]).status.success());
     let shown = lab.command(&["keys", "show", "order-1", "--config", &config]);
     assert!(text(&shown.stdout).contains(&id), "{}", text(&shown.stderr));
 }

@@ -241,8 +241,7 @@ impl Operations {
         action: &Action,
         by: &By,
     ) -> Result<(), OperateError> {
-        let operation = self.find(id).await?.ok_or(OperateError::NotFound)?;
-        self.change_seen(&operation, action, by).await
+        self.step(id, None, action, by, false).await.map(drop)
     }
 
     /// Changes an operation that is exactly as it was read.

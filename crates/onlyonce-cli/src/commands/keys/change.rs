@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use super::Format;
 use super::filter::FilterFlags;
 use super::list::print;
-use super::show::identified;
+use super::name::{Name, identified};
 use super::table;
-use crate::commands::access::{Access, AccessFlags, Failed};
+use crate::commands::access::{AccessFlags, Failed};
 
 /// Write the outcome of an unknown operation.
 #[derive(Debug, clap::Args)]
@@ -51,8 +51,11 @@ pub(super) struct Release {
 #[derive(Debug, clap::Args)]
 pub(super) struct Change {
     /// The key, or the 32 digits of the id
-    #[arg(value_name = "KEY-OR-ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "KEY-OR-ID", required_unless_present_any = ["all", "id", "key"], conflicts_with_all = ["all", "id", "key"])]
     name: Option<String>,
+    /// The operation with this id, whatever keys there are
+    #[arg(long, value_name = "ID", conflicts_with_all = ["all", "key"])]
+    id: Option<String>,
     /// Change every operation that matches the filters (give at least one filter)
     #[arg(long)]
     all: bool,
@@ -69,7 +72,7 @@ pub(super) struct Change {
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
     /// Tell what would be changed, and change nothing
-    #[arg(long, requires = "all")]
+    #[arg(long)]
     dry_run: bool,
     /// Change more than 20 without asking back
     #[arg(long, requires = "all")]
@@ -121,14 +124,11 @@ impl Change {
         if let Some(revision) = &self.revision {
             details.insert("revision".to_owned(), revision.as_str().into());
         }
-        match &self.name {
-            Some(_) if !self.filter.is_empty() => {
+        match self.named() {
+            Some(_) if self.filter.has_more_than_key() => {
                 Err(Failed::usage(&"filters choose many: pass --all, or a key or id alone"))
             }
-            Some(name) => {
-                let access = self.access.open().await?;
-                self.one(&access, name, action, &details.into()).await
-            }
+            Some(name) => self.one(name, action, details).await,
             None if self.filter.is_empty() => {
                 Err(Failed::usage(&"--all needs a filter, such as --state unknown"))
             }
@@ -136,19 +136,37 @@ impl Change {
         }
     }
 
+    /// The one operation that is meant; with `--all` there is none.
+    fn named(&self) -> Option<Name<'_>> {
+        let key = self.filter.key.as_deref().filter(|_| !self.all);
+        Name::of(self.name.as_deref(), self.id.as_deref(), key)
+    }
+
     async fn one(
         &self,
-        access: &Access,
-        name: &str,
+        name: Name<'_>,
         action: &str,
-        details: &Value,
+        mut details: Map<String, Value>,
     ) -> Result<ExitCode, Failed> {
-        let id = identified(access, name).await?;
-        let after = access.post(&format!("operations/{id}/{action}"), details).await?;
-        match self.format {
-            Format::Json => print(format!("{after}\n").as_bytes()),
-            Format::Text => print(format!("{}: {id}\n", done(action)).as_bytes()),
+        let access = self.access.open().await?;
+        let id = identified(&access, name).await?;
+        // A gateway that does not know this member refuses the request; left out, it would be a change.
+        if self.dry_run {
+            details.insert("dry_run".to_owned(), true.into());
         }
+        let told = access.post(&format!("operations/{id}/{action}"), &details.into()).await?;
+        if self.format == Format::Json {
+            return print(format!("{told}\n").as_bytes());
+        }
+        let text = match self.dry_run {
+            true => format!(
+                "{action}: {id} would be changed\nto change exactly this state of it, pass --revision {}\n{}",
+                crate::words::plain(told["revision"].as_str().unwrap_or_default()),
+                table::of(&[told]),
+            ),
+            false => format!("{}: {id}\n", done(action)),
+        };
+        print(text.as_bytes())
     }
 
     async fn many(&self, action: &str, details: Map<String, Value>) -> Result<ExitCode, Failed> {

@@ -52,6 +52,11 @@ impl FilterFlags {
         members.collect::<Map<_, _>>().into()
     }
 
+    /// A key alone may be the name of one operation.
+    pub(super) fn has_more_than_key(&self) -> bool {
+        self.given().any(|(name, _)| name != "key")
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.given().next().is_none()
     }

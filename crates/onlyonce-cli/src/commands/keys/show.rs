@@ -5,17 +5,24 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use super::Format;
 use super::list::print;
-use super::{Format, table};
-use crate::commands::access::{Access, AccessFlags, Failed};
+use super::name::{Name, identified};
+use crate::commands::access::{AccessFlags, Failed};
 use crate::words::plain;
 
 /// Show one operation: first what became of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
     /// The key, or the 32 digits of the id
-    #[arg(value_name = "KEY-OR-ID")]
-    name: String,
+    #[arg(value_name = "KEY-OR-ID", required_unless_present_any = ["id", "key"], conflicts_with_all = ["id", "key"])]
+    name: Option<String>,
+    /// The operation with this id, whatever keys there are
+    #[arg(long, value_name = "ID", conflicts_with = "key")]
+    id: Option<String>,
+    /// The operation with this key, whatever ids there are
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -25,38 +32,14 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
+        let name = Name::of(self.name.as_deref(), self.id.as_deref(), self.key.as_deref());
+        let name = name.ok_or_else(|| Failed::usage(&"name an operation: its key or its id"))?;
         let access = self.access.open().await?;
-        let id = identified(&access, &self.name).await?;
+        let id = identified(&access, name).await?;
         let operation = access.get(&format!("operations/{id}")).await?;
         match self.format {
             Format::Json => print(format!("{operation}\n").as_bytes()),
             Format::Text => print(told(&operation).as_bytes()),
-        }
-    }
-}
-
-/// The id of the one operation that is named by its id or its key.
-pub(super) async fn identified(access: &Access, name: &str) -> Result<String, Failed> {
-    if name.parse::<onlyonce::scope::OperationId>().is_ok() {
-        match access.get(&format!("operations/{name}")).await {
-            // A key may look like an id.
-            Err(failed) if failed.code == 1 => {}
-            found => return found.map(|_| name.to_ascii_lowercase()),
-        }
-    }
-    access.demand_keys()?;
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("key", name);
-    let page = access.get(&format!("operations?{}", query.finish())).await?;
-    let found = page["operations"].as_array().map_or(&[][..], Vec::as_slice);
-    match found {
-        [] if access.met_sealed() => Err(Failed::usage(&SEALED)),
-        [] => Err(Failed::bad_news(&NOTHING)),
-        [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),
-        several => {
-            print(table::of(several).as_bytes())?;
-            let message = format!("{} operations have this key; name one by its id", several.len());
-            Err(Failed::bad_news(&message))
         }
     }
 }
@@ -107,5 +90,3 @@ const FACTS: [(&str, &str); 11] = [
     ("Kept until", "expires_at"),
     ("Answer", "status"),
 ];
-const SEALED: &str = "the texts of keys are sealed in this store, so that none is found by its text: pass --config with [seal], or use the id, or --admin";
-const NOTHING: &str = "no operation has this key or id; it may have expired or been forgotten";

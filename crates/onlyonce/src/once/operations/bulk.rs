@@ -96,7 +96,7 @@ impl Operations {
     }
 
     /// Changes one operation, if it is as it was `seen`. It is returned as it was before.
-    async fn step(
+    pub(super) async fn step(
         &self,
         id: OperationId,
         seen: Option<RevisionDigest>,
