@@ -137,7 +137,7 @@ fn a_file_that_others_may_read_is_named() {
 fn a_file_with_two_names_is_named() {
     let folder = store();
     fs::hard_link(file(folder.path()), folder.path().join("other.db")).unwrap();
-    told(folder.path()).breaks("authority", "hard links", "2 names");
+    told(folder.path()).breaks("authority", "names", "2 names");
 }
 
 #[test]

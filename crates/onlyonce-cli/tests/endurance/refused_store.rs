@@ -202,6 +202,41 @@ async fn a_store_that_another_program_locks_is_refused() {
     assert_told(&store, output, "{path} is locked by another program: end it and try again");
 }
 
+// threat K35: as two containers would have it that share the file and not its folder.
+#[tokio::test]
+async fn a_store_that_is_mounted_without_its_folder_is_refused() {
+    let (folder, store) = used_store().await;
+    if !may_mount() {
+        println!("skipped: this user may not mount anything, not even for itself");
+        return;
+    }
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let mounted = other.join("onlyonce.db");
+    fs::write(&mounted, "").unwrap();
+    let serve = serve(&mounted);
+    let mut command = Command::new("unshare");
+    command.args([OWN_MOUNTS, "sh", "-c", "mount --bind \"$0\" \"$1\" && shift && exec \"$@\""]);
+    command.arg(&store).arg(&mounted).arg(serve.get_program()).args(serve.get_args());
+    assert_told(
+        &mounted,
+        command.output().unwrap(),
+        "{path} is mounted without its folder, so that its lock and its log (-wal) are not where others look for them: \
+         mount the folder that it is in",
+    );
+}
+
+#[tokio::test]
+async fn a_store_with_two_names_is_refused() {
+    let (folder, store) = used_store().await;
+    fs::hard_link(&store, folder.path().join("other.db")).unwrap();
+    assert_refused(
+        &store,
+        "{path} has 2 names (hard links), and each has a lock of its own: find the others with find / -xdev -samefile \
+         {path}, and remove them",
+    );
+}
+
 #[tokio::test]
 async fn a_store_in_a_missing_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,29 +16,27 @@ pub(super) struct Disk {
     kind: u64,
     free_bytes: u64,
     is_read_only: bool,
-    /// Permission bits and number of names; `None` if there is no file.
-    file: Option<(u32, u64)>,
+    /// Permission bits of the file; `None` if there is none.
+    mode: Option<u32>,
 }
 
 impl Disk {
     /// Of `path`, or of its directory if there is no such file.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let file = fs::metadata(path).ok().map(|found| (found.mode() & 0o777, found.nlink()));
-        let there = if file.is_some() { path } else { path.parent().unwrap_or(path) };
+        let mode = fs::metadata(path).ok().map(|found| found.mode() & 0o777);
+        let there = if mode.is_some() { path } else { path.parent().unwrap_or(path) };
         let (kind, space) = (statfs(there)?, statvfs(there)?);
         Ok(Self {
             kind: kind.f_type.cast_unsigned(),
             free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
             is_read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
-            file,
+            mode,
         })
     }
 
     pub(super) fn judge(&self) -> Vec<Finding> {
         let mut findings = vec![self.judge_kind(), self.judge_space()];
-        if let Some((mode, names)) = self.file {
-            findings.extend([judge_mode(mode), judge_names(names)]);
-        }
+        findings.extend(self.mode.map(judge_mode));
         findings
     }
 
@@ -110,17 +108,6 @@ fn judge_mode(mode: u32) -> Finding {
         told,
         "chmod 600 the file, and the -wal and -shm files beside it",
     )
-}
-
-fn judge_names(names: u64) -> Finding {
-    let (promise, setting) = (Promise::Authority, "hard links");
-    if names <= 1 {
-        return Finding::holds(promise, setting, "the file has one name, and so one lock");
-    }
-    let told = format!(
-        "the file has {names} names, and each name has a lock of its own: two processes could own it at once"
-    );
-    Finding::broken(promise, setting, told, "remove the other names (find / -samefile FILE)")
 }
 
 enum Why {

@@ -65,6 +65,12 @@ fn judge_use(facts: &SqliteFacts) -> Finding {
             "end that program and look again",
         ),
         (Some(refusal), _) => {
+            let (promise, setting) = match refusal {
+                SqliteOpenError::Linked { .. } | SqliteOpenError::Mounted { .. } => {
+                    (Promise::Authority, "names")
+                }
+                _ => (promise, setting),
+            };
             let told = told(refusal);
             let (what, todo) = told.split_once(": ").unwrap_or((&told, "restore it from a backup"));
             Finding::broken(promise, setting, what, todo)

@@ -10,9 +10,29 @@ use rusqlite::{ErrorCode, ffi};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqliteOpenError {
-    /// Another process, or this one, has the file open. Stop that process, or use the store that is open.
+    /// Another process, or this one, has the file open, maybe under another name. Stop that process, or use the store that is open.
     #[error("{path} is in use: a store file has one process; stop the other one first")]
     InUse {
+        /// The store file.
+        path: PathBuf,
+    },
+    /// The file has several names (hard links), and each name has a lock of its own: two processes could own it at once. Remove the
+    /// other names.
+    #[error(
+        "{path} has {names} names (hard links), and each has a lock of its own: find the others with find / -xdev -samefile {path}, and remove them"
+    )]
+    Linked {
+        /// The store file.
+        path: PathBuf,
+        /// How many names it has.
+        names: u64,
+    },
+    /// The file alone is mounted into its directory, so that its lock and its log are not where other processes look for them. Mount
+    /// the directory that it is in.
+    #[error(
+        "{path} is mounted without its folder, so that its lock and its log (-wal) are not where others look for them: mount the folder that it is in"
+    )]
+    Mounted {
         /// The store file.
         path: PathBuf,
     },

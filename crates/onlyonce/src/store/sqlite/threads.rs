@@ -77,7 +77,7 @@ impl Drop for Threads {
 /// Takes the lock, opens or creates the file, and builds the writer.
 fn open_writer(path: PathBuf, options: &SqliteOptions) -> Result<Writer, SqliteOpenError> {
     let mut owned = OwnedFile::take(&path)?;
-    open::create_if_absent(&owned, options.accepts_forgetting)?;
+    open::create_if_absent(&mut owned, options.accepts_forgetting)?;
     let time = Time::new(options.clock.clone());
     let mut opened = open::open(&mut owned, options.audit.is_some())?;
     open::mark_leftovers_unknown(&mut opened, owned.path(), &time)?;

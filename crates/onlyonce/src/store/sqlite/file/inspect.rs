@@ -13,6 +13,7 @@ use crate::clock::StoreTime;
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::connection::{BUSY_WAIT, set_checkpoint_at_close};
 use crate::store::sqlite::file::header;
+use crate::store::sqlite::file::names;
 use crate::store::sqlite::file::open::check;
 use crate::store::sqlite::file::ownership::{beside, check_not_rescued, check_wal_of, resolve};
 use crate::store::sqlite::layout::schema;
@@ -83,6 +84,7 @@ pub fn inspect(path: &Path, has_owner: bool) -> Result<SqliteFacts, SqliteOpenEr
 impl SqliteFacts {
     fn look(&mut self, has_owner: bool) -> Result<(), SqliteOpenError> {
         let path = self.path.clone();
+        names::demand_one(&path)?;
         check_not_rescued(&path)?;
         let length = match fs::metadata(&path) {
             Ok(found) => found.len(),

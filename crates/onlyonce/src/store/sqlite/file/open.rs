@@ -29,7 +29,7 @@ pub(crate) struct Opened {
 /// Creates the file if there never was one, and checks its WAL before SQLite reads it. `accepts_forgetting`: also if the WAL is
 /// known to have lost records.
 pub(crate) fn create_if_absent(
-    owned: &OwnedFile,
+    owned: &mut OwnedFile,
     accepts_forgetting: bool,
 ) -> Result<(), SqliteOpenError> {
     if !accepts_forgetting {
@@ -45,6 +45,7 @@ pub(crate) fn create_if_absent(
             })
         })?;
     }
+    owned.lock_file()?;
     owned.write_marker()?;
     match owned.check_wal() {
         Err(SqliteOpenError::LogLost { .. }) if accepts_forgetting => Ok(()),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::sqlite::error::SqliteOpenError;
 use crate::store::sqlite::file::header;
+use crate::store::sqlite::file::names;
 use crate::store::sqlite::file::wal_check::{self, Wal};
 
 /// A store file that this process owns until the value is dropped.
@@ -15,12 +16,15 @@ pub(crate) struct OwnedFile {
     lock: File,
     /// The lock file says that the WAL has commits whose callers were answered.
     expects_wal: bool,
+    /// The file itself, locked: see [`names::lock`]. Dropped with the rest, after the connections.
+    file: Option<File>,
 }
 
 impl OwnedFile {
     /// Locks `<path>-lock`. Symbolic links are resolved first, so that a file has one lock whatever its names.
     pub(crate) fn take(path: &Path) -> Result<Self, SqliteOpenError> {
         let path = resolve(path)?;
+        names::demand_one(&path)?;
         let failed = |error| SqliteOpenError::io(&path, error);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
@@ -28,11 +32,17 @@ impl OwnedFile {
         match lock.try_lock() {
             Ok(()) => {
                 let expects_wal = lock.metadata().map_err(failed)?.len() > MARKER_BYTES;
-                Ok(Self { path, lock, expects_wal })
+                Ok(Self { path, lock, expects_wal, file: None })
             }
             Err(TryLockError::WouldBlock) => Err(SqliteOpenError::InUse { path }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
+    }
+
+    /// Locks the file itself, once it exists: it may have another lock file under another name.
+    pub(crate) fn lock_file(&mut self) -> Result<(), SqliteOpenError> {
+        self.file = names::lock(&self.path)?;
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -37,6 +37,40 @@ async fn a_second_name_of_the_file_is_the_same_file() {
     assert!(matches!(open(&link, &lab.clock).await, Err(SqliteOpenError::InUse { .. })));
 }
 
+// threat K35
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_with_several_names_is_refused_under_each_of_them() {
+    let lab = Lab::new().await;
+    lab.settled(1).await;
+    let link = lab.directory.path().join("other/link.db");
+    std::fs::create_dir(link.parent().unwrap()).unwrap();
+    std::fs::hard_link(lab.path(), &link).unwrap();
+    let refused = open(&link, &lab.clock).await;
+    assert!(matches!(refused, Err(SqliteOpenError::Linked { names: 2, .. })));
+    let (path, clock) = (lab.path(), lab.clock.clone());
+    lab.store.close().await;
+    let refused = open(&path, &clock).await;
+    assert!(matches!(refused, Err(SqliteOpenError::Linked { names: 2, .. })));
+    std::fs::remove_file(&link).unwrap();
+    open(&path, &clock).await.unwrap();
+}
+
+// threat K35: a name that nobody can know of, in another container.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_file_itself_is_locked_and_not_only_its_name() {
+    let lab = Lab::new().await;
+    let other = std::fs::File::open(lab.path()).unwrap();
+    assert!(other.try_lock().is_err(), "another process could own the file under another name");
+    let (path, clock) = (lab.path(), lab.clock.clone());
+    lab.store.close().await;
+    other.try_lock().unwrap();
+    assert!(matches!(open(&path, &clock).await, Err(SqliteOpenError::InUse { .. })));
+    other.unlock().unwrap();
+    open(&path, &clock).await.unwrap();
+}
+
 // threat E9
 #[cfg(unix)]
 #[tokio::test]
