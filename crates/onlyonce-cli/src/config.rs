@@ -35,6 +35,7 @@ mod field;
 mod flags;
 mod include;
 mod jwt;
+mod keyless;
 mod listen;
 mod matching;
 mod names;

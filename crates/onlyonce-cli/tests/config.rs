@@ -27,6 +27,7 @@ fn the_default_configuration_is_good() {
         callers.starts_with("[policy]: callers are told apart by the credentials in"),
         "{callers}"
     );
+    assert!(callers.contains("a request without a key is passed on unguarded"), "{callers}");
     assert_eq!((checked.status.code(), told(&checked.stderr)), (Some(0), ""));
 }
 

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use onlyonce::OperateError;
-use onlyonce::store::{BoxError, StoreError};
+use onlyonce::store::{BoxError, Fault, StoreError};
 use serde_json::{Value, json};
 
 use super::page;
@@ -67,15 +67,15 @@ impl From<OperateError> for Problem {
                 "audit_off",
                 "this gateway keeps no audit trail; set [audit] in its configuration",
             ),
-            OperateError::Store(fault) => Self::from(fault.error()),
+            OperateError::Store(fault) => Self::from(fault),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", error.to_string()),
         }
     }
 }
 
-impl From<&StoreError> for Problem {
-    fn from(error: &StoreError) -> Self {
-        match error {
+impl From<&Fault> for Problem {
+    fn from(fault: &Fault) -> Self {
+        match fault.error() {
             StoreError::Unreadable(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "record_unreadable",
@@ -89,7 +89,14 @@ impl From<&StoreError> for Problem {
             _ => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "store_unavailable",
-                "the store does not answer; the change may have been made: look before you repeat it",
+                match fault {
+                    Fault::NotDone(_) => {
+                        "the store does not answer, and nothing was changed; try again later"
+                    }
+                    Fault::Unsure(_) => {
+                        "the store does not answer, and the change may have been made: look before you repeat it"
+                    }
+                },
             ),
         }
     }

@@ -1,7 +1,7 @@
 //! `POST operations/bulk`: one change for all operations that match, with a dry run before it.
 
 use http::StatusCode;
-use onlyonce::{Bulk, BulkRefusal, Selection};
+use onlyonce::{Bulk, BulkRefusal, OperateError, Selection};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Problem, json};
@@ -33,7 +33,8 @@ pub(super) async fn run(desk: &Desk, asked: Map<String, Value>) -> Result<Answer
         if !is_dry {
             expected.demand(&selection)?;
         }
-        let bulk = operations.change_all(&selection, &action, &by, is_dry).await?;
+        let bulk = operations.change_all(&selection, &action, &by, is_dry).await;
+        let bulk = bulk.map_err(|error| ended_early(error, is_dry))?;
         drop(place);
         Ok::<_, Problem>((bulk, selection.digest()))
     });
@@ -97,9 +98,19 @@ fn refusal(refusal: &BulkRefusal) -> Value {
     json!({ "id": refusal.id.to_string(), "why": why(&refusal.error) })
 }
 
-pub(super) fn why(error: &onlyonce::OperateError) -> String {
+/// The store gave no answer in the middle.
+pub(super) fn ended_early(error: OperateError, is_dry: bool) -> Problem {
+    let is_of_store = matches!(error, OperateError::Store(_));
+    let problem = Problem::from(error);
+    match is_of_store && !is_dry {
+        true => Problem { detail: ENDED_EARLY.to_owned(), ..problem },
+        false => problem,
+    }
+}
+
+pub(super) fn why(error: &OperateError) -> String {
     match error {
-        onlyonce::OperateError::TooEarly { at } => {
+        OperateError::TooEarly { at } => {
             format!("its first attempt may still arrive until {}", at.rfc3339())
         }
         _ => error.to_string(),
@@ -116,6 +127,7 @@ pub(super) fn busy() -> Problem {
 
 /// Changes of many that may be under way at once.
 pub(super) const BULKS_MAX: usize = 2;
+const ENDED_EARLY: &str = "the store stopped answering, and some of the changes may have been made: make a dry run again to see what is left";
 const NO_FILTER: &str = "give a `filter`, such as {\"state\": \"unknown\"}; {} is every operation";
 const NO_ACTION: &str = "give an `action`: settle, release, forget or erase";
 /// Else a filter that is empty by mistake would change everything.

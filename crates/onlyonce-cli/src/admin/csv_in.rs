@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Problem, json};
 use super::body::demand as demand_type;
-use super::bulk::{busy, demand, told};
+use super::bulk::{busy, demand, ended_early, told};
 use super::change::Members;
 use super::desk::Desk;
 use super::filter::pairs;
@@ -40,7 +40,8 @@ pub(super) async fn run(
         drop(place);
         changed
     });
-    let bulk = changing.await.map_err(|_| ended())??;
+    let bulk = changing.await.map_err(|_| ended())?;
+    let bulk = bulk.map_err(|error| ended_early(error, is_dry))?;
     Ok(json(&told(&bulk, is_dry)))
 }
 

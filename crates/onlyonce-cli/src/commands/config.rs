@@ -69,7 +69,8 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
                 writeln!(stderr, "{}: warning: {warning}", file.display())?;
             }
             writeln!(io::stdout(), "{}", verdict(file, &config))?;
-            config.callers().iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
+            let lines = config.callers().into_iter().chain(config.keyless());
+            lines.into_iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

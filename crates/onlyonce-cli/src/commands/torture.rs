@@ -137,8 +137,8 @@ impl Torture {
         if let Some(url) = &self.count_url {
             let address = Address::parse(url).map_err(|message| exit::usage(&message))?;
             let connector = Connector::new(&address, tls, "http/1.1");
-            let headers =
-                flags::headers(&self.count_headers).map_err(|message| exit::usage(&message))?;
+            let headers = flags::headers("--count-header", &self.count_headers)
+                .map_err(|message| exit::usage(&message))?;
             return Ok(Oracle::Url { connector, headers });
         }
         if let (Some(query), Some(database)) = (&self.count_sql, &self.count_db) {

@@ -62,8 +62,8 @@ impl Route {
 
     fn without(&self) -> &'static str {
         match self.anonymous {
-            Anonymous::Allow => "callers without one are one caller",
-            Anonymous::Reject => "callers without one are refused",
+            Anonymous::Allow => "requests without credentials share their keys",
+            Anonymous::Reject => "requests without credentials are refused",
         }
     }
 
@@ -113,20 +113,20 @@ mod tests {
     #[test]
     fn each_way_to_tell_callers_apart_is_said_in_words() {
         let cases = [
-            ("", &*format!("{APART}, {REFUSED}; callers without one are one caller")),
+            ("", &*format!("{APART}, {REFUSED}; requests without credentials share their keys")),
             ("principal = \"none\"", "all callers share their keys"),
             ("scope = [\"path\"]", "all callers share their keys"),
             (
                 "principal = \"jwt:sub\"\nanonymous = \"reject\"\n[jwt]\nkeys = \"k.json\"",
-                "callers are told apart by the verified claim sub of their bearer token; callers without one are refused",
+                "callers are told apart by the verified claim sub of their bearer token; requests without credentials are refused",
             ),
             (
                 "principal = [\"jwt:tenant,sub\", \"cookie:session\"]\n[jwt]\nkeys = \"k.json\"",
-                "callers are told apart by the verified claims tenant and sub of their bearer token, else by the cookie session; callers without one are one caller",
+                "callers are told apart by the verified claims tenant and sub of their bearer token, else by the cookie session; requests without credentials share their keys",
             ),
             (
                 "principal = [\"header:X-User\", \"header:X-Api-Key\"]\ntrusted_peers = [\"10.0.0.0/8\", \"::1\"]\nauthorize = \"GET /whoami\"",
-                "callers are told apart by the header x-user of the peers 10.0.0.0/8, ::1/128, else by the header x-api-key; callers without one are one caller; before an answer is repeated, the upstream is asked GET /whoami",
+                "callers are told apart by the header x-user of the peers 10.0.0.0/8, ::1/128, else by the header x-api-key; requests without credentials share their keys; before an answer is repeated, the upstream is asked GET /whoami",
             ),
         ];
         for (policy, expected) in cases {

@@ -1,5 +1,7 @@
 //! One value of the file, and the ways to read it.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -150,22 +152,40 @@ impl<'a> Field<'a> {
         Ok(*meant)
     }
 
-    /// What the text says, or the variable that it names. Never told in a message.
+    /// What the text says, or the variable (`env:`) or the file (`file:`) that it names. Never told in a message.
     pub(super) fn confidential(self) -> Result<String, Remark> {
         let text = self.text()?;
-        if let Some(variable) = shell_variable(text) {
-            let message = format!("${variable} is not replaced here; write \"env:{variable}\"");
-            return Err(self.wrong(&message));
-        }
-        let value = match text.strip_prefix("env:") {
-            None => text.to_owned(),
-            Some(variable) => {
+        let value = match text.split_once(':') {
+            Some(("env", variable)) => {
                 (self.context.env)(variable).ok_or_else(|| self.no_variable(variable))?
             }
+            Some(("file", path)) => from_file(path).map_err(|error| {
+                self.wrong(&format!("the file {path:?} cannot be read: {error}"))
+            })?,
+            _ => self.written_here(text)?,
         };
         match value.is_empty() {
             true => Err(self.wrong("it is empty; leave it out, or give it a value")),
             false => Ok(value),
+        }
+    }
+
+    /// Whether the text names a variable or a file that holds the value.
+    pub(super) fn is_elsewhere(self) -> Result<bool, Remark> {
+        Ok(self.text()?.split_once(':').is_some_and(|(kind, _)| matches!(kind, "env" | "file")))
+    }
+
+    /// The name of a variable without `env:` would become the value, and everybody could guess it.
+    fn written_here(self, text: &str) -> Result<String, Remark> {
+        if let Some(variable) = shell_variable(text) {
+            let message = format!("${variable} is not replaced here; write \"env:{variable}\"");
+            return Err(self.wrong(&message));
+        }
+        match has_form_of_variable(text) {
+            true => Err(self.wrong(
+                "it has the form of the name of a variable, and would itself be the value; write \"env:\" before it",
+            )),
+            false => Ok(text.to_owned()),
         }
     }
 
@@ -265,4 +285,22 @@ fn shell_variable(text: &str) -> Option<&str> {
     (is_name && !name.is_empty()).then_some(name)
 }
 
+/// Whether the text is written as variables are: `STRIPE_WHSEC`.
+fn has_form_of_variable(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.bytes().all(is_of_name)
+        && text.contains('_')
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+}
+
+/// Without the line end that editors put behind a text.
+fn from_file(path: &str) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    Ok(text)
+}
+
+/// More than any secret or address has.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 const COUNT_MAX: usize = 10_000_000;

@@ -96,6 +96,12 @@ impl Section {
         let others = ALL.iter().filter(|section| section.find(text).is_some());
         let places: Vec<_> = others.map(|section| section.place).collect();
         match nearest(text, self.names().map(|name| name.name)) {
+            Some(near) if !places.is_empty() && strsim::osa_distance(text, near) == 1 => {
+                format!(
+                    "unknown name `{text}`; did you mean `{near}`? `{text}` belongs {}, and is something else",
+                    places.join(" or ")
+                )
+            }
             _ if !places.is_empty() => {
                 format!("`{text}` does not belong here, but {}", places.join(" or "))
             }

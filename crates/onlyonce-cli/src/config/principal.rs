@@ -116,7 +116,7 @@ impl fmt::Display for PrincipalSource {
 pub enum PrincipalError {
     /// Begin with one of the known places.
     #[error(
-        "who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two"
+        "who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list, such as [\"jwt:sub\", \"header:X-Account\"]"
     )]
     Place,
     /// Give a name that HTTP allows for a header field.

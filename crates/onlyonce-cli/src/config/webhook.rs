@@ -20,6 +20,7 @@ pub(super) fn read(field: Field<'_>) -> Result<Verifier, Remarks> {
     let Some(provider) = draft.provider else {
         return Err(field.wrong("it needs `provider`, such as \"standard\"").into());
     };
+    draft.demand_form(provider)?;
     let verifier = match (provider, draft.url) {
         (Provider::Twilio, Some(url)) => Verifier::twilio(&url, draft.secrets),
         (_, Some(_)) => return Err(field.wrong("`url` is for \"twilio\" alone; remove it").into()),
@@ -33,22 +34,69 @@ pub(super) fn read(field: Field<'_>) -> Result<Verifier, Remarks> {
 }
 
 #[derive(Default)]
-struct Draft {
+struct Draft<'a> {
     provider: Option<Provider>,
     secrets: Vec<String>,
+    /// Those that are written in the configuration itself.
+    written_here: Vec<Field<'a>>,
     tolerance: Option<Duration>,
     url: Option<String>,
 }
 
-impl Draft {
-    fn set(&mut self, field: Field<'_>) -> Result<(), Remarks> {
+impl<'a> Draft<'a> {
+    fn set(&mut self, field: Field<'a>) -> Result<(), Remarks> {
         match field.name.name {
             "provider" => self.provider = Some(field.one_of(&Provider::ALL)?),
-            "secrets" => self.secrets = field.all(Field::confidential)?,
+            "secrets" => {
+                self.secrets = field.all(Field::confidential)?;
+                let here = field.members()?.into_iter();
+                self.written_here =
+                    here.filter(|field| field.is_elsewhere() == Ok(false)).collect();
+            }
             "url" => self.url = Some(field.text()?.to_owned()),
             _ => self.tolerance = Some(tolerance(field)?),
         }
         Ok(())
+    }
+}
+
+impl Draft<'_> {
+    /// A secret that stands in the configuration must look like one of its provider: else it may be the name of a variable or of
+    /// a file, and everybody who guesses that name could sign.
+    fn demand_form(&self, provider: Provider) -> Result<(), Remark> {
+        let mut written = self.written_here.iter();
+        match written.find(|field| field.text().is_ok_and(|text| !is_written_so(provider, text))) {
+            Some(field) => Err(field.wrong(&no_form(provider))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_written_so(provider: Provider, secret: &str) -> bool {
+    // Those of Standard Webhooks may lack their prefix, and are judged whole by the verifier. Nothing else is a secret there.
+    provider == Provider::Standard
+        || prefix(provider).is_some_and(|prefix| secret.starts_with(prefix))
+}
+
+/// How all secrets of the provider begin. Those of the others may be any text.
+fn prefix(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Standard | Provider::Stripe => Some("whsec_"),
+        Provider::Linear => Some("lin_wh_"),
+        _ => None,
+    }
+}
+
+fn no_form(provider: Provider) -> String {
+    let elsewhere =
+        "write \"env:NAME\" for what a variable holds, or \"file:PATH\" for what a file holds";
+    match prefix(provider) {
+        Some(prefix) => {
+            format!("it is no secret of this provider, which begins with {prefix}; {elsewhere}")
+        }
+        None => format!(
+            "a secret of this provider may be any text, so that a name would be taken for one; {elsewhere}"
+        ),
     }
 }
 

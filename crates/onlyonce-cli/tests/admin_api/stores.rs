@@ -43,3 +43,26 @@ fn operators_find_and_change_on_redis() {
     let redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     find_settle_release_forget(&redis.url());
 }
+
+#[test]
+fn who_reads_from_a_store_that_is_down_is_told_that_nothing_was_changed() {
+    let mut postgres = Postgres::start();
+    let lab = Lab::with(&format!("store = \"{}\"", postgres.database()), "", "");
+    lab.unknown("order-1");
+    postgres.stop();
+    let said = |arguments: &[&str]| {
+        let output = lab.at_admin(arguments);
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
+        text(&output.stderr)
+    };
+    let reading: [&[&str]; 3] = [
+        &["keys", "list"],
+        &["keys", "show", "order-1"],
+        &["keys", "release", "--all", "--state", "unknown", "--reason", "r", "--dry-run"],
+    ];
+    for arguments in reading {
+        let said = said(arguments);
+        assert!(said.contains("nothing was changed"), "{arguments:?}: {said}");
+        assert!(!said.contains("may have been made"), "{arguments:?}: {said}");
+    }
+}

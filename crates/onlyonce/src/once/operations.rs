@@ -179,7 +179,7 @@ impl Operations {
     /// # Errors
     /// If the store gives no answer.
     pub async fn find(&self, id: OperationId) -> Result<Option<StoredOperation>, OperateError> {
-        let seen = self.inner.store.load(id).await?;
+        let seen = self.inner.store.load(id).await.map_err(unread)?;
         let now = seen.now;
         Ok(seen.record.map(|record| StoredOperation { id, record, now }))
     }
@@ -220,7 +220,7 @@ impl Operations {
     /// # Errors
     /// If the store gives no answer.
     pub async fn census(&self) -> Result<Census, OperateError> {
-        Ok(self.inner.store.census().await?)
+        self.inner.store.census().await.map_err(unread)
     }
 
     /// Deletes what has expired, now, and returns how many records that were.
@@ -288,7 +288,8 @@ impl Operations {
         key: &str,
     ) -> Result<OperationPage, OperateError> {
         let prefix = IdPrefix::of_key(self.inner.secret.as_ref(), key);
-        let records = self.inner.store.with_prefix(prefix, KEY_OPERATIONS_MAX).await?;
+        let records =
+            self.inner.store.with_prefix(prefix, KEY_OPERATIONS_MAX).await.map_err(unread)?;
         let (now, searched) = (self.inner.trusted_now(), records.len());
         let operations = matching(filter, records, now);
         let is_cut = searched >= KEY_OPERATIONS_MAX;
@@ -306,7 +307,7 @@ impl Operations {
             // Never more than are still wanted: a cursor exists only at the end of a page.
             let wanted = limit - operations.len();
             let page = self.inner.store.scan(Scan { states: filter.states, after, limit: wanted });
-            let page = page.await?;
+            let page = page.await.map_err(unread)?;
             // A store may look at as many records as are wanted, and find none of them in these states.
             searched += if page.next.is_some() { wanted } else { page.records.len() };
             operations.extend(matching(filter, page.records, self.inner.trusted_now()));
@@ -326,6 +327,12 @@ fn matching(
 ) -> Vec<StoredOperation> {
     let operations = records.into_iter().map(|(id, record)| StoredOperation { id, record, now });
     operations.filter(|operation| filter.matches(operation)).collect()
+}
+
+/// A reading that got no answer has changed nothing.
+fn unread(fault: Fault) -> OperateError {
+    let (Fault::NotDone(error) | Fault::Unsure(error)) = fault;
+    OperateError::Store(Fault::NotDone(error))
 }
 
 /// The write that `action` makes of the operation.

@@ -57,7 +57,8 @@ impl Remote {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), Failed> {
-        self.in_time(async {
+        let changes = !request.method().is_safe();
+        self.in_time(changes, async {
             let (head, body) = self.request(request).await?.into_parts();
             let read = body.collect().await;
             let read =
@@ -72,20 +73,19 @@ impl Remote {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failed> {
-        self.in_time(self.request(request)).await
+        let changes = !request.method().is_safe();
+        self.in_time(changes, self.request(request)).await
     }
 
     async fn in_time<T>(
         &self,
+        changes: bool,
         answer: impl Future<Output = Result<T, Failed>>,
     ) -> Result<T, Failed> {
         let (base, wait) = (&self.base, self.answer_wait);
         let late = |_| {
-            Failed::trouble(&format!(
-                "no answer from {base} within {} s; a change that was asked for may still be under way, so look before \
-                 you repeat it",
-                wait.as_secs()
-            ))
+            let what = if changes { UNDER_WAY } else { NOT_CHANGED };
+            Failed::trouble(&format!("no answer from {base} within {} s; {what}", wait.as_secs()))
         };
         timeout(wait, answer).await.map_err(late)?
     }
@@ -123,19 +123,23 @@ fn client(tls: Option<ClientConfig>) -> Client<HttpsConnector<HttpConnector>, Fu
     Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector))
 }
 
+const UNDER_WAY: &str =
+    "the change that was asked for may still be under way, so look before you repeat it";
+const NOT_CHANGED: &str = "nothing was changed";
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// For a whole answer. A change of many operations takes a while.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
 
     /// What is said of a listener that sends these bytes and nothing more.
-    async fn told_of(bytes: &'static [u8]) -> String {
+    async fn told_of(bytes: &'static [u8], method: Method) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let silent = tokio::spawn(async move {
@@ -147,8 +151,8 @@ mod tests {
         let answer_wait = Duration::from_millis(100);
         let remote =
             Remote { answer_wait, ..Remote::new(&base, None, &TrustFlags::default()).unwrap() };
-        let request =
-            Request::get(remote.address("/api/v1/summary")).body(Full::default()).unwrap();
+        let request = Request::builder().method(method).uri(remote.address("/api/v1/summary"));
+        let request = request.body(Full::default()).unwrap();
         let failed = remote.ask(request).await.unwrap_err();
         silent.abort();
         assert_eq!(failed.code, 3);
@@ -159,9 +163,11 @@ mod tests {
     async fn an_answer_that_does_not_come_or_does_not_end_is_given_up() {
         let half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha";
         for bytes in [&b""[..], half] {
-            let told = told_of(bytes).await;
-            assert!(told.contains("no answer from http://127.0.0.1:"), "{told}");
-            assert!(told.contains("look before you repeat it"), "{told}");
+            for (method, what) in [(Method::POST, UNDER_WAY), (Method::GET, NOT_CHANGED)] {
+                let told = told_of(bytes, method).await;
+                assert!(told.starts_with("no answer from http://127.0.0.1:"), "{told}");
+                assert!(told.ends_with(what), "{told}");
+            }
         }
     }
 }

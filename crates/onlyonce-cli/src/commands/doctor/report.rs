@@ -137,7 +137,7 @@ impl Finding {
     fn text(&self) -> String {
         let mark = match self.verdict {
             Verdict::Holds => "ok  ",
-            Verdict::AtRisk => "risk",
+            Verdict::AtRisk => "warn",
             Verdict::Broken => "BAD ",
         };
         let line = format!("  {mark} {}: {}\n", self.setting, self.told);
@@ -195,8 +195,8 @@ impl Promise {
 impl Verdict {
     fn word(self) -> &'static str {
         match self {
-            Self::Holds => "holds",
-            Self::AtRisk => "holds, at risk",
+            Self::Holds => "OK",
+            Self::AtRisk => "OK, with a warning",
             Self::Broken => "DOES NOT HOLD",
         }
     }

@@ -182,7 +182,7 @@ impl Torture {
             .map_err(|_| format!("`{method}` is not an HTTP method"))?;
         HeaderName::from_bytes(self.key_header.as_bytes())
             .map_err(|_| format!("`{}` is not the name of a header", self.key_header))?;
-        let mut given = headers(&self.headers)?;
+        let mut given = headers("--header", &self.headers)?;
         let at = given.iter().position(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let given_type = at.map(|at| given.remove(at).1);
         let (body, media_type) = match (&self.json, &self.data) {
@@ -196,8 +196,9 @@ impl Torture {
             let checked: Result<serde_json::Value, _> = serde_json::from_str(&example);
             checked.map_err(|error| format!("--json is not JSON: {error}"))?;
         }
-        let (auth_a, auth_b) = (headers(&self.auth_a)?, headers(&self.auth_b)?);
-        let count_headers = headers(&self.count_headers)?;
+        let (auth_a, auth_b) =
+            (headers("--auth-a", &self.auth_a)?, headers("--auth-b", &self.auth_b)?);
+        let count_headers = headers("--count-header", &self.count_headers)?;
         let secrets = Secrets::of(given.iter().chain(&auth_a).chain(&auth_b).chain(&count_headers));
         Ok(Target {
             nodes,
@@ -291,7 +292,8 @@ fn crowd_within(wanted: usize, requests_max: usize) -> usize {
 }
 
 /// Names and values of `Name: value`.
-pub(super) fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String> {
+/// The headers that a flag names.
+pub(super) fn headers(flag: &str, texts: &[String]) -> Result<Vec<(String, String)>, String> {
     let parsed = texts.iter().map(|text| {
         let (name, value) = text.split_once(':')?;
         let (name, value) = (name.trim(), value.trim());
@@ -300,7 +302,9 @@ pub(super) fn headers(texts: &[String]) -> Result<Vec<(String, String)>, String>
         Some((name.to_owned(), value.to_owned()))
     });
     // Not shown: it may be a credential.
-    parsed.collect::<Option<_>>().ok_or_else(|| "a header must look like 'Name: value'".to_owned())
+    parsed
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("{flag} takes a header, such as 'Authorization: Bearer TOKEN'"))
 }
 
 /// The text itself, or what is in the file that it names.

@@ -20,19 +20,19 @@ pub const TOP: Section = Section {
         ),
         Name::new(
             "store",
-            "\"sqlite:FILE\", \"postgres://…\", \"redis://…\", \"dynamodb:TABLE\", \"memory:\", or \"env:NAME\" for what that variable holds",
+            "\"sqlite:FILE\", \"postgres://…\", \"redis://…\", \"dynamodb:TABLE\", \"memory:\", \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "\"sqlite:onlyonce.db\"",
             "where operations are recorded: a file for one process, Postgres for many; DynamoDB in a build with that feature. Redis alone is best effort unless it syncs every write; `memory:` loses everything at exit and needs `--ephemeral`",
         ),
         Name::new(
             "filter",
-            "\"redis://HOST:PORT\" (or rediss://), or \"env:NAME\" for what that variable holds",
+            "\"redis://HOST:PORT\" (or rediss://), \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "",
             "a Redis cache in front of a Postgres store: it answers retries of completed operations, and never lets one execute",
         ),
         Name::new(
             "secret",
-            "a text, or \"env:NAME\" for what that variable holds",
+            "a text, \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "",
             "keys the ids of operations and the digests of callers and requests: without it nobody can compute them, or link two deployments by them. Keys and answers are stored in clear, unless they are sealed ([seal]). With another secret every live key would be a new one, so that `serve` refuses to start (docs/stores.md)",
         ),
@@ -136,13 +136,13 @@ pub const ADMIN: Section = Section {
         ),
         Name::new(
             "token",
-            "a text, or \"env:NAME\" for what that variable holds",
+            "a text, \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "",
             "the bearer token that operators must send",
         ),
         Name::new(
             "read_token",
-            "a text, or \"env:NAME\" for what that variable holds",
+            "a text, \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "",
             "the bearer token of those who may look and not change; only beside `token`",
         ),
@@ -258,7 +258,7 @@ pub const RECONCILE: Section = Section {
         ),
         Name::new(
             "auth",
-            "a text, or \"env:NAME\" for what that variable holds",
+            "a text, \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds",
             "",
             "the `Authorization` to ask with, also in the background after a crash; without it the credentials of the client that retries are used. Only where the forwarded key differs per caller (`forward_key = \"derive\"`), or callers share their keys",
         ),
@@ -277,7 +277,7 @@ pub const WEBHOOK: Section = Section {
         ),
         Name::new(
             "secrets",
-            "a list of \"env:NAME\", such as [\"env:HOOK\", \"env:HOOK_OLD\"]",
+            "a list of \"env:NAME\" and \"file:PATH\", such as [\"env:HOOK\", \"env:HOOK_OLD\"]",
             "",
             "what the provider signs with; needed, but for cloudevents, which are not signed. Any of them may have signed a delivery, so that a secret can be replaced without a gap",
         ),
@@ -445,7 +445,7 @@ const RULES: &[Name] = &[
     ),
     Name::new(
         "principal",
-        "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
+        "\"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of sources, such as [\"jwt:sub\", \"header:X-Account\"]",
         "\"auto\"",
         "how callers are told apart. auto: all of `Authorization` (Bearer, Basic, Token, ApiKey), `X-Api-Key`, `Stripe-Account`, `Stripe-Context` and the client certificate that [tls] asks for, together; a keyed request with a cookie, a signed scheme or another header that looks like a credential is answered 400. jwt:sub: a claim of a bearer token that is verified by [jwt]. mtls: issuer and subject of the client certificate that [tls] verifies; mtls:spki: its public key. A list: the first source that is present. none: all callers share their keys (docs/identity.md)",
     ),
@@ -459,7 +459,7 @@ const RULES: &[Name] = &[
         "anonymous",
         "\"allow\" or \"reject\"",
         "\"allow\"",
-        "whether a keyed request without credentials is accepted (all of them are one caller), or answered 401",
+        "whether a keyed request without credentials is accepted (all of them share their keys), or answered 401",
     ),
     Name::new(
         "fingerprint",

@@ -202,6 +202,24 @@ fn each_recovery_has_its_details() {
 }
 
 #[test]
+fn what_is_confidential_may_be_in_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "whsec_of-a-file\r\n").unwrap();
+    let path = file.path().display();
+    let config = good(&format!("[admin]\ntoken = \"file:{path}\""));
+    assert_eq!(config.admin.unwrap().token.unwrap().reveal(), "whsec_of-a-file");
+    for (provider, secret) in [
+        ("github", format!("file:{path}")),
+        ("stripe", "whsec_written-here".to_owned()),
+        ("linear", "lin_wh_written-here".to_owned()),
+    ] {
+        let webhook =
+            format!("webhook = {{ provider = \"{provider}\", secrets = [\"{secret}\"] }}");
+        good(&format!("[[route]]\nmatch = \"POST /a\"\n{webhook}"));
+    }
+}
+
+#[test]
 fn nothing_confidential_is_shown() {
     let text = r#"
         secret = "env:SECRET"

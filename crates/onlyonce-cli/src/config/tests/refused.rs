@@ -52,6 +52,23 @@ fn what_is_not_built_yet_is_refused_by_name() {
     }
 }
 
+// Everybody could guess it.
+#[test]
+fn the_name_of_a_variable_is_no_secret() {
+    let tables = [
+        "secret = \"ONLYONCE_SECRET\"",
+        "[admin]\ntoken = \"ADMIN_TOKEN\"",
+        "[admin]\ntoken = \"env:SECRET\"\nread_token = \"READ_TOKEN_2\"",
+        "store = \"DATABASE_URL\"",
+    ];
+    for text in tables {
+        let said = complaint(text);
+        assert!(said.contains("write \"env:\" before it"), "{text}: {said}");
+        let name = text.rsplit('"').nth(1).unwrap();
+        assert!(!said.contains(name), "it may be a secret for all that: {said}");
+    }
+}
+
 #[test]
 fn a_seal_needs_keys_that_are_elsewhere_and_long_enough() {
     let cases = [
@@ -118,7 +135,7 @@ pub(super) const VALUES: [(&str, &str); 8] = [
     ("bodies_bytes_max = \"0B\"", "`bodies_bytes_max` is a size above zero, such as \"256MiB\""),
     (
         "secret = 5",
-        "`secret` is a text, or \"env:NAME\" for what that variable holds; this is a number",
+        "`secret` is a text, \"env:NAME\" for what that variable holds, or \"file:PATH\" for what that file holds; this is a number",
     ),
     ("[route]", "`route` is a list of tables, each begun by [[route]]; this is a table"),
     ("route = [5]", "`route` is a list of tables, each begun by [[route]]; this is a number"),
@@ -426,6 +443,22 @@ fn a_webhook_that_verifies_nothing_is_refused() {
             "3:11: `webhook`: a secret of Standard Webhooks is whsec_ and the base64 of 24 to 64 bytes",
         ),
         (
+            "{ provider = \"stripe\", secret = \"env:SECRET\" }",
+            "3:34: unknown name `secret`; did you mean `secrets`? `secret` belongs at the top of the file, before any [table], and is something else",
+        ),
+        (
+            "{ provider = \"stripe\", secrets = [\"STRIPE_WHSEC\"] }",
+            "3:45: `secrets`: it has the form of the name of a variable, and would itself be the value; write \"env:\" before it",
+        ),
+        (
+            "{ provider = \"stripe\", secrets = [\"env:SECRET\", \"hunter2\"] }",
+            "3:59: `secrets`: it is no secret of this provider, which begins with whsec_; write \"env:NAME\" for what a variable holds, or \"file:PATH\" for what a file holds",
+        ),
+        (
+            "{ provider = \"github\", secrets = [\"hunter2\"] }",
+            "3:45: `secrets`: a secret of this provider may be any text, so that a name would be taken for one; write \"env:NAME\" for what a variable holds, or \"file:PATH\" for what a file holds",
+        ),
+        (
             "{ provider = \"cloudevents\", secrets = [\"env:SECRET\"] }",
             "3:11: `webhook`: this provider does not sign its deliveries, so there is nothing to verify with a secret",
         ),
@@ -560,7 +593,7 @@ fn tls_needs_a_certificate_with_its_key_and_mtls_needs_client_ca() {
         ),
         (
             "policy.principal = \"mtls:sub\"",
-            "`principal`: who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list of all but the first two",
+            "`principal`: who asks is \"auto\", \"none\", header:NAME, cookie:NAME, jwt:CLAIM, mtls, mtls:spki or a list, such as [\"jwt:sub\", \"header:X-Account\"]",
         ),
     ];
     for (text, expected) in cases {

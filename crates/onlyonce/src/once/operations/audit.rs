@@ -1,6 +1,6 @@
 //! The audit trail, for operators.
 
-use super::{OperateError, Operations};
+use super::{OperateError, Operations, unread};
 use crate::event::EventKind;
 use crate::once::any_store::BoundedTrail;
 use crate::scope::{KeyDigest, OperationId};
@@ -17,7 +17,7 @@ impl Operations {
     /// # Errors
     /// If there is no trail, or the store gives no answer.
     pub async fn audit(&self, query: EntryQuery) -> Result<EntryPage, OperateError> {
-        Ok(self.trail()?.entries(query).await?)
+        self.trail()?.entries(query).await.map_err(unread)
     }
 
     /// What the audit trail has instead of this key.
@@ -30,7 +30,7 @@ impl Operations {
     /// # Errors
     /// If there is no trail, or the store gives no answer.
     pub async fn replays(&self, id: OperationId) -> Result<u64, OperateError> {
-        Ok(self.trail()?.count(id, EventKind::Replayed).await?)
+        self.trail()?.count(id, EventKind::Replayed).await.map_err(unread)
     }
 
     /// Where the chains of the audit trail end. Keep them elsewhere, and compare later.
@@ -38,7 +38,7 @@ impl Operations {
     /// # Errors
     /// If there is no trail, or the store gives no answer.
     pub async fn audit_heads(&self) -> Result<Vec<Head>, OperateError> {
-        Ok(self.trail()?.heads().await?)
+        self.trail()?.heads().await.map_err(unread)
     }
 
     /// Reads the whole audit trail and tells where it was changed; also against heads that were kept elsewhere.
@@ -46,7 +46,7 @@ impl Operations {
     /// # Errors
     /// If there is no trail, or the store gives no answer.
     pub async fn verify_audit(&self, kept: &[Head]) -> Result<Verified, OperateError> {
-        Ok(audit::verify(&self.trail()?, kept).await?)
+        audit::verify(&self.trail()?, kept).await.map_err(unread)
     }
 
     fn trail(&self) -> Result<BoundedTrail<'_>, OperateError> {
