@@ -19,6 +19,14 @@ pub mod sweep;
 pub mod tail;
 pub mod torture;
 
+/// Prints a text that was made. A reader that has seen enough and closed the pipe is no failure.
+pub fn show(text: &str) -> std::process::ExitCode {
+    match access::print(text) {
+        Ok(_) => std::process::ExitCode::SUCCESS,
+        Err(failed) => failed.exit(),
+    }
+}
+
 /// Runs `work` to its end on a runtime of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

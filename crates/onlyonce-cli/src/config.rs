@@ -78,6 +78,7 @@ pub use self::flags::{Flags, FlagsError};
 pub use self::jwt::{JwksUrl, JwksUrlError, JwtKeys, JwtRule};
 pub use self::listen::{ListenError, listen_address};
 pub use self::matching::{Match, MatchError, MethodError};
+pub(crate) use self::names::nearest;
 pub use self::names::{
     ADMIN, AUDIT, JWT, Name, OTLP, POLICY, RECONCILE, ROUTE, SEAL, Section, TLS, TOP, UPSTREAM_TLS,
     VELOCITY, WEBHOOK,

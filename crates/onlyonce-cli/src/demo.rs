@@ -22,7 +22,7 @@ use self::client::{Answer, Tap, tap, tap_and_lose_the_answer};
 use self::news::News;
 use self::stage::Stage;
 use crate::commands::exit;
-use crate::gateway::telemetry::{LogFlags, Telemetry};
+use crate::gateway::telemetry::{LogFlags, Telemetry, filter};
 
 /// Watch a double tap be charged once.
 ///
@@ -37,7 +37,7 @@ pub struct Demo {
     #[arg(long, value_name = "FILE", hide = true)]
     gateway: Option<PathBuf>,
     /// What its gateway logs: error, warn, info, debug or trace
-    #[arg(long, value_name = "FILTER", env = "ONLYONCE_LOG", default_value = "error")]
+    #[arg(long, value_name = "FILTER", env = "ONLYONCE_LOG", default_value = "error", value_parser = filter)]
     log: String,
 }
 

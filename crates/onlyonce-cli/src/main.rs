@@ -16,6 +16,7 @@ use onlyonce_cli::commands::outbox::Outbox;
 use onlyonce_cli::commands::plan::Plan;
 use onlyonce_cli::commands::send::Send;
 use onlyonce_cli::commands::serve::Serve;
+use onlyonce_cli::commands::show;
 use onlyonce_cli::commands::steps::StepsCommand;
 use onlyonce_cli::commands::sweep::Sweep;
 use onlyonce_cli::commands::tail::Tail;
@@ -88,12 +89,14 @@ fn main() -> io::Result<ExitCode> {
         Command::DynamoDb(dynamodb) => Ok(dynamodb.run()),
         Command::Torture(torture) => Ok(torture.run()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut script);
+            Ok(show(&String::from_utf8_lossy(&script)))
         }
         Command::Man => {
-            clap_mangen::Man::new(Cli::command()).render(&mut io::stdout())?;
-            Ok(ExitCode::SUCCESS)
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            Ok(show(&String::from_utf8_lossy(&page)))
         }
         Command::Send(send) => Ok(send.run()),
         Command::Config(command) => command.run(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::show;
 use crate::config::{Config, ConfigError};
 use crate::tls::Secured;
 
@@ -35,14 +36,10 @@ impl ConfigCommand {
     pub fn run(&self) -> io::Result<ExitCode> {
         match self {
             Self::Check { file } => report(file, check(file)),
-            Self::Default => print(Config::default_text()),
-            Self::Schema => print(&Config::schema_text()),
+            Self::Default => Ok(show(Config::default_text())),
+            Self::Schema => Ok(show(&Config::schema_text())),
         }
     }
-}
-
-fn print(text: &str) -> io::Result<ExitCode> {
-    write!(io::stdout(), "{text}").map(|()| ExitCode::SUCCESS)
 }
 
 /// Reads the file and those that it includes, and nothing else: no port is opened, no store is touched.
@@ -68,10 +65,9 @@ fn report(file: &Path, checked: Result<Config, ConfigError>) -> io::Result<ExitC
             for warning in secured.warnings {
                 writeln!(stderr, "{}: warning: {warning}", file.display())?;
             }
-            writeln!(io::stdout(), "{}", verdict(file, &config))?;
             let lines = config.callers().into_iter().chain(config.keyless());
-            lines.into_iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
-            Ok(ExitCode::SUCCESS)
+            let told = [verdict(file, &config)].into_iter().chain(lines);
+            Ok(show(&told.map(|line| line + "\n").collect::<String>()))
         }
         Err(error) => {
             writeln!(stderr, "{}", told(&error))?;

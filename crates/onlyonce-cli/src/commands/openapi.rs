@@ -11,6 +11,7 @@ use onlyonce::policy::{Errors, KeyNeed, Mismatch, Mode};
 use serde_json::{Value, json};
 
 use super::config::told;
+use super::show;
 use crate::config::{Config, Route};
 
 /// What to write for OpenAPI.
@@ -35,8 +36,7 @@ impl OpenapiCommand {
                     let matching = &route.matching;
                     writeln!(io::stderr(), "left out: {matching} (OpenAPI has no {{*rest}})")?;
                 }
-                writeln!(io::stdout(), "{:#}", overlay(&config))?;
-                Ok(ExitCode::SUCCESS)
+                Ok(show(&format!("{:#}\n", overlay(&config))))
             }
             Err(error) => {
                 writeln!(io::stderr(), "{}", told(&error))?;

@@ -112,7 +112,7 @@ impl Section {
 }
 
 /// The word that was probably meant: few letters away, or one has the other as a part (`timeout`, `max_wait`).
-pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text = text.to_ascii_lowercase().replace('-', "_");
     let typos_max = 1 + text.chars().count().min(LETTERS_MAX) / 4;
     let typos = |word: &str| match is_part(&text, word) || is_part(word, &text) {

@@ -21,12 +21,12 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use self::context::TraceContext;
 use self::export::Exporter;
 pub(super) use self::export::export_counts;
-use crate::config::Upstream;
+use crate::config::{Upstream, nearest};
 
 /// What to log.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogFlags {
-    /// What to log: error, warn, info, debug, trace, or a filter such as "info,onlyonce::once=debug"
+    /// What to log: error, warn, info, debug, trace, off, or a filter such as "info,onlyonce::once=debug"
     #[arg(long, value_name = "FILTER", env = "ONLYONCE_LOG", default_value = "info", value_parser = filter)]
     log: String,
 }
@@ -38,12 +38,32 @@ impl LogFlags {
     }
 }
 
-fn filter(text: &str) -> Result<String, String> {
-    match EnvFilter::builder().parse(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(error.to_string()),
+/// A word that is no level would be taken for the target of logs that do not exist, and silence all others.
+pub(crate) fn filter(text: &str) -> Result<String, String> {
+    let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let is_odd = |part: &&str| {
+        !is_level(part) && !part.contains(['=', '[']) && !part.starts_with("onlyonce")
+    };
+    if let Some(odd) = parts().find(is_odd) {
+        let near = nearest(odd, LEVELS.into_iter());
+        let near = near.map(|level| format!("; did you mean {level:?}?")).unwrap_or_default();
+        return Err(format!(
+            "{odd:?} is no level (error, warn, info, debug, trace, off), and no target, which begins with onlyonce{near}"
+        ));
     }
+    // Whoever asks for more of one part still wants the warnings of all.
+    let of_all = Some(OF_ALL).filter(|_| !parts().any(is_level));
+    let filter = of_all.into_iter().chain(parts()).collect::<Vec<_>>().join(",");
+    EnvFilter::builder().parse(&filter).map_err(|error| error.to_string())?;
+    Ok(filter)
 }
+
+fn is_level(part: &str) -> bool {
+    LEVELS.iter().any(|level| level.eq_ignore_ascii_case(part))
+}
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+const OF_ALL: &str = "warn";
 
 /// The logs and traces of this process. Traces that wait are sent by [`finish`](Self::finish).
 #[derive(Debug)]
@@ -146,6 +166,25 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_filter_that_would_silence_all_is_refused() {
+        for (text, near) in [("loud", None), ("inof", Some("info")), ("info,debgu", Some("debug"))]
+        {
+            let refused = filter(text).unwrap_err();
+            assert!(refused.contains("is no level"), "{refused}");
+            assert!(
+                near.is_none_or(|near| refused.contains(&format!("did you mean {near:?}?"))),
+                "{refused}"
+            );
+        }
+        for text in
+            ["info", "WARN", "off", "", "info,onlyonce::once=debug", "error , onlyonce=trace"]
+        {
+            filter(text).unwrap();
+        }
+        assert_eq!(filter("onlyonce::once=debug").unwrap(), "warn,onlyonce::once=debug");
+    }
 
     // threat H5
     #[test]

@@ -26,12 +26,21 @@ fn unread(arguments: &[&str]) -> Command {
 async fn a_report_that_nobody_reads_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("none.db").display());
+    let config = folder.path().join("onlyonce.toml").display().to_string();
+    std::fs::write(&config, "[[route]]\nmatch = \"POST /a\"\n").unwrap();
     let mut codes = Vec::new();
     for arguments in [
         &["plan", "--rate", "1/s", "--ttl", "1h"][..],
         &["plan", "--rate", "1/s", "--ttl", "1h", "--format", "json"],
         &["doctor", "--store", &store],
         &["doctor", "--store", &store, "--format", "json"],
+        &["completions", "bash"],
+        &["completions", "zsh"],
+        &["man"],
+        &["config", "default"],
+        &["config", "schema"],
+        &["config", "check", &config],
+        &["openapi", "overlay", "--config", &config],
     ] {
         let output = within("the report", unread(arguments).spawn().unwrap().wait_with_output())
             .await

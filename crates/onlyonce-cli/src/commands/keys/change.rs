@@ -156,7 +156,7 @@ impl Change {
         }
         let told = access.post(&format!("operations/{id}/{action}"), &details.into()).await?;
         if self.format == Format::Json {
-            return print(format!("{told}\n").as_bytes());
+            return print(&format!("{told}\n"));
         }
         let text = match self.dry_run {
             true => format!(
@@ -166,7 +166,7 @@ impl Change {
             ),
             false => format!("{}: {id}\n", done(action)),
         };
-        print(text.as_bytes())
+        print(&text)
     }
 
     async fn many(&self, action: &str, details: Map<String, Value>) -> Result<ExitCode, Failed> {
@@ -198,7 +198,7 @@ impl Change {
 
     fn tell(&self, action: &str, told: &Value) -> Result<ExitCode, Failed> {
         if self.format == Format::Json {
-            return print(format!("{told}\n").as_bytes());
+            return print(&format!("{told}\n"));
         }
         let number = |name: &str| told[name].as_u64().unwrap_or_default();
         let is_dry = told["dry_run"] == true;
@@ -222,7 +222,7 @@ impl Change {
         {
             text += &table::of(sample);
         }
-        print(text.as_bytes())
+        print(&text)
     }
 }
 

@@ -1,6 +1,5 @@
 //! `onlyonce keys list`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::filter::FilterFlags;
 use super::table;
-use crate::commands::access::{Access, AccessFlags, Failed};
+use crate::commands::access::{self, Access, AccessFlags, Failed};
 
 /// List operations, in no particular order.
 #[derive(Debug, clap::Args)]
@@ -45,12 +44,12 @@ impl List {
         if self.format == ListFormat::Csv {
             let text =
                 access.text(&format!("operations.csv?{}", self.filter.query().finish())).await?;
-            return print(&text);
+            return print(&String::from_utf8_lossy(&text));
         }
         let (operations, has_more) = listed(&access, &self.filter, self.limit).await?;
         match self.format {
-            ListFormat::Json => print((Value::from(operations).to_string() + "\n").as_bytes())?,
-            _ => print(table::of(&operations).as_bytes())?,
+            ListFormat::Json => print(&(Value::from(operations).to_string() + "\n"))?,
+            _ => print(&table::of(&operations))?,
         };
         if has_more {
             eprintln!("onlyonce: there are more; raise --limit, or narrow the filter");
@@ -84,14 +83,9 @@ pub(super) async fn listed(
     }
 }
 
-/// A reader that has seen enough and closed the pipe is no failure.
-pub(super) fn print(text: &[u8]) -> Result<ExitCode, Failed> {
-    match std::io::stdout().write_all(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failed::trouble(&format!("cannot write: {error}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+/// Prints what was found.
+pub(super) fn print(text: &str) -> Result<ExitCode, Failed> {
+    access::print(text).map(|_| ExitCode::SUCCESS)
 }
 
 const PAGE: usize = 200;

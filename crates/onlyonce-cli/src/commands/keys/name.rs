@@ -62,7 +62,7 @@ async fn either(access: &Access, text: &str) -> Result<String, Failed> {
         return Ok(id_of(of_id));
     }
     found.insert(0, of_id);
-    print(table::of(&found).as_bytes())?;
+    print(&table::of(&found))?;
     Err(Failed::usage(&BOTH))
 }
 
@@ -91,7 +91,7 @@ fn only(access: &Access, found: &[Value]) -> Result<String, Failed> {
         [] => Err(Failed::bad_news(&NOTHING)),
         [one] => Ok(id_of(one.clone())),
         several => {
-            print(table::of(several).as_bytes())?;
+            print(&table::of(several))?;
             let message =
                 format!("{} operations have this key; name one by its --id", several.len());
             Err(Failed::bad_news(&message))

@@ -38,8 +38,8 @@ impl Show {
         let id = identified(&access, name).await?;
         let operation = access.get(&format!("operations/{id}")).await?;
         match self.format {
-            Format::Json => print(format!("{operation}\n").as_bytes()),
-            Format::Text => print(told(&operation).as_bytes()),
+            Format::Json => print(&format!("{operation}\n")),
+            Format::Text => print(&told(&operation)),
         }
     }
 }
