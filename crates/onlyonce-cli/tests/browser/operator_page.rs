@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::demo::Demo;
 use crate::driver::{Browser, get, in_browser};
-use crate::served::send;
+use crate::served::{Served, send};
 use crate::shop_window::{play, shows};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,9 +43,10 @@ async fn settle(browser: Browser, stage: &str, admin: &str, gateway: &str) {
     assert_eq!(browser.run("return document.getElementById('act-forget').disabled").await, true);
 
     browser.click("#act-settle").await;
-    fill(&browser, "#a-body", r#"{"id":"ch_found_at_the_bank"}"#).await;
     fill(&browser, "#a-reason", "found in the bank's ledger").await;
     fill(&browser, "#a-who", "ann").await;
+    nothing_is_preset(&browser).await;
+    fill(&browser, "#a-body", r#"{"id":"ch_found_at_the_bank"}"#).await;
     browser.click("dialog button[type=submit]").await;
     browser.until("document.querySelector('.verdict')?.dataset.state === 'completed'").await;
     browser.until(&shows(".timeline [data-kind=settled]", "ann: found in the bank's ledger")).await;
@@ -56,6 +57,22 @@ async fn settle(browser: Browser, stage: &str, admin: &str, gateway: &str) {
     browser.go(stage).await;
     play(&browser, "ask-again").await;
     browser.until(&shows("#with .ways", "201 ch_found_at_the_bank")).await;
+}
+
+/// One click more, and an empty 201 would be the answer of every retry: what happened, the status and an empty body are each
+/// said by somebody.
+async fn nothing_is_preset(browser: &Browser) {
+    let is_refused = "const form = document.querySelector('dialog form'); \
+                      document.querySelector('dialog button[type=submit]').click(); \
+                      return !form.checkValidity() && document.querySelector('dialog') !== null";
+    assert_eq!(browser.run(is_refused).await, true, "no outcome was chosen");
+    browser.run("document.getElementById('a-done').click()").await;
+    assert_eq!(browser.run(is_refused).await, true, "no status was given");
+    fill(browser, "#a-status", "201").await;
+    assert_eq!(browser.run(is_refused).await, true, "the empty body was not confirmed");
+    let is_valid = "document.getElementById('a-bodyless').click(); \
+                    return document.querySelector('dialog form').checkValidity()";
+    assert_eq!(browser.run(is_valid).await, true, "it is confirmed");
 }
 
 /// Where there is a trail, the change is in it.
@@ -95,6 +112,9 @@ async fn release_many(browser: Browser, admin: &str, gateway: &str) {
         .until("[...document.querySelectorAll('.bar button')].every((one) => !one.disabled)")
         .await;
     browser.click(".bar button.primary").await;
+    browser.until("document.getElementById('b-action') !== null").await;
+    let preset = "return document.getElementById('b-action').value";
+    assert_eq!(browser.run(preset).await, "", "no action is preset");
     browser.run("const it = document.getElementById('b-action'); it.value = 'release'; it.dispatchEvent(new Event('change'))").await;
     fill(&browser, "#a-reason", "the bank was down and took nothing").await;
     browser.run("document.getElementById('b-force').checked = true").await;
@@ -182,6 +202,10 @@ async fn keyboard(browser: Browser, admin: &str) {
     browser.until("document.activeElement.id === 'act-settle'").await;
 
     browser.keys(ENTER).await;
+    tab_to(&browser, "#a-done").await;
+    browser.keys(" ").await;
+    tab_to(&browser, "#a-status").await;
+    browser.keys("201").await;
     tab_to(&browser, "#a-body").await;
     browser.keys(r#"{"id":"ch_4"}"#).await;
     tab_to(&browser, "#a-reason").await;
@@ -190,6 +214,44 @@ async fn keyboard(browser: Browser, admin: &str) {
     browser.keys(ENTER).await;
     browser.until("document.querySelector('.verdict')?.dataset.state === 'completed'").await;
     browser.until(&shows(".timeline", "it is in the ledger")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_left_open_follows_the_clock() {
+    let lost = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = lost.local_addr().unwrap();
+    // Reads the request, and closes.
+    std::thread::spawn(move || {
+        for mut stream in lost.incoming().map_while(Result::ok) {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        }
+    });
+    let route = format!(
+        "[[route]]\nmatch = \"POST /lost\"\nupstream = \"http://{address}\"\nlease = \"2s\"\nupstream_timeout = \"2s\"\n"
+    );
+    let served = Served::start("", &route).await;
+    let answer = send(&served.gateway, "/lost", "idempotency-key: order-1\r\n", "79.98").await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    let admin = served.admin.clone();
+    in_browser(async move |browser| follow_the_clock(browser, &admin).await).await;
+    drop(served);
+}
+
+async fn follow_the_clock(browser: Browser, admin: &str) {
+    let found = get(&format!("{admin}api/v1/operations?key=order-1")).await;
+    let id = found["operations"][0]["id"].as_str().unwrap();
+    browser.go(&format!("{admin}#/operation/{id}")).await;
+    browser.until(&shows("#why-release", "You can force it")).await;
+    let said = browser.run("return document.querySelector('.verdict h1').textContent").await;
+    // Nothing happens to it but time.
+    browser.until("!document.querySelector('#why-release').textContent.includes('force it')").await;
+    browser.click("#act-release").await;
+    browser.until("document.querySelector('dialog') !== null").await;
+    assert_eq!(browser.run("return document.getElementById('a-force')").await, json!(null));
+    browser.keys(ESCAPE).await;
+    browser.until("document.querySelector('dialog') === null").await;
+    let has_moved = format!("document.querySelector('.verdict h1').textContent !== {said}");
+    browser.until(&has_moved).await;
 }
 
 /// Presses Tab until an element has the focus, and sees to it that the focus can be seen wherever it is.

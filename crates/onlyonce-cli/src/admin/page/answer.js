@@ -2,27 +2,34 @@
 import { h } from "./dom.js";
 import { Problem } from "./api.js";
 
+/** Nothing is preset: what is confirmed is what somebody chose and wrote. An answer without a body is confirmed by itself. */
 export function answerFields() {
-  const status = h("input", { id: "a-status", type: "number", min: "200", max: "599", value: "201", required: true });
-  const headers = h("textarea", { id: "a-headers", rows: "2", spellcheck: "false" });
-  headers.value = "content-type: application/json";
-  const body = h("textarea", { id: "a-body", rows: "4", spellcheck: "false", placeholder: '{"id":"ch_1"}' });
+  const status = h("input", { id: "a-status", type: "number", min: "200", max: "599", placeholder: "201" });
+  const headers = h("textarea", { id: "a-headers", rows: "2", spellcheck: "false", placeholder: "content-type: application/json" });
+  const body = h("textarea", { id: "a-body", rows: "4", spellcheck: "false", placeholder: '{"id":"ch_1"}', oninput: changed });
+  const bodyless = h("input", { type: "checkbox", id: "a-bodyless" });
+  const confirmed = h("div", { class: "confirmed" }, h("label", { class: "choice" }, bodyless, h("span", {}, "The answer has no body. Every retry gets an empty one.")));
   const details = h("div", { class: "answer-fields" },
     h("div", { class: "field" }, h("label", { for: "a-status" }, "Status"), status),
     h("div", { class: "field grow" }, h("label", { for: "a-headers" }, "Headers, one per line"), headers),
-    h("div", { class: "field whole" }, h("label", { for: "a-body" }, "Body, exactly as retries get it"), body));
-  const choice = (value, text, checked) => h("label", { class: "choice" },
-    h("input", { type: "radio", name: "outcome", value, checked, onchange: changed }), h("span", {}, text));
+    h("div", { class: "field whole" }, h("label", { for: "a-body" }, "Body, exactly as retries get it"), body), confirmed);
+  const choice = (value, text) => h("label", { class: "choice" },
+    h("input", { type: "radio", name: "outcome", id: `a-${value}`, value, required: true, onchange: changed }), h("span", {}, text));
   const element = h("fieldset", {}, h("legend", {}, "What happened to it?"),
-    choice("done", "It was executed. Every retry gets this answer:", true), details,
-    choice("failed", "It failed, or it never happened and must not happen any more under this key. Every retry gets 502 and is told to use a new key.", false));
+    choice("done", "It was executed. Every retry gets the answer that you write."), details,
+    choice("failed", "It failed, or it never happened and must not happen any more under this key. Every retry gets 502 and is told to use a new key."));
+  changed();
 
-  const isFailed = () => element.querySelector("input[name=outcome]:checked").value === "failed";
+  function chosen() { return element.querySelector("input[name=outcome]:checked")?.value; }
   function changed() {
-    details.hidden = isFailed();
-    status.required = !isFailed();
+    const isDone = chosen() === "done";
+    const isEmpty = body.value === "";
+    details.hidden = !isDone;
+    status.required = isDone;
+    confirmed.hidden = !isEmpty;
+    bodyless.required = isDone && isEmpty;
   }
-  const value = () => (isFailed() ? { failed: true } :
+  const value = () => (chosen() === "failed" ? { failed: true } :
     { status: Number(status.value), headers: parsed(headers.value), body: body.value });
   return { element, value };
 }

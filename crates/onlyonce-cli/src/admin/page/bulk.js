@@ -25,7 +25,8 @@ function askStep(handles, context) {
   const answer = answerFields(), reason = reasonFields(kept, context.isAudited);
   const force = h("input", { type: "checkbox", id: "b-force" });
   const forced = h("label", { class: "choice" }, force, h("span", {}, "Also operations whose first attempt may still arrive. I know that none of them can reach the upstream any more."));
-  const select = h("select", { id: "b-action", onchange: changed }, ["release", "settle", "forget", "erase"].map((name) => h("option", { value: name }, `${TITLES[name]}: ${MEANS[name]}`)));
+  const select = h("select", { id: "b-action", required: true, onchange: changed }, h("option", { value: "" }, "Choose…"),
+    ["settle", "release", "forget", "erase"].map((name) => h("option", { value: name }, `${TITLES[name]}: ${MEANS[name]}`)));
   fill(handles.body, matches(context.filter),
     h("div", { class: "field grow" }, h("label", { for: "b-action" }, "Action"), select), answer.element, forced, reason.element,
     h("p", { class: "quiet" }, "First comes a dry run: it counts and shows a sample, and changes nothing."));

@@ -2,18 +2,21 @@
 import { get } from "./api.js";
 import { actionDialog } from "./actions.js";
 import { fill, h, icon } from "./dom.js";
-import { bytes, count, plural, state, timer, timestamp } from "./format.js";
+import { bytes, count, plural, serverNow, state, timer, timestamp } from "./format.js";
 import { problemNotice } from "./notice.js";
 import { link } from "./router.js";
 import { timeline } from "./timeline.js";
 
 export function show({ rest: [id = ""], summary, refresh }) {
   const element = h("article", { class: "operation", "aria-busy": "true" }, h("p", { class: "quiet" }, "Loading…"));
-  let shown = null;
+  let shown = null, again = null, isLeft = false;
 
   async function load() {
+    clearTimeout(again);
     try {
-      draw(await get(`operations/${encodeURIComponent(id)}`));
+      const op = await get(`operations/${encodeURIComponent(id)}`);
+      draw(op);
+      follow(op);
     } catch (problem) {
       shown = null;
       fill(element, h("h1", {}, "This operation cannot be shown"), problemNotice(problem),
@@ -21,6 +24,15 @@ export function show({ rest: [id = ""], summary, refresh }) {
           h("a", { href: "#/operations" }, "All operations")));
     }
     element.removeAttribute("aria-busy");
+  }
+
+  /** What it says, and what may be done, changes with the clock alone until it is completed. */
+  function follow(op) {
+    clearTimeout(again);
+    if (isLeft || op.state === "completed") return;
+    const allowed = Date.parse(op.actions.release.allowed_at ?? 0) - serverNow();
+    const wait = allowed > 0 ? Math.min(FOLLOW_MS, allowed + 100) : FOLLOW_MS;
+    again = setTimeout(() => (document.hidden ? follow(op) : load()), wait);
   }
 
   function draw(op) {
@@ -36,8 +48,11 @@ export function show({ rest: [id = ""], summary, refresh }) {
   }
 
   let told = null;
-  return { title: "Operation", element, load, summary: () => { if (told) draw(told); }, concerns: (event) => event.id === id, pace: 400 };
+  const leave = () => { isLeft = true; clearTimeout(again); };
+  return { title: "Operation", element, load, leave, summary: () => { if (told) draw(told); }, concerns: (event) => event.id === id, pace: 400 };
 }
+
+const FOLLOW_MS = 5000;
 
 function verdict(op) {
   return h("header", { class: "verdict", "data-state": op.state },
