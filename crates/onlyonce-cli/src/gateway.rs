@@ -4,7 +4,6 @@ mod ambiguity;
 mod app;
 mod authorize;
 mod census;
-mod connection_state;
 mod cors;
 mod credentials;
 mod current;
@@ -32,6 +31,7 @@ mod wire;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -45,8 +45,11 @@ use self::current::{Current, InForce};
 use self::jwt::Jwt;
 use self::outgoing::Outgoing;
 pub(crate) use self::store::About;
+use self::store::Listeners;
 use crate::admin::{self, Desk, Keeper, PolicyInForce, Setting};
 use crate::config::{Admin, Config};
+use crate::connections::Connections;
+use crate::files::{self, Files, Shares};
 use crate::tls::Secured;
 
 pub use self::reload::ReloadError;
@@ -133,20 +136,24 @@ impl Gateway {
     /// Opens the store, binds the addresses, and serves on a thread per core.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         let secured = Secured::by(config).map_err(|error| StartError::Config(error.into()))?;
-        let (once, about) = engine(config).await?;
+        let files = Files::raised(config.executing_max);
+        let shares = files.shares(serving_threads());
+        files::set_upstream_share(shares.upstream);
+        let (once, about) = engine(config, &shares).await?;
         let listener = bind(config.listen)?;
         let address = local_address(&listener, config.listen)?;
         let (stage, staged) = watch::channel(Stage::Serving);
         let outgoing = Outgoing::new();
         let jwt = verifier(config).await.map_err(StartError::Config)?;
         let current = first(config, secured, &once, jwt, &outgoing).map_err(StartError::Config)?;
-        let threads = serve(&current, listener, &staged);
+        let threads = serve(&current, listener, &about.listeners.clients, &staged);
         let (admin, admin_thread) = (None, None);
         let mut gateway =
             Self { address, admin, once, about, current, outgoing, stage, threads, admin_thread };
         if let Some(admin) = &config.admin {
             gateway.start_admin(admin, staged)?;
         }
+        files.tell(config.executing_max, &shares);
         Ok(gateway)
     }
 
@@ -194,20 +201,26 @@ impl Gateway {
         let every = if is_paid { census::EVERY_PAID } else { census::EVERY };
         let current = self.current.clone();
         let acceptor = move || current.now().secured.admin.clone();
+        let connections = self.about.listeners.operators.clone();
         let serve = move || async move {
             tokio::spawn(census.refresh(once, every));
-            admin::serve(listener, acceptor, desk).await
+            admin::serve(listener, connections, acceptor, desk).await
         };
         self.admin_thread = Some(on_thread("onlyonce-admin", serve));
         Ok(())
     }
 }
 
-async fn engine(config: &Config) -> Result<(Once, About), StartError> {
+async fn engine(config: &Config, shares: &Shares) -> Result<(Once, About), StartError> {
     let (builder, about) = store::open(config).await?;
     let builder = adjusted(builder, config);
     id_check::check(&builder, config).await?;
-    Ok((builder.build(), about))
+    Ok((builder.build(), About { listeners: Listeners::new(shares), ..about }))
+}
+
+/// A thread per core.
+fn serving_threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 pub(crate) fn adjusted(builder: OnceBuilder, config: &Config) -> OnceBuilder {
@@ -251,19 +264,23 @@ fn first(
     jwt: Option<Arc<Jwt>>,
     outgoing: &Outgoing,
 ) -> Result<Current, BoxError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let services = || app::services(config, &secured.upstream, &[]);
     let layers = app::layers(config, once, jwt.as_ref(), &services()?);
     let routes = |_| {
         let services = services()?;
         Ok(Arc::new(Routes::new(config, &layers, services, jwt.clone(), outgoing)))
     };
-    let threads = (0..cores).map(routes).collect::<Result<_, BoxError>>()?;
+    let threads = (0..serving_threads().get()).map(routes).collect::<Result<_, BoxError>>()?;
     Ok(Current::new(InForce { config: config.clone(), secured, threads }))
 }
 
 /// A thread that accepts connections, and those that serve them.
-fn serve(current: &Current, listener: TcpListener, stage: &watch::Receiver<Stage>) -> Vec<Thread> {
+fn serve(
+    current: &Current,
+    listener: TcpListener,
+    connections: &Connections,
+    stage: &watch::Receiver<Stage>,
+) -> Vec<Thread> {
     let (mut queues, mut threads) = (Vec::new(), Vec::new());
     for thread in 0..current.now().threads.len() {
         let app = App::new(thread, current.clone());
@@ -272,8 +289,8 @@ fn serve(current: &Current, listener: TcpListener, stage: &watch::Receiver<Stage
         let serve = move || listen::serve(accepted, app, stage, DRAIN);
         threads.push(on_thread("onlyonce-serve", serve));
     }
-    let stage = stage.clone();
-    let accept = move || listen::accept(listener, queues, stage);
+    let (stage, connections) = (stage.clone(), connections.clone());
+    let accept = move || listen::accept(listener, connections, queues, stage);
     threads.push(on_thread("onlyonce-accept", accept));
     threads
 }

@@ -3,8 +3,10 @@
 mod admin;
 pub mod commands;
 pub mod config;
+mod connections;
 mod credentials;
 pub mod demo;
+mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

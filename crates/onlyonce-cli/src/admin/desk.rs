@@ -22,6 +22,7 @@ use super::recent::Recent;
 use super::router::{Endpoint, Found, find};
 use super::samples::{Sample, Samples};
 use super::{audit, body, bulk, csv_in, csv_out, events, openapi, operations, page, summary};
+use crate::connections::Slot;
 use crate::gateway::{About, Stage, metrics};
 
 /// Answers operators. A clone is the same desk.
@@ -87,12 +88,14 @@ impl Desk {
         }))
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    /// Answers a request on the connection that has this slot.
+    pub(super) async fn answer(&self, request: Request<Incoming>, slot: &Slot) -> Answer {
+        slot.state().ask();
         let (head, body) = request.into_parts();
-        secure(self.admitted(&head, body).await.unwrap_or_else(Problem::answer))
+        secure(self.admitted(&head, body, slot).await.unwrap_or_else(Problem::answer))
     }
 
-    async fn admitted(&self, head: &Parts, body: Incoming) -> Result<Answer, Problem> {
+    async fn admitted(&self, head: &Parts, body: Incoming, slot: &Slot) -> Result<Answer, Problem> {
         let is_look = matches!(head.method, Method::GET | Method::HEAD);
         if let Some(asset) = page::asset(head.uri.path()).filter(|_| is_look) {
             self.keeper.admit_to_page(head)?;
@@ -107,6 +110,10 @@ impl Desk {
             Ok(role) => role,
             Err(problem) => return Ok(challenged(problem)),
         };
+        // Anybody may ask for health.
+        if !endpoint.is_health() {
+            slot.vouch();
+        }
         let body = match endpoint.has_body() {
             true => body::whole(body, endpoint).await?,
             false => Bytes::new(),

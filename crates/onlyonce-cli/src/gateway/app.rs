@@ -23,7 +23,6 @@ use tower_service::Service as _;
 
 use super::ambiguity::{self, Judged};
 use super::authorize::Authorizer;
-use super::connection_state::InFlight;
 use super::cors::{self, Cors};
 use super::current::Current;
 use super::forward::{Client, Forward};
@@ -38,6 +37,7 @@ use super::unbroken::Unbroken;
 use super::upstream::Upstream;
 use super::well_known;
 use crate::config::{Config, Match, Route};
+use crate::connections::InFlight;
 use crate::tls::Outward;
 
 /// The routes of one thread, as they are now.
@@ -97,7 +97,7 @@ impl App {
         in_flight: InFlight,
     ) -> Result<Response<Body>, Infallible> {
         let routes = self.current.routes(self.thread);
-        let (version, state) = (request.version(), in_flight.connection());
+        let version = request.version();
         if version == Version::HTTP_2 {
             headers::join_cookie_crumbs(request.headers_mut());
         }
@@ -109,11 +109,11 @@ impl App {
             && request.uri().path().starts_with(WELL_KNOWN)
             && let Some(answer) = Box::pin(routes.well_known(&request)).await
         {
-            return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
+            return Ok(routes.outgoing.held(answer, &Policy::default(), in_flight, version));
         }
         if routes.issues_token(&request) {
             let answer = routes.issue_token(&request);
-            return Ok(routes.outgoing.held(answer, &Policy::default(), state, version));
+            return Ok(routes.outgoing.held(answer, &Policy::default(), in_flight, version));
         }
         let guard = routes.route(request.method(), request.uri().path());
         let allowed = guard.cors.allowed(request.headers());
@@ -128,7 +128,7 @@ impl App {
             }
             None => guard.pass(request).await,
         };
-        let answer = routes.outgoing.held(answer, &guard.policy, state, version);
+        let answer = routes.outgoing.held(answer, &guard.policy, in_flight, version);
         Ok(cors::readable(answer, allowed))
     }
 }

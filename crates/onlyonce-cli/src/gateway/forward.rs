@@ -17,13 +17,13 @@ use onlyonce::store::BoxError;
 use onlyonce::{Attempt, http::IDEMPOTENCY_ATTEMPT};
 use tower_service::Service;
 
-use super::connection_state::ConnectionState;
 use super::forwarded_key::ForwardedKey;
 use super::headers::{self, Origin};
 use super::sending::Sent;
 use super::telemetry;
 use super::upstream::{Answer, SendError, Terms, Upstream};
 use crate::config::Route;
+use crate::connections::ConnectionState;
 use crate::tls::ClientCertificate;
 
 /// The connection of a client, among the extensions of its requests.

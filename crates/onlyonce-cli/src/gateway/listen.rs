@@ -2,30 +2,33 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulConnection;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::Instrument;
 
 use super::Stage;
 use super::app::{Answering, App};
-use super::connection_state::ConnectionState;
 use super::forward::Client;
 use super::headers::Origin;
 use super::telemetry;
 use super::wire::{HEAD_BYTES_MAX, Watched};
+use crate::connections::{ConnectionState, Connections, IDLE_MAX, Slot};
 use crate::tls::{ClientCertificate, Handshakes, shaken};
 
 /// The address is this process's alone: a second gateway on the port, with another store, would get half of the
@@ -41,39 +44,70 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// A connection that was accepted and is not served yet.
-type Accepted = (std::net::TcpStream, SocketAddr);
+pub(super) struct Accepted {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    slot: Slot,
+}
 
 /// The queue of one serving thread.
 pub(super) fn queue() -> (mpsc::Sender<Accepted>, mpsc::Receiver<Accepted>) {
     mpsc::channel(ACCEPTED_MAX)
 }
 
-/// Accepts until the gateway drains, and gives the connections to the serving threads in turn.
+/// Accepts until the gateway drains, and gives the connections to the serving threads.
 pub(super) async fn accept(
     listener: TcpListener,
+    connections: Connections,
     threads: Vec<mpsc::Sender<Accepted>>,
     mut stage: watch::Receiver<Stage>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    for thread in threads.iter().cycle() {
-        tokio::select! {
-            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => break,
-            accepted = next(&listener) => {
-                // A thread that failed serves nobody, and its connection is closed.
-                let _ = thread.send(accepted).await;
+    let accepting = async {
+        for turn in 0.. {
+            let (stream, peer) = next(&listener, &connections).await;
+            // Over the bound, and with nobody who can make room, the connection is closed at once.
+            if let Some(slot) = connections.admit(&ConnectionState::default()).await {
+                give(Accepted { stream, peer, slot }, &threads, turn).await;
             }
         }
+    };
+    tokio::select! {
+        _ = stage.wait_for(|stage| *stage >= Stage::Draining) => {}
+        () = accepting => {}
     }
     Ok(())
 }
 
-async fn next(listener: &tokio::net::TcpListener) -> Accepted {
+async fn next(
+    listener: &tokio::net::TcpListener,
+    connections: &Connections,
+) -> (std::net::TcpStream, SocketAddr) {
     loop {
         match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok(accepted) => return accepted,
-            // No file descriptors, or a peer that left: the next accept may work.
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => connections.not_accepted(&error).await,
         }
+    }
+}
+
+/// Gives the connection to the thread with the fewest that wait for it; among equals to each in turn. One that is stuck
+/// gets no more then. While all queues are full the next connections wait in the system's.
+async fn give(accepted: Accepted, threads: &[mpsc::Sender<Accepted>], turn: usize) {
+    // A thread that failed serves nobody.
+    let open = |thread: &&mpsc::Sender<Accepted>| !thread.is_closed();
+    let in_turn = threads.iter().cycle().skip(turn % threads.len().max(1)).take(threads.len());
+    // Of equals the last counts.
+    let emptiest = in_turn.filter(open).collect::<Vec<_>>().into_iter().rev();
+    let Some(emptiest) = emptiest.max_by_key(|thread| thread.capacity()) else { return };
+    let full = match emptiest.try_send(accepted) {
+        Ok(()) => return,
+        Err(TrySendError::Closed(_)) => return,
+        Err(TrySendError::Full(accepted)) => accepted,
+    };
+    let reserved = threads.iter().filter(open).map(|thread| Box::pin(thread.reserve()));
+    if let (Ok(permit), ..) = select_all(reserved).await {
+        permit.send(full);
     }
 }
 
@@ -84,17 +118,14 @@ pub(super) async fn serve(
     mut stage: watch::Receiver<Stage>,
     drain: Duration,
 ) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let graceful = GracefulShutdown::new();
+    let (draining, _) = watch::channel(());
     let mut handshakes = Handshakes::new(HANDSHAKES_MAX);
-    while let Some((stream, peer)) = accepted.recv().await {
+    while let Some(Accepted { stream, peer, slot }) = accepted.recv().await {
         // The system may refuse to watch one more; that connection is closed.
         let Ok(stream) = TcpStream::from_std(stream) else { continue };
-        // Over the bound the connection is closed at once.
-        let Ok(place) = connections.clone().try_acquire_owned() else { continue };
         // A peer that left shows at the first read.
         let _ = stream.set_nodelay(true);
-        let arrival = Arrival { peer, app: app.clone(), place, watcher: graceful.watcher() };
+        let arrival = Arrival { peer, app: app.clone(), slot, draining: draining.subscribe() };
         match app.acceptor() {
             None => arrival.plain(stream),
             Some(acceptor) => handshakes.begin(arrival.secured(acceptor, stream)),
@@ -105,29 +136,35 @@ pub(super) async fn serve(
     // What has not ended by then is cut off, and its operation is unknown. An operation whose client has left
     // has no connection, and runs on this runtime all the same.
     let drained = stage.wait_for(|stage| *stage >= Stage::Drained);
-    let _ = tokio::join!(timeout(drain, graceful.shutdown()), drained);
+    draining.send_replace(());
+    let _ = tokio::join!(timeout(drain, draining.closed()), drained);
     Ok(())
 }
 
-/// A connection that has its place, and is not served yet.
+/// A connection that has its slot, and is not served yet.
 struct Arrival {
     peer: SocketAddr,
     app: App,
-    place: OwnedSemaphorePermit,
-    watcher: Watcher,
+    slot: Slot,
+    draining: watch::Receiver<()>,
 }
 
 impl Arrival {
     async fn secured(self, acceptor: TlsAcceptor, stream: TcpStream) {
-        if let Some(stream) = shaken(&acceptor, stream).await {
+        let state = self.slot.state().clone();
+        let shaken = tokio::select! {
+            shaken = shaken(&acceptor, stream) => shaken,
+            () = state.told_to_leave() => None,
+        };
+        if let Some(stream) = shaken {
             let certificate = ClientCertificate::of(stream.get_ref().1);
-            let client = client(Origin::new(self.peer, true), certificate);
+            let client = client(Origin::new(self.peer, true), state, certificate);
             self.serve(stream, client);
         }
     }
 
     fn plain(self, stream: TcpStream) {
-        let client = client(Origin::new(self.peer, false), None);
+        let client = client(Origin::new(self.peer, false), self.slot.state().clone(), None);
         self.serve(stream, client);
     }
 
@@ -136,7 +173,7 @@ impl Arrival {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (app, state) = (self.app, client.state.clone());
-        let io = TokioIo::new(Watched::new(stream, state.clone(), self.place));
+        let io = TokioIo::new(Watched::new(stream, self.slot));
         let service = service_fn(move |mut request: hyper::Request<Incoming>| -> Answering {
             request.extensions_mut().insert(client.clone());
             let span = telemetry::span_of(&request);
@@ -151,23 +188,59 @@ impl Arrival {
             })
         });
         let connection = builder().serve_connection_with_upgrades(io, service).into_owned();
-        let serving = tokio::spawn(self.watcher.watch(connection));
-        tokio::spawn(close_if_stalled(serving, state));
+        let serving = tokio::spawn(run(connection, state.clone(), self.draining));
+        tokio::spawn(watch_over(serving, state));
     }
 }
 
-fn client(origin: Origin, certificate: Option<ClientCertificate>) -> Arc<Client> {
-    Arc::new(Client { origin, state: ConnectionState::default(), certificate })
-}
-
-/// Closes a connection that makes no progress. In a task of its own, so that a request does not look at the timer.
-async fn close_if_stalled<T>(mut serving: JoinHandle<T>, state: ConnectionState) {
+/// Serves a connection. Once the gateway drains, or it is told so, it takes no more requests. Whoever waits for the
+/// gateway to have drained waits until `draining` is dropped.
+async fn run<C: GracefulConnection>(
+    connection: C,
+    state: ConnectionState,
+    mut draining: watch::Receiver<()>,
+) {
+    let mut connection = pin!(connection);
     tokio::select! {
         biased;
+        _ = draining.changed() => {}
+        () = state.told_to_finish() => {}
         // How a connection ends is its peer's affair.
-        _ = &mut serving => {}
-        () = state.stalled() => serving.abort(),
+        _ = connection.as_mut() => return,
     }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// Ends a connection that makes no progress, on which nothing is asked, or whose room another one needs. In a task of its
+/// own, so that a request does not look at the timers.
+async fn watch_over<T>(mut serving: JoinHandle<T>, state: ConnectionState) {
+    let wait = tokio::select! {
+        biased;
+        _ = &mut serving => return,
+        () = state.stalled() => Duration::ZERO,
+        () = state.told_to_leave() => if state.has_asked() { LEAVE_WAIT } else { Duration::ZERO },
+        () = state.idle_http2() => FINISH_WAIT,
+    };
+    if !wait.is_zero() {
+        // A request that comes at this moment is still answered.
+        state.finish();
+        tokio::select! {
+            biased;
+            _ = &mut serving => return,
+            () = state.stalled() => {}
+            () = async { sleep(wait).await; state.idle(wait).await } => {}
+        }
+    }
+    serving.abort();
+}
+
+fn client(
+    origin: Origin,
+    state: ConnectionState,
+    certificate: Option<ClientCertificate>,
+) -> Arc<Client> {
+    Arc::new(Client { origin, state, certificate })
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
@@ -175,7 +248,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT)
+        .header_read_timeout(IDLE_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
@@ -192,13 +265,12 @@ fn builder() -> auto::Builder<TokioExecutor> {
 const BACKLOG: i32 = 1024;
 /// Connections that wait for one thread.
 const ACCEPTED_MAX: usize = 64;
-/// Connections of one thread.
-const CONNECTIONS_MAX: usize = 10_000;
-/// So many of them may be handshakes of TLS.
+/// So many connections of a thread may be handshakes of TLS.
 const HANDSHAKES_MAX: usize = 1_000;
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a client may take for a head, and be silent between two.
-const HEAD_WAIT: Duration = Duration::from_secs(30);
+/// How long a connection that was told to end may stay open without a request: for another one that needs its room,
+/// and because nothing was asked on it.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
+const FINISH_WAIT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// What is buffered of a streamed answer that its client does not read, for each stream.
 const STREAM_SEND_BYTES_MAX: usize = 16 * 1024;
@@ -206,3 +278,6 @@ const STREAM_SEND_BYTES_MAX: usize = 16 * 1024;
 const STREAMS_MAX: u32 = 256;
 /// Streams that a peer may reset before its connection is closed.
 const RESETS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ use self::names::{BY_ROUTE, IN_ALL};
 use super::census::Counted;
 use super::store::About;
 use super::telemetry::export_counts;
+use crate::connections::ConnectionCounts;
+use crate::files::upstream_share;
 
 /// The whole page.
 pub(crate) fn text(once: &Once, about: &About) -> String {
@@ -56,6 +58,7 @@ impl Collector for Collected {
             encode_census(&mut encoder, &counted)?;
         }
         encode_exports(&mut encoder)?;
+        encode_connections(&mut encoder, &self.1)?;
         self.1.filter.as_ref().map_or(Ok(()), |filter| encode_filter(&mut encoder, filter))
     }
 }
@@ -129,6 +132,35 @@ fn encode_exports(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     counter(encoder, "otlp_exported", help, read(&counts.exported))?;
     let help = "Spans dropped because the trace collector did not take them in time";
     counter(encoder, "otlp_dropped", help, read(&counts.dropped))
+}
+
+fn encode_connections(encoder: &mut DescriptorEncoder<'_>, about: &About) -> fmt::Result {
+    let listeners = [&about.listeners.clients, &about.listeners.operators];
+    let listeners = listeners.map(|connections| (connections.listener(), connections.counts()));
+    let (open, max) =
+        (listeners.map(|(_, counts)| counts.open), listeners.map(|(_, counts)| counts.max));
+    for (name, help, numbers) in [
+        ("connections", "Connections that are open", open),
+        ("connections_max", "How many connections may be open", max),
+    ] {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((listener, _), number) in listeners.iter().zip(numbers) {
+            let labels = [("listener", *listener)];
+            ConstGauge::new(number as i64).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let open = upstream_share().open() as i64;
+    gauge(encoder, "upstream_connections", "Connections to services that are open", open)?;
+    let (name, help) = ("connections_dropped", CONNECTIONS_DROPPED);
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (listener, counts) in &listeners {
+        let ConnectionCounts { full, made_room, no_file, .. } = *counts;
+        for (why, count) in [("full", full), ("made_room", made_room), ("no_file", no_file)] {
+            let labels = [("listener", *listener), ("why", why)];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode_filter(
@@ -207,6 +239,8 @@ const UPSTREAM: &str = "How long the upstream took for a guarded request, to its
 const REQUEST: &str =
     "How long guarded requests took, from their head to the head of their answer, replays included";
 const CLOCK_AHEAD: &str = "How far the store's clock is ahead of the time that this node trusts; above 0, someone set the clock forward";
+const CONNECTIONS_DROPPED: &str = "Connections closed for want of room: new ones while all others were at work (full), idle ones for a \
+                                   new one (made_room), and times that none could be accepted (no_file)";
 const SWEEP_LAG: &str = "How long ago a sweep last deleted everything that had expired";
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use onlyonce::http::{Body, problem};
 use onlyonce::store::BoxError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connection_state::{ConnectionState, Unsent};
+use crate::connections::{ConnectionState, InFlight, Unsent};
 
 /// The room for answers of the whole process.
 #[derive(Clone, Debug)]
@@ -31,21 +31,21 @@ impl Outgoing {
     /// The answer, which takes room until its last byte was written to the connection. Where there is no
     /// room it is dropped: what was executed is stored, and a retry gets it.
     ///
-    /// A streamed answer needs none: it is read from the service as its client reads, but for a buffer.
+    /// A streamed answer needs none: it is read from the service as its client reads, but for a buffer. Its request is at
+    /// work until it ends.
     pub(super) fn held(
         &self,
         answer: Response<Body>,
         policy: &Policy,
-        state: &ConnectionState,
+        in_flight: InFlight,
         version: Version,
     ) -> Response<Body> {
-        let bytes = answer.body().held_bytes();
+        let (bytes, state) = (answer.body().held_bytes(), in_flight.connection());
         // HTTP/1 has one answer at a time on a connection, and a full socket shows that nobody reads it.
         let is_http1 = version < Version::HTTP_2;
         match bytes {
             _ if answer.body().is_end_stream() => answer,
-            0 if is_http1 => answer,
-            0 => answer.map(|body| Body::new(Streamed::new(body, state))),
+            0 => answer.map(|body| Body::new(Streamed::new(body, in_flight, !is_http1))),
             1..=SMALL_BYTES_MAX if is_http1 => answer,
             _ => match self.room(bytes.min(ANSWERS_BYTES_MAX), state) {
                 Some(room) => {
@@ -72,17 +72,19 @@ impl Outgoing {
     }
 }
 
-/// A streamed answer on an HTTP/2 connection. It tells when its client is awaited: whenever hyper does not ask for
+/// A streamed answer. On an HTTP/2 connection it tells when its client is awaited: whenever hyper does not ask for
 /// the next frame, because the client has opened no window for it.
 struct Streamed {
     body: Body,
-    state: ConnectionState,
+    in_flight: InFlight,
+    tells: bool,
     unsent: Option<Unsent>,
 }
 
 impl Streamed {
-    fn new(body: Body, state: &ConnectionState) -> Self {
-        Self { body, state: state.clone(), unsent: Some(state.hold(STREAM_BYTES)) }
+    fn new(body: Body, in_flight: InFlight, tells: bool) -> Self {
+        let unsent = tells.then(|| in_flight.connection().hold(STREAM_BYTES));
+        Self { body, in_flight, tells, unsent }
     }
 }
 
@@ -98,8 +100,10 @@ impl http_body::Body for Streamed {
         self.unsent = match frame {
             // The service is awaited.
             Poll::Pending => None,
+            Poll::Ready(_) if !self.tells => None,
             Poll::Ready(_) => {
-                Some(self.unsent.take().unwrap_or_else(|| self.state.hold(STREAM_BYTES)))
+                let unsent = self.unsent.take();
+                Some(unsent.unwrap_or_else(|| self.in_flight.connection().hold(STREAM_BYTES)))
             }
         };
         frame

@@ -14,6 +14,8 @@ use tracing::warn;
 use super::StartError;
 use super::census::LastCensus;
 use crate::config::{Config, FilterUrl, StoreUrl};
+use crate::connections::Connections;
+use crate::files::Shares;
 
 /// What the operator may want to know of the store.
 #[derive(Clone, Debug)]
@@ -26,8 +28,25 @@ pub(crate) struct About {
     pub(crate) is_best_effort: bool,
     pub(crate) filter: Option<Layered<PostgresStore>>,
     pub(crate) census: LastCensus,
+    pub(crate) listeners: Listeners,
     /// What the store said when it was opened.
     pub(crate) warnings: Vec<String>,
+}
+
+/// The connections of each listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Listeners {
+    pub(crate) clients: Connections,
+    pub(crate) operators: Connections,
+}
+
+impl Listeners {
+    pub(super) fn new(shares: &Shares) -> Self {
+        Self {
+            clients: Connections::new("clients", shares.clients),
+            operators: Connections::new("admin", shares.operators),
+        }
+    }
 }
 
 impl About {
@@ -46,6 +65,7 @@ impl About {
             is_best_effort: false,
             filter: None,
             census: LastCensus::default(),
+            listeners: Listeners::new(&Shares { clients: 0, operators: 0, upstream: 0 }),
             warnings: Vec::new(),
         }
     }

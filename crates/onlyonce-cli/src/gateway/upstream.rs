@@ -1,6 +1,7 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
 mod answer;
+mod counted;
 mod pool;
 mod shared;
 mod single_flight;

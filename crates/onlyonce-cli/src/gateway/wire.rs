@@ -15,9 +15,8 @@ use http_body_util::{BodyExt, Collected};
 use onlyonce::Policy;
 use onlyonce::http::problem;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::connection_state::ConnectionState;
+use crate::connections::{ConnectionState, Slot};
 
 /// A connection whose heads are looked at before hyper reads them.
 #[derive(Debug)]
@@ -25,8 +24,8 @@ pub(super) struct Watched<T> {
     io: T,
     scanner: Scanner,
     state: ConnectionState,
-    /// Its place among the connections of its thread; an upgraded connection keeps it.
-    _place: OwnedSemaphorePermit,
+    /// Its slot among the connections of the listener; an upgraded connection keeps it.
+    _slot: Slot,
     /// How much of the preface of HTTP/2 was read.
     preface_bytes: usize,
     /// Something was written and not flushed: an answer is on its way.
@@ -35,12 +34,12 @@ pub(super) struct Watched<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
-    pub(super) fn new(io: T, state: ConnectionState, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(io: T, slot: Slot) -> Self {
         Self {
             io,
             scanner: Scanner::default(),
-            state,
-            _place: place,
+            state: slot.state().clone(),
+            _slot: slot,
             preface_bytes: 0,
             is_answering: false,
             is_refused: false,
@@ -52,8 +51,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
         let left = &PREFACE[self.preface_bytes..];
         let same = bytes.iter().zip(left).take_while(|(byte, wanted)| byte == wanted).count();
         self.preface_bytes += same;
-        if same < bytes.len() || same == left.len() {
-            self.state.note_version();
+        let is_http2 = same == left.len();
+        if same < bytes.len() || is_http2 {
+            self.state.note_version(is_http2);
         }
     }
 

@@ -81,7 +81,7 @@ impl Lab {
 }
 
 /// As many open files as the system allows: every attacker is a socket or two.
-fn open_files_max() {
+pub(crate) fn open_files_max() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }

@@ -16,6 +16,7 @@ mod upstream;
 mod heavy_body;
 mod heavy_crowd;
 mod heavy_head;
+mod heavy_idle;
 mod heavy_reader;
 mod heavy_resets;
 

@@ -121,6 +121,10 @@ impl Gateway {
         self.child.try_wait().unwrap().is_some()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// What it wrote to stderr so far.
     pub(crate) fn errors(&self) -> String {
         fs::read_to_string(&self.errors).unwrap()

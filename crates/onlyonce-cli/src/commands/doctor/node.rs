@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use super::report::{Finding, Promise};
 use super::sqlite;
 use crate::config::{Config, StoreUrl};
+use crate::files::needed;
 
 /// By the limit of the gateway that has the store open, else by that of this process.
 pub(super) fn examine(store: &StoreUrl, config: Option<&Config>) -> Finding {
@@ -18,8 +19,9 @@ pub(super) fn examine(store: &StoreUrl, config: Option<&Config>) -> Finding {
     let executing_max = config.map_or_else(|| Config::default().executing_max, |c| c.executing_max);
     match of_owner {
         Some(files) => judge(files, executing_max, "the running gateway"),
+        // A gateway raises its own limit.
         None => {
-            let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
             judge(files, executing_max, "a process started from here")
         }
     }
@@ -32,16 +34,14 @@ fn limit_of(pid: u32) -> Option<u64> {
     Some(soft.parse().unwrap_or(u64::MAX))
 }
 
-/// A request needs two files: the connection of its client, and one to the service.
 fn judge(files: u64, executing_max: usize, whose: &str) -> Finding {
     let (promise, setting) = (Promise::Capacity, "open files");
-    let needed = 2 * executing_max as u64 + FILES_BESIDE;
+    let needed = needed(executing_max);
     let fix = format!("set LimitNOFILE={needed} in the systemd unit, or ulimit -n {needed}");
     match files {
         ..FILES_MIN => {
             let told = format!(
-                "{whose} may open {files} files: after about {} requests at once, connections are not accepted any more",
-                files / 2
+                "{whose} may open {files} files: it serves only a few dozen connections at once"
             );
             Finding::broken(promise, setting, told, fix)
         }
@@ -55,6 +55,4 @@ fn judge(files: u64, executing_max: usize, whose: &str) -> Finding {
     }
 }
 
-/// Listeners, the store and its connections, logs.
-const FILES_BESIDE: u64 = 64;
 const FILES_MIN: u64 = 256;

@@ -9,11 +9,11 @@ use http::{Method, Request};
 use onlyonce::http::Who;
 use onlyonce::scope::Principal;
 
-use super::super::connection_state::ConnectionState;
 use super::super::forward::Client;
 use super::super::headers::Origin;
 use super::Callers;
 use crate::config::Config;
+use crate::connections::ConnectionState;
 use crate::tls::ClientCertificate;
 
 type Lines<'a> = Vec<(&'a str, String)>;

@@ -8,6 +8,8 @@ use hyper::client::conn::http1::SendRequest;
 use onlyonce::http::Body;
 use tokio::time::Instant;
 
+use crate::files::upstream_share;
+
 /// Connections of one thread to one service, in the order in which they were used last.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Kept>>);
@@ -36,7 +38,7 @@ impl Pool {
         if kept.len() >= KEPT_MAX {
             kept.retain(|kept| !kept.sender.is_closed());
         }
-        if kept.len() < KEPT_MAX {
+        if kept.len() < KEPT_MAX && upstream_share().has_room_for_idle() {
             let idle_max = keep_alive(answer).map_or(IDLE_MAX, |told| IDLE_MAX.min(told / 2));
             kept.push(Kept { sender, used_at: Instant::now(), idle_max });
         }

@@ -12,10 +12,11 @@ use onlyonce::http::Body;
 use onlyonce::store::BoxError;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::counted::Counted;
 use super::shared::Shared;
 use super::single_flight::SingleFlight;
 use crate::tls::Outward;
@@ -78,8 +79,7 @@ impl Target {
     }
 
     async fn connect_unbounded(&self, is_http2: bool) -> Result<Connected, BoxError> {
-        let stream = TcpStream::connect(&*self.addresses().await?).await?;
-        stream.set_nodelay(true)?;
+        let stream = Counted::connect(&self.addresses().await?).await?;
         let Some(connector) = &self.tls else {
             return handshake(stream, is_http2).await;
         };
