@@ -21,7 +21,7 @@ pub(super) fn doubt(
     is_guarded: bool,
 ) -> Option<&'static str> {
     let (mut host, mut has_two_hosts, mut has_connection) = (None, false, false);
-    let (mut has_length, mut has_odd_length, mut has_underscore) = (false, false, false);
+    let (mut length, mut has_underscore) = (Length::None, false);
     // One pass over a dozen fields is cheaper than two look-ups.
     for (name, value) in headers {
         if name == header::HOST {
@@ -30,18 +30,43 @@ pub(super) fn doubt(
         has_connection |= name == header::CONNECTION;
         has_underscore |= name.as_str().contains('_');
         if name == header::CONTENT_LENGTH {
-            has_odd_length |= has_length || !is_plain_length(value.as_bytes());
-            has_length = true;
+            length = length.and(value);
         }
     }
     match () {
         () if has_two_hosts => Some(TWO_HOSTS),
-        () if has_odd_length => Some(ODD_LENGTH),
+        () if length == Length::Odd => Some(ODD_LENGTH),
         () if !is_one_host(uri, host) => Some(OTHER_HOST),
         () if uri.path().is_empty() => Some(NO_PATH),
         () if has_connection && judged.is_dropped(headers) => Some(DROPPED),
         () if is_guarded && has_underscore && judged.is_respelled(headers) => Some(UNDERSCORE),
         () => None,
+    }
+}
+
+/// The same, of its length alone: no two servers agree on where such a request ends, whatever a route asks of it. Over
+/// HTTP/1.1 it was refused before its head was read.
+pub(super) fn length_doubt(headers: &HeaderMap) -> Option<&'static str> {
+    let lengths = headers.get_all(header::CONTENT_LENGTH);
+    let length = lengths.iter().fold(Length::None, Length::and);
+    (length == Length::Odd).then_some(ODD_LENGTH)
+}
+
+/// What the `Content-Length` fields of a request say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    None,
+    Plain,
+    /// There are several, or it is not one plain number.
+    Odd,
+}
+
+impl Length {
+    fn and(self, value: &HeaderValue) -> Self {
+        match self {
+            Self::None if is_plain_length(value.as_bytes()) => Self::Plain,
+            _ => Self::Odd,
+        }
     }
 }
 

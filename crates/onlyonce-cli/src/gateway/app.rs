@@ -248,13 +248,14 @@ impl Guard {
         self.layer.look_up(&head_of(request, (method, uri))).await
     }
 
-    /// The answer to a request that the upstream could read differently; a route that observes refuses nothing.
+    /// The answer to a request that the upstream could read differently; a route that observes refuses only what has no
+    /// certain end.
     fn refusal(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
-        if self.policy.mode() == Mode::Observe {
-            return None;
-        }
         let is_guarded = self.policy.methods().contains(method);
-        let why = ambiguity::doubt(uri, headers, &self.judged, is_guarded)?;
+        let why = match self.policy.mode() {
+            Mode::Observe => ambiguity::length_doubt(headers)?,
+            Mode::Enforce => ambiguity::doubt(uri, headers, &self.judged, is_guarded)?,
+        };
         Some(problem::request_ambiguous(&self.policy, why))
     }
 

@@ -42,7 +42,7 @@ struct Try {
 async fn nothing_ambiguous_in_http1_is_passed_on() {
     let tries: Vec<_> = http1_cases::CASES.iter().flat_map(http1_tries).collect();
     assert!(http1_cases::CASES.len() >= 60, "{} cases", http1_cases::CASES.len());
-    demand_all(tries).await;
+    demand_all(tries, "").await;
 }
 
 // threat G2
@@ -50,7 +50,16 @@ async fn nothing_ambiguous_in_http1_is_passed_on() {
 async fn nothing_ambiguous_in_http2_is_passed_on() {
     let cases = http2_cases::cases();
     assert!(cases.len() >= 25, "{} cases", cases.len());
-    demand_all(cases).await;
+    demand_all(cases, "").await;
+}
+
+// threat K31: observing refuses nothing but what no two servers read alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_odd_length_in_http2_is_not_passed_on_where_the_gateway_observes() {
+    let cases = http2_cases::cases().into_iter();
+    let lengths: Vec<_> = cases.filter(|case| case.name.contains("length")).collect();
+    assert!(lengths.len() >= 6, "{} cases", lengths.len());
+    demand_all(lengths, "mode = \"observe\"").await;
 }
 
 /// With a key and without, in one piece and in two: a body that has no key is passed on while it comes.
@@ -85,9 +94,10 @@ fn canary(path: &str) -> String {
     path.replacen("/case/", "/canary/", 1)
 }
 
-async fn demand_all(tries: Vec<Try>) {
+/// By a gateway with these lines under `[policy]`.
+async fn demand_all(tries: Vec<Try>, policy: &str) {
     let (folder, recorder) = (tempfile::tempdir().unwrap(), Recorder::start());
-    let gateway = Gateway::start(folder.path(), recorder.address).await;
+    let gateway = Gateway::with_policy(folder.path(), recorder.address, policy).await;
     let mut running = JoinSet::new();
     let (mut judged, count) = (Vec::new(), tries.len());
     for one in tries {

@@ -32,6 +32,8 @@ pub(super) fn cases() -> Vec<Try> {
 enum Change {
     /// One more field at the end; `{hidden}` is the hidden request, `{length}` its length.
     Add(&'static str, &'static str),
+    /// Two more of one name: one before all others, and one at the end.
+    Twice(&'static str, &'static str),
     /// Another value of the field.
     Set(&'static str, &'static str),
     /// One less.
@@ -51,6 +53,11 @@ impl Change {
         };
         match self {
             Self::Add(name, value) => list.push(((*name).to_owned(), told(value))),
+            Self::Twice(name, value) => {
+                let pseudo = list.iter().take_while(|(name, _)| name.starts_with(':')).count();
+                list.insert(pseudo, ((*name).to_owned(), told(value)));
+                list.push(((*name).to_owned(), told(value)));
+            }
             Self::First(name, value) => list.insert(0, ((*name).to_owned(), told(value))),
             Self::Leave(name) => list.retain(|(known, _)| known != name),
             Self::Set(name, value) => {
@@ -100,7 +107,7 @@ fn trailers() -> impl Iterator<Item = Try> {
     })
 }
 
-use Change::{Add, First, Leave, Set};
+use Change::{Add, First, Leave, Set, Twice};
 
 #[rustfmt::skip]
 const IN_FIELDS: &[(&str, Change, Then)] = &[
@@ -142,6 +149,7 @@ const IN_FIELDS: &[(&str, Change, Then)] = &[
     ("a length that is too large", Add("content-length", "100000"), Refused),
     ("a length that is no number", Add("content-length", "+{length}"), Refused),
     ("a length with zeros before it", Add("content-length", "000{length}"), Refused),
+    ("its length twice", Twice("content-length", "{length}"), Refused),
     ("a length that is a list", Add("content-length", "{length}, {length}"), Refused),
     ("a value with a line end", Add("x", "a\r\n\r\n{hidden}"), Refused),
     ("a value with a bare LF", Add("x", "a\nb: c"), Refused),
