@@ -1,6 +1,7 @@
 //! Connections to a service, and requests that are sent on them at most once.
 
 mod answer;
+mod begun;
 mod counted;
 mod pool;
 mod shared;
@@ -121,7 +122,7 @@ impl Upstream {
         let protocol = self.protocol(request.headers());
         let path = self.path(request.uri()).map_err(|error| SendError::NotSent(error.into()))?;
         for _ in 0..CONNECTIONS_TRIED_MAX {
-            let connection = self.connection(protocol, idle_max, until).await?;
+            let (connection, has_answered) = self.connection(protocol, idle_max, until).await?;
             // A timeout looks at the clock only while it waits, and the process may have been paused.
             if Instant::now() >= until {
                 return Err(SendError::NotSent("the time for a connection is over".into()));
@@ -141,7 +142,7 @@ impl Upstream {
                 Ok(response) => return Ok(response),
                 Err(mut failed) => match failed.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(judged(failed.into_error())),
+                    None => return Err(judged(failed.into_error(), has_answered)),
                 },
             }
         }
@@ -182,24 +183,30 @@ impl Upstream {
         shared.send(stream, request).await
     }
 
-    /// A kept connection that was idle for less than `idle_max`, else a new one, made before `until`.
+    /// A kept connection that was idle for less than `idle_max`, else a new one, made before `until`; and whether the
+    /// service has answered a request on it.
     async fn connection(
         &self,
         protocol: Protocol,
         idle_max: Duration,
         until: Instant,
-    ) -> Result<Connected, SendError> {
+    ) -> Result<(Connected, bool), SendError> {
         if let Some(connection) = self.kept(protocol, idle_max) {
             // The runtime polls its sockets before this task goes on, and so learns that the service has
             // closed the connection, if it has.
             yield_now().await;
             if !connection.is_closed() {
-                return Ok(connection);
+                let has_answered = match &connection {
+                    Connected::Http1(_) => true,
+                    Connected::Http2(shared) => shared.has_answered(),
+                };
+                return Ok((connection, has_answered));
             }
         }
         // Boxed, because the way through TLS would make every request eight kilobytes larger.
         let opened = timeout_at(until, Box::pin(self.open(protocol))).await;
-        opened.unwrap_or_else(|elapsed| Err(elapsed.into())).map_err(SendError::NotSent)
+        let opened = opened.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        opened.map(|connection| (connection, false)).map_err(SendError::NotSent)
     }
 
     fn kept(&self, protocol: Protocol, idle_max: Duration) -> Option<Connected> {
@@ -302,8 +309,9 @@ enum Opened {
 }
 
 /// A service says in HTTP/2 that it has not processed a request, and will not: REFUSED_STREAM, or a GOAWAY that
-/// names an earlier request as the last one. Any other error may come after the request was received.
-fn judged(error: hyper::Error) -> SendError {
+/// names an earlier request as the last one. Any other error may come after the request was received. What the service
+/// has begun to answer it cannot disown: see [`begun`].
+fn judged(error: hyper::Error, has_answered: bool) -> SendError {
     let cause = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     // h2 reports a GOAWAY only to requests after the last one that it names. This needs the gateway's
     // runtimes of one thread each: with several threads, hyper can report it to a request that it is just
@@ -312,14 +320,15 @@ fn judged(error: hyper::Error) -> SendError {
         let reason = cause.reason();
         cause.is_remote() && (cause.is_go_away() || reason == Some(h2::Reason::REFUSED_STREAM))
     });
-    match is_refused || is_certificate_refused(&error) {
+    match is_refused || (!has_answered && is_certificate_refused(&error)) {
         true => SendError::NotSent(error.into()),
         false => SendError::Sent(error.into()),
     }
 }
 
 /// In TLS 1.3 a service judges our certificate when we may have sent a request already. One that refuses it never ends the
-/// handshake, and so reads no request.
+/// handshake, and so reads no request; but not where it has answered one, and refuses the certificate later, as one that
+/// was revoked meanwhile.
 fn is_certificate_refused(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let cause = cause.and_then(io::Error::get_ref);

@@ -1,5 +1,6 @@
 //! An HTTP/2 connection, which many requests use at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::answer::Answer;
+use super::begun::Begun;
 use super::streams::Streams;
 
 /// An HTTP/2 connection.
@@ -23,6 +25,7 @@ pub(super) struct Shared {
     streams: Streams,
     /// When the head of an answer arrived last, or the connection was made.
     used_at: Mutex<Instant>,
+    has_answered: AtomicBool,
 }
 
 impl Shared {
@@ -36,9 +39,10 @@ impl Shared {
             .keep_alive_interval(KEEP_ALIVE)
             .initial_max_send_streams(0)
             .max_header_list_size(HEADERS_BYTES_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        let (sender, connection) = builder.handshake(TokioIo::new(Begun::new(stream))).await?;
         let streams = Streams::run(connection).await?;
-        Ok(Self { sender, streams, used_at: Mutex::new(Instant::now()) })
+        let (used_at, has_answered) = (Mutex::new(Instant::now()), AtomicBool::new(false));
+        Ok(Self { sender, streams, used_at, has_answered })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -49,6 +53,11 @@ impl Shared {
     pub(super) fn is_usable(&self, idle_max: Duration) -> bool {
         let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
         !self.is_closed() && used_at.elapsed() < idle_max
+    }
+
+    /// Whether there was an answer on it.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
     }
 
     /// Waits for a stream; nothing once the connection has ended.
@@ -64,6 +73,7 @@ impl Shared {
     ) -> Result<Response<Answer>, TrySendError<Request<Body>>> {
         let response = self.sender.clone().try_send_request(request).await?;
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.has_answered.store(true, Ordering::Relaxed);
         Ok(Answer::of(response, Some(stream)))
     }
 }

@@ -2,9 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::thread;
 
 use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -65,4 +68,56 @@ async fn nothing_is_sent_when_the_time_for_a_connection_is_over() {
     sleep(Duration::from_millis(20)).await;
     kept.set_nonblocking(true).unwrap();
     assert!(matches!(kept.read(&mut [0]), Ok(0) | Err(_)), "no byte of it");
+}
+
+/// Takes every byte, and then refuses the certificate of its peer.
+struct Refusing {
+    has_written: bool,
+}
+
+impl tokio::io::AsyncRead for Refusing {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRevoked);
+        match self.has_written {
+            true => Poll::Ready(Err(io::Error::other(alert))),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl tokio::io::AsyncWrite for Refusing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
+        cx.waker().wake_by_ref();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+// threat K30
+#[tokio::test]
+async fn a_certificate_that_is_refused_after_an_answer_proves_nothing() {
+    for (has_answered, is_sent) in [(false, false), (true, true)] {
+        let io = TokioIo::new(Refusing { has_written: false });
+        let (mut sender, connection) = http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let failed = sender.try_send_request(request()).await.unwrap_err();
+        let judged = judged(failed.into_error(), has_answered);
+        assert_eq!(matches!(judged, SendError::Sent(_)), is_sent, "{judged:?}");
+    }
 }

@@ -19,6 +19,7 @@ use crate::{B1, K1, on_gateway, until};
 on_gateway! {
     a_guarded_request_takes_no_http2_connection_that_was_idle_for_a_second,
     a_request_that_the_upstream_says_it_has_not_looked_at_is_not_sent,
+    a_request_that_the_upstream_has_begun_to_answer_was_sent_whatever_it_says_then,
     a_request_that_waits_for_a_stream_is_not_sent,
     an_upstream_that_does_not_speak_http2_is_sent_nothing,
     a_request_that_gets_its_stream_in_time_is_executed,
@@ -69,6 +70,59 @@ async fn a_request_that_the_upstream_says_it_has_not_looked_at_is_not_sent(_: Ki
     client.send(&keyed(K1)).await.unwrap().fresh(200);
 }
 
+/// An interim answer, and then the word that the request was never looked at: one of the two is not true.
+// threat K30
+async fn a_request_that_the_upstream_has_begun_to_answer_was_sent_whatever_it_says_then(_: Kind) {
+    let hints = frame(HEADERS, END_HEADERS, 1, &[&[8, 3], &b"103"[..]].concat());
+    let refused = frame(RST_STREAM, 0, 1, &[0, 0, 0, REFUSED_STREAM]);
+    let go_away = frame(GO_AWAY, 0, 0, &[0; 8]);
+    for (then, is_sent) in [
+        (vec![refused.clone()], false),
+        (vec![go_away.clone()], false),
+        (vec![hints.clone(), refused], true),
+        (vec![hints, go_away], true),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let t = before(listener.local_addr().unwrap(), D).await;
+        let mut server = JoinSet::new();
+        let told = then.clone();
+        server.spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // The gateway may leave first.
+                let _ = say_after_the_first(stream, &told).await;
+            }
+        });
+        let answer = t.post(K1, B1).await;
+        match is_sent {
+            true => answer.problem(502, "idempotency_outcome_unknown"),
+            false => answer.problem(503, "upstream_unreachable"),
+        };
+    }
+}
+
+/// Says this when a request has come, and leaves.
+async fn say_after_the_first(mut stream: TcpStream, told: &[Vec<u8>]) -> std::io::Result<()> {
+    stream.read_exact(&mut [0; "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        stream.read_exact(&mut vec![0; length]).await?;
+        match (head[3], head[4]) {
+            (SETTINGS, 0) => stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await?,
+            (DATA, flags) if flags & END_STREAM != 0 => break,
+            _ => {}
+        }
+    }
+    for frame in told {
+        stream.write_all(frame).await?;
+        sleep(Duration::from_millis(20)).await;
+    }
+    stream.shutdown().await
+}
+
 async fn answer_one_and_go_away(mut stream: TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut [0; "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
@@ -102,11 +156,13 @@ fn frame(kind: u8, flags: u8, id: u8, payload: &[u8]) -> Vec<u8> {
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GO_AWAY: u8 = 7;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+const REFUSED_STREAM: u8 = 7;
 
 /// The first request has the only stream and is never answered; those behind it never leave the gateway.
 async fn a_request_that_waits_for_a_stream_is_not_sent(_: Kind) {
