@@ -106,7 +106,7 @@ async fn nobody_is_asked_about_what_is_only_watched() {
     observed
         .counts(counts(|c| {
             c.observed_executed = 1;
-            c.observed_unknown = 1;
+            c.observed_unknown = 2;
         }))
         .await;
     assert_eq!(asked.load(Ordering::SeqCst), 0);

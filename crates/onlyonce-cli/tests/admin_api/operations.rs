@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::Lab;
+use crate::lab::{Lab, ask};
 
 #[test]
 fn an_unknown_outcome_is_settled_and_the_retry_gets_exactly_that_answer() {
@@ -158,4 +158,18 @@ fn the_first_view_counts_what_happened() {
     assert_eq!(summary["routes"][0]["replayed"], 2);
     assert_eq!(summary["listen"], format!("http://{}", lab.address));
     assert_eq!(lab.get("policy")["policy"]["ttl"], "1d");
+}
+
+// threat K32
+#[test]
+fn an_owner_that_is_told_unknown_is_counted_and_so_is_each_retry() {
+    let lab = Lab::start();
+    for told in 1..=3 {
+        let answer = lab.send("/hangs-up", "order-1");
+        assert!(answer.body.contains("idempotency_outcome_unknown"), "{answer:?}");
+        let page = ask(&lab.admin, "GET", "/metrics", "", "").body;
+        let line = format!("onlyonce_unknown_total{{route=\"default\"}} {told}\n");
+        assert!(page.contains(&line), "{told}: {page}");
+    }
+    assert_eq!(lab.service.executions("order-1"), 1);
 }

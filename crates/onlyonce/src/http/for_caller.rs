@@ -44,7 +44,7 @@ where
         key: &Key,
     ) -> Response<Body> {
         match ended {
-            Ended::Fresh(response) => response,
+            Ended::Fresh(response) | Ended::Unclear(response) => response,
             Ended::Refused(refusal) => self.refused(&refusal, policy, key).await,
             Ended::Overdue => problem::overdue(policy),
             Ended::Unsettled => problem::unsettled(policy),

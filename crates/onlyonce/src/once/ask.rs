@@ -62,7 +62,7 @@ impl Counters {
     pub(crate) fn ended<T>(&self, ended: &Ended<T>) {
         match ended {
             Ended::Fresh(_) => {}
-            Ended::Overdue | Ended::Unsettled => self.unknown.one(),
+            Ended::Unclear(_) | Ended::Overdue | Ended::Unsettled => self.unknown.one(),
             Ended::Refused(refusal) => self.refused_by(refusal),
         }
     }
@@ -93,6 +93,8 @@ impl Counters {
 pub(crate) enum Ended<T> {
     /// This request executed the operation, and this is its answer.
     Fresh(T),
+    /// This request executed the operation, and this is what its caller gets in place of a whole answer: unknown.
+    Unclear(T),
     /// This request did not execute the operation.
     Refused(Refusal),
     /// This request executes the operation, and its deadline has passed before the answer came: unknown so far.

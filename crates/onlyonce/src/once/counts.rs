@@ -49,7 +49,7 @@ counts! {
     reused,
     /// Retries that were told that the first still runs.
     in_progress,
-    /// Callers that were told that the outcome is unknown.
+    /// Requests whose outcome was unknown when they were answered: first ones, which count in `executed` too, and retries.
     unknown,
     /// Claims that were given back because nothing was executed.
     released,

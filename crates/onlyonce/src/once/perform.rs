@@ -288,7 +288,7 @@ impl<T: Send + 'static> Task<T> {
     {
         self.ask.counters.passed.one();
         let worked = work(1).await;
-        self.tell(Ended::Fresh(worked.fresh));
+        self.tell(by_verdict(&worked.verdict, worked.fresh));
         self.under_way = None;
         if let Some(after) = worked.after {
             after.await;
@@ -470,7 +470,15 @@ fn told<T>(guard: &ClaimGuard, verdict: &Verdict, fresh: T) -> Ended<T> {
         (Verdict::NotSent, Some(TakenFrom::Unknown { since })) => {
             Ended::Refused(Refusal::Unknown { since })
         }
-        _ => Ended::Fresh(fresh),
+        _ => by_verdict(verdict, fresh),
+    }
+}
+
+/// How an attempt ended whose own result its caller gets.
+fn by_verdict<T>(verdict: &Verdict, fresh: T) -> Ended<T> {
+    match verdict {
+        Verdict::Store(_) | Verdict::NotExecuted | Verdict::NotSent => Ended::Fresh(fresh),
+        Verdict::Unknown(_) => Ended::Unclear(fresh),
     }
 }
 

@@ -312,10 +312,12 @@ fn outcome<T: DeserializeOwned>(
 ) -> Result<Outcome<T>, OnceError> {
     let unknown = |error| Ok(Outcome::Unknown { since: now, cause: Some(Cause::new(error)) });
     match ended {
-        Ended::Fresh(Ran::Done(value)) => Ok(Outcome::Fresh(value)),
-        Ended::Fresh(Ran::NotDone(error)) => Err(OnceError::NotDone(error)),
-        Ended::Fresh(Ran::Unwritable(error)) => Err(OnceError::Value(error)),
-        Ended::Fresh(Ran::Unknown(error)) => unknown(error),
+        Ended::Fresh(ran) | Ended::Unclear(ran) => match ran {
+            Ran::Done(value) => Ok(Outcome::Fresh(value)),
+            Ran::NotDone(error) => Err(OnceError::NotDone(error)),
+            Ran::Unwritable(error) => Err(OnceError::Value(error)),
+            Ran::Unknown(error) => unknown(error),
+        },
         // Values have no deadline.
         Ended::Overdue | Ended::Unsettled => unknown("the store did not take the outcome".into()),
         Ended::Refused(Refusal::Replay(response)) => replayed(&response),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use http::Request;
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
-use onlyonce::Policy;
 use onlyonce::policy::{InFlight, KeyNeed, Recovery};
+use onlyonce::scope::Principal;
+use onlyonce::{Failure, Operation, Outcome, Policy};
 
-use crate::faults::app::{Handler, charge_with, send};
+use crate::faults::app::{AnswerBody, Handler, answered, charge_with, created, send};
 use crate::faults::lab::{Lab, gated};
 use crate::faults::scripted::{Act, Call};
 use crate::faults::{soon, until};
@@ -148,6 +149,89 @@ async fn the_lag_of_the_sweep_starts_again_when_a_sweep_has_ended() {
     assert!(lab.once.sweep_lag() >= Duration::from_secs(3_600));
     lab.store.always(Call::Sweep, Act::Do);
     until("a sweep", || async { lab.once.sweep_lag() < Duration::from_secs(60) }).await;
+}
+
+/// How a service leaves its caller without an outcome.
+fn without_outcome() -> [(&'static str, Handler); 6] {
+    let answers = |answer: fn() -> http::Response<AnswerBody>| {
+        Handler::new(move |_| async move { Ok(answer()) })
+    };
+    [
+        ("no answer", Handler::new(|_| async { Err("hung up".into()) })),
+        ("a panic", Handler::new(|_| async { panic!("as the test wants") })),
+        ("no answer in time", Handler::new(|_| std::future::pending())),
+        (
+            "half of an answer",
+            answers(|| {
+                let mut half = created("half");
+                half.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+                half
+            }),
+        ),
+        ("a 502", answers(|| answered(StatusCode::BAD_GATEWAY, "nobody behind me"))),
+        (
+            "its own word",
+            answers(|| {
+                let mut unclear = created("perhaps");
+                unclear
+                    .headers_mut()
+                    .insert("idempotency-store", HeaderValue::from_static("unknown"));
+                unclear
+            }),
+        ),
+    ]
+}
+
+// threat K32
+#[tokio::test]
+async fn each_caller_that_is_left_without_an_outcome_is_counted_once() {
+    let redrive = Recovery::Redrive { within: Duration::from_secs(3_600) };
+    for recovery in [Recovery::Hold, Recovery::Fail, Recovery::Release, redrive] {
+        for (way, handler) in without_outcome() {
+            let policy = Policy::default().with_upstream_timeout(Duration::from_millis(50));
+            let lab = Lab::with(handler, policy.with_recovery(recovery));
+            lab.send(KEY).await;
+            let counts = lab.once.counts();
+            assert_eq!((counts.executed, counts.unknown), (1, 1), "{way}, {recovery:?}");
+            // Held, or closed for good, or tried again.
+            lab.send(KEY).await;
+            let counts = lab.once.counts();
+            let expected = match recovery {
+                Recovery::Fail => (1, 1, 1),
+                Recovery::Hold => (1, 2, 0),
+                _ => (2, 2, 0),
+            };
+            let told = (counts.executed, counts.unknown, counts.replayed);
+            assert_eq!(told, expected, "{way}, {recovery:?}");
+        }
+    }
+}
+
+// threat K32
+#[tokio::test]
+async fn an_owner_whose_outcome_the_store_does_not_take_is_counted_once() {
+    for handler in [Handler::counting(), Handler::new(|_| async { Err("hung up".into()) })] {
+        let lab = Lab::with(handler, Policy::default().with_lease(LEASE));
+        lab.store.always(Call::Settle, Act::NotDone);
+        let got = lab.send(KEY).await;
+        assert_eq!((got.status, lab.once.counts().unknown), (502, 1), "{got:?}");
+        lab.store.always(Call::Settle, Act::Do);
+        until("the outcome to be stored", || async { lab.once.executing() == 0 }).await;
+        assert_eq!(lab.once.counts().unknown, 1);
+    }
+}
+
+// threat K32
+#[tokio::test]
+async fn work_without_an_outcome_is_counted_once() {
+    let lab = Lab::new(Policy::default());
+    let operation = || Operation::new("ship", Principal::of("queue", b"orders"), KEY).unwrap();
+    for told in 1..=2 {
+        let work = |_| async { Err::<(), _>(Failure::Unknown("hung up".into())) };
+        let outcome = lab.once.run(operation(), work).await.unwrap();
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_eq!((lab.once.counts().executed, lab.once.counts().unknown), (1, told));
+    }
 }
 
 const KEY: &str = "order-4711";

@@ -6,7 +6,10 @@ pub(super) const BY_ROUTE: [(&str, &str); 28] = [
     ("replayed", "Retries answered with the stored response"),
     ("reused", "Requests refused because their key was used for a different request"),
     ("in_progress", "Retries refused because the first request is still running"),
-    ("unknown", "Requests answered with an unknown outcome, retries included"),
+    (
+        "unknown",
+        "Requests whose outcome was unknown when they were answered, first ones and retries",
+    ),
     ("refused", "Requests refused before any claim, for their key, caller, size or method"),
     ("unkeyed", "Requests with a guarded method and no key, which ran unguarded"),
     ("waited", "Retries that waited for the response of the first request"),
