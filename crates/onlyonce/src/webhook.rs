@@ -118,6 +118,21 @@ impl Verifier {
         self.provider.signs_time().then(|| self.tolerance.saturating_mul(2))
     }
 
+    /// How far a signed timestamp may be from now.
+    pub fn tolerance(&self) -> Duration {
+        self.tolerance
+    }
+
+    /// How many secrets there are, any of which may have signed a delivery.
+    pub fn secrets(&self) -> usize {
+        self.secrets.len()
+    }
+
+    /// The beginning of the URL that Twilio calls; empty for all others.
+    pub fn url(&self) -> &str {
+        &self.origin
+    }
+
     /// Whose deliveries are verified.
     pub fn provider(&self) -> Provider {
         self.provider

@@ -1,4 +1,4 @@
-//! `GET policy`: what is in force, by the names of the configuration.
+//! `GET policy`: what is in force, by the names of the configuration. All of them: a test walks the list of names.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -6,13 +6,14 @@ use std::time::Duration;
 use onlyonce::fingerprint::{FingerprintMode, Pointer};
 use onlyonce::key::KeySyntax;
 use onlyonce::policy::{
-    Errors, InFlight, Keep, KeyNeed, Mismatch, Mode, OldKeys, Paths, Recovery, Statuses, StoreDown,
-    Tokens,
+    Absent, Errors, InFlight, Keep, KeyNeed, Mismatch, Mode, OldKeys, Paths, Recovery, Statuses,
+    StoreDown, Tokens,
 };
 use onlyonce::velocity::Velocity;
+use onlyonce::webhook::Verifier;
 use serde_json::{Map, Value, json};
 
-use crate::config::{Anonymous, Config, ForwardKey, PrincipalRule, Route};
+use crate::config::{Anonymous, Config, ForwardKey, PrincipalRule, ReconcileRule, Route};
 
 /// Every setting of `[policy]`, and of each route what differs from it, and where it is written.
 pub(crate) fn in_force(config: &Config) -> Value {
@@ -75,12 +76,12 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         InFlight::Wait(wait) => ("wait", Some(duration(wait))),
     };
     let not_executed: Vec<Value> = policy.not_executed().iter().map(status).collect();
-    let recovery = match policy.recovery() {
-        Recovery::Redrive { .. } => "redrive",
-        Recovery::Fail => "fail",
-        Recovery::Release => "release",
-        Recovery::Reconcile { .. } => "reconcile",
-        _ => "hold",
+    let (recovery, redrive_for) = match policy.recovery() {
+        Recovery::Redrive { within } => ("redrive", Some(duration(within))),
+        Recovery::Fail => ("fail", None),
+        Recovery::Release => ("release", None),
+        Recovery::Reconcile { .. } => ("reconcile", None),
+        _ => ("hold", None),
     };
     object(json!({
         "ttl": duration(policy.ttl()),
@@ -89,6 +90,7 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         "mismatch": match policy.mismatch() { Mismatch::Unprocessable => 422, Mismatch::Conflict => 409 },
         "not_executed": not_executed,
         "recovery": recovery,
+        "redrive_for": redrive_for,
         "lease": duration(policy.lease()),
         "hold_max": duration(policy.hold_max()),
         "request_bytes_max": policy.request_bytes_max(),
@@ -101,6 +103,7 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
         "live_bytes_max": policy.live_bytes_max().map_or(0, NonZeroU64::get),
         "errors": match policy.errors() { Errors::Problem => "problem", Errors::Stripe => "stripe" },
         "redact": texts(policy.redact()),
+        "audit_ids": texts(policy.audit_ids()),
         "keep": match policy.keep() {
             Keep::All => "all",
             Keep::Status => "status",
@@ -110,28 +113,70 @@ fn of_outcomes(route: &Route) -> Map<String, Value> {
     }))
 }
 
+/// What no policy has. A setting of a route that is forgotten here does not compile.
 fn of_gateway(config: &Config, route: &Route) -> Map<String, Value> {
-    let principal = match &route.principal {
+    let Route {
+        matching: _,
+        policy,
+        principal,
+        trusted_peers,
+        anonymous,
+        authorize,
+        forward_key,
+        upstream: _,
+        cors,
+        upstream_idle,
+        reconcile,
+        is_payments: _,
+        webhook,
+        written: _,
+    } = route;
+    let principal = match principal {
         PrincipalRule::Auto => "auto".into(),
         PrincipalRule::None => "none".into(),
         PrincipalRule::Sources(sources) => texts(sources),
     };
-    // The credential to ask with is not told.
-    let reconcile = route.reconcile.as_ref().map(|rule| rule.ask.to_string());
     object(json!({
         "principal": principal,
-        "anonymous": match route.anonymous { Anonymous::Allow => "allow", Anonymous::Reject => "reject" },
-        "forward_key": match route.forward_key {
+        "trusted_peers": texts(trusted_peers.named()),
+        "anonymous": match anonymous { Anonymous::Allow => "allow", Anonymous::Reject => "reject" },
+        "authorize": authorize.as_ref().map(|rule| rule.question.to_string()),
+        "authorize_for": authorize.as_ref().map(|rule| duration(rule.believed_for)),
+        "forward_key": match forward_key {
             ForwardKey::Verbatim => "verbatim",
             ForwardKey::Derive => "derive",
             ForwardKey::Strip => "strip",
         },
+        "cors": texts(cors),
         "upstream": config.upstream_of(route).map(|upstream| upstream.uri().to_string()),
-        "upstream_timeout": duration(route.policy.upstream_timeout()),
-        "upstream_idle": duration(route.upstream_idle),
-        "reconcile": reconcile,
-        "webhook": route.webhook.as_ref().map(|verifier| format!("{:?}", verifier.provider()).to_lowercase()),
+        "upstream_timeout": duration(policy.upstream_timeout()),
+        "upstream_idle": duration(*upstream_idle),
+        "reconcile": reconcile.as_ref().map(reconciling),
+        "webhook": webhook.as_ref().map(verifying),
     }))
+}
+
+/// The credential to ask with is not told.
+fn reconciling(rule: &ReconcileRule) -> Value {
+    let ReconcileRule { ask, found, absent, quiet, auth } = rule;
+    json!({
+        "ask": ask.to_string(),
+        "found": found.to_string(),
+        "absent": match absent { Absent::Hold => "hold", Absent::Release => "release" },
+        "quiet": duration(*quiet),
+        "auth": auth.is_some(),
+    })
+}
+
+/// Of the secrets it is told how many there are.
+fn verifying(verifier: &Verifier) -> Value {
+    let url = verifier.url();
+    json!({
+        "provider": format!("{:?}", verifier.provider()).to_lowercase(),
+        "secrets": verifier.secrets(),
+        "tolerance": duration(verifier.tolerance()),
+        "url": (!url.is_empty()).then_some(url),
+    })
 }
 
 fn velocity(rule: &Velocity) -> Value {
@@ -170,6 +215,57 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::config::{POLICY, RECONCILE, ROUTE, Section, WEBHOOK};
+
+    fn told(text: &str) -> Value {
+        in_force(&Config::parse(text, Path::new("onlyonce.toml")).unwrap())
+    }
+
+    fn names(section: &'static Section) -> impl Iterator<Item = &'static str> {
+        section.names().map(|name| name.name)
+    }
+
+    // A preset is a name for other settings; what it sets is told under their names.
+    #[test]
+    fn every_name_of_the_configuration_is_told() {
+        let told = told(
+            "upstream = \"http://127.0.0.1:9\"\n[[route]]\nmatch = \"POST /hooks\"\nrecovery = \"reconcile\"\n\
+             reconcile = { ask = \"GET /hooks?key={key}\", found = \"/0/id\" }\n\
+             webhook = { provider = \"twilio\", secrets = [\"a secret that is long\"], url = \"https://hooks.example\" }\n",
+        );
+        let (policy, route) = (&told["policy"], &told["routes"][0]);
+        let forgotten = |table: &Value, section| -> Vec<_> {
+            names(section).filter(|name| table.get(*name).is_none()).collect()
+        };
+        assert_eq!(forgotten(policy, &POLICY), [""; 0]);
+        let of_route = |name: &&str| *name != "preset" && policy.get(*name).is_none();
+        let of_route = names(&ROUTE).filter(of_route).filter(|name| route.get(*name).is_none());
+        assert_eq!(of_route.collect::<Vec<_>>(), [""; 0]);
+        assert_eq!(forgotten(&route["reconcile"], &RECONCILE), [""; 0]);
+        assert_eq!(forgotten(&route["webhook"], &WEBHOOK), [""; 0]);
+        assert!(!told.to_string().contains("a secret"), "{told}");
+    }
+
+    #[test]
+    fn what_a_route_sets_is_told_as_it_sets_it() {
+        let told = told(
+            "upstream = \"http://127.0.0.1:9\"\n[[route]]\nmatch = \"POST /charges\"\nrecovery = \"redrive\"\n\
+             redrive_for = \"2h\"\nauthorize = \"GET /whoami\"\nauthorize_for = \"7s\"\n\
+             cors = [\"https://shop.example\"]\naudit_ids = [\"/id\"]\nprincipal = \"header:X-User\"\n\
+             trusted_peers = [\"10.0.0.0/8\"]\n",
+        );
+        let route = &told["routes"][0];
+        assert_eq!(route["redrive_for"], "2h");
+        assert_eq!(
+            (&route["authorize"], &route["authorize_for"]),
+            (&json!("GET /whoami"), &json!("7s"))
+        );
+        assert_eq!(
+            (&route["cors"], &route["audit_ids"]),
+            (&json!(["https://shop.example"]), &json!(["/id"]))
+        );
+        assert_eq!(route["trusted_peers"], json!(["10.0.0.0/8"]));
+    }
 
     #[test]
     fn a_route_tells_what_differs() {

@@ -1,5 +1,6 @@
 //! The origins whose pages may read the gateway's own answers.
 
+use std::fmt;
 use std::str::FromStr;
 
 use http::{HeaderValue, Uri};
@@ -19,6 +20,16 @@ pub enum CorsOrigin {
     Any,
     /// This one, as a browser writes it in `Origin`.
     One(HeaderValue),
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for CorsOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::One(origin) => f.write_str(origin.to_str().unwrap_or_default()),
+        }
+    }
 }
 
 impl FromStr for CorsOrigin {

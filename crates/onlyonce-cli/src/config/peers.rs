@@ -46,6 +46,11 @@ impl TrustedPeers {
         self.0.is_empty()
     }
 
+    /// Those that are named.
+    pub fn named(&self) -> &[Peers] {
+        &self.0
+    }
+
     pub(super) fn read(field: Field<'_>) -> Result<Self, Remarks> {
         Ok(Self(field.all(Field::parsed)?))
     }
@@ -53,8 +58,14 @@ impl TrustedPeers {
 
 impl fmt::Display for TrustedPeers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peers: Vec<_> = self.0.iter().map(|peers| peers.0.to_string()).collect();
+        let peers: Vec<_> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&peers.join(", "))
+    }
+}
+
+impl fmt::Display for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
