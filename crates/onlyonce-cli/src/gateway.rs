@@ -106,10 +106,10 @@ pub enum StartError {
         /// What the store promises.
         promise: String,
     },
-    /// Set the old values again, or accept that every live key is forgotten.
+    /// Set the old values again, or accept that keys are forgotten.
     #[error(
-        "every live key would get a new id ({changes}), and a retry of an earlier request would be executed \
-         again: restore the old configuration, or pass --accept-forgetting if no such retry can still come"
+        "keys in use would be forgotten ({changes}): a retry of an earlier request would run twice. Restore the old \
+         configuration, or pass --accept-forgetting if no such retry can still come"
     )]
     Forgetting {
         /// What is not as it was.

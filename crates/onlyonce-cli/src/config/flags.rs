@@ -25,7 +25,7 @@ pub struct Flags {
     /// Allow routes with the preset payments on a Redis that may lose records
     #[arg(long)]
     pub accept_loss: bool,
-    /// Start although `secret`, scope or principal has changed, so that every live key gets a new id. Stop all
+    /// Start although `secret`, scope, principal or routes have changed, so that keys in use get new ids. Stop all
     /// other nodes first: a node that still runs with the old values executes retries that this one executes too. Or although a
     /// SQLite file has lost its log, as after a restore
     #[arg(long)]

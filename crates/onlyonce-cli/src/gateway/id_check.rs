@@ -1,4 +1,7 @@
 //! What ids are made from, compared with what the store keeps of the last start, and with what a gateway runs by.
+//!
+//! A start and a reload judge alike, in [`judge`]. A change is overruled at a start alone (`--accept-forgetting`): what is
+//! under way in a gateway that runs may be claimed a moment later, by the rules of before.
 
 mod route_rules;
 
@@ -8,26 +11,24 @@ use onlyonce::scope::ScopePart;
 use onlyonce::store::Fault;
 use onlyonce::{IdChange, Once, OnceBuilder};
 
-use self::route_rules::{Move, RouteRule, moves, to_text};
+use self::route_rules::{Move, RouteRule, is_cut, kept, moves, to_text};
 use super::StartError;
-use crate::config::{Config, PrincipalRule, Route};
+use crate::config::{Config, PrincipalRule, Route, StoreUrl};
 
-/// Refuses a configuration with which every live key would be a new one. Warns where only some requests are concerned.
+/// Refuses a configuration with which keys in use would be forgotten, unless somebody has said that they may be.
 pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), StartError> {
-    let (scope, principal) =
-        (id_scope(&config.fallback), principal(&config.fallback, config.asks_for_certificates()));
-    let routes = to_text(&rules(config));
-    let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal), (ROUTES, &*routes)];
-    let changes = builder.id_changes(&texts).await.map_err(no_answer)?;
-    let told = of_all(&changes);
-    if !told.is_empty() && !config.accept_forgetting {
-        return Err(StartError::Forgetting { changes: told.join("; ") });
-    }
-    told.iter().for_each(|change| warn_of_all(change));
-    for change in &changes {
-        if told.is_empty() {
-            warn_of_routes(change, config);
+    let texts = texts(config);
+    let changes = builder.id_changes(&texts.named()).await.map_err(no_answer)?;
+    let forgotten = judge(Before::kept(&changes, config), config);
+    if !forgotten.is_empty() && !config.accept_forgetting {
+        if may_have_keys(builder, config).await.map_err(no_answer)? {
+            return Err(StartError::Forgetting { changes: forgotten.join("; ") });
         }
+        forgotten.iter().for_each(|change| warn_of_nothing(change));
+    } else {
+        forgotten.iter().for_each(|change| warn_of_others(change));
+    }
+    for change in &changes {
         if !builder.accept_id_change(change).await.map_err(no_answer)? {
             return Err(StartError::Store(RACED.to_owned()));
         }
@@ -35,19 +36,95 @@ pub(super) async fn check(builder: &OnceBuilder, config: &Config) -> Result<(), 
     Ok(())
 }
 
-/// What would give live keys of a gateway that runs by `before` new ids, in a sentence each.
+/// What a gateway that runs by `before` would forget with `now`, in a sentence each.
 pub(super) async fn changes(
     once: &Once,
     before: &Config,
     now: &Config,
 ) -> Result<Vec<String>, Fault> {
-    let (scope, principal) =
-        (id_scope(&now.fallback), principal(&now.fallback, now.asks_for_certificates()));
-    let texts = [(SCOPE, &*scope), (PRINCIPAL, &*principal)];
-    let told = of_all(&once.id_changes(&texts).await?);
-    match told.is_empty() {
-        true => Ok(told_moves(&rules(before), &rules(now), "would match")),
-        false => Ok(told),
+    // First by what is in force, so that a store which has lost its texts takes none that are refused.
+    let forgotten = judge(Before::in_force(before, now), now);
+    match forgotten.is_empty() {
+        true => {
+            let changes = once.id_changes(&texts(now).named()).await?;
+            Ok(judge(Before::kept(&changes, now), now))
+        }
+        false => Ok(forgotten),
+    }
+}
+
+/// What `now` makes of the ids of keys, in a sentence for each that are not what they were.
+fn judge(before: Before, now: &Config) -> Vec<String> {
+    if !before.of_all.is_empty() {
+        return before.of_all;
+    }
+    let mut told = told_moves(&before.routes, &rules(now));
+    if told.is_empty() && before.is_cut {
+        told.push(TOO_MANY.to_owned());
+    }
+    told
+}
+
+/// What ids were made from.
+struct Before {
+    /// What has changed for every request, in a sentence each.
+    of_all: Vec<String>,
+    /// The rules of the routes; none if they are the same.
+    routes: Vec<RouteRule>,
+    /// Whether there were more of them than can be compared.
+    is_cut: bool,
+}
+
+impl Before {
+    /// By what differs from the texts that the store keeps.
+    fn kept(changes: &[IdChange], now: &Config) -> Self {
+        let of_all = changes.iter().filter(|change| change.name != ROUTES);
+        let of_all = of_all.map(|change| sentence(&change.name, &change.before, &change.now));
+        let routes = changes.iter().find(|change| change.name == ROUTES);
+        Self {
+            of_all: of_all.collect(),
+            routes: routes.map_or_else(Vec::new, |change| kept(&change.before, &rules(now))),
+            is_cut: routes.is_some_and(|change| is_cut(&change.before)),
+        }
+    }
+
+    /// By a configuration that is in force.
+    fn in_force(before: &Config, now: &Config) -> Self {
+        let (old, new) = (texts(before), texts(now));
+        let of_all = [(SCOPE, &old.scope, &new.scope), (PRINCIPAL, &old.principal, &new.principal)];
+        let changed = of_all.into_iter().filter(|(_, old, new)| old != new);
+        let of_all = changed.map(|(name, old, new)| sentence(name, old, new)).collect();
+        Self { of_all, routes: rules(before), is_cut: false }
+    }
+}
+
+/// Whether there may be a key that a retry could still come with. Nobody but this process writes to a file of SQLite, and
+/// it does not yet; elsewhere another node may make one at this moment, by the rules of before.
+async fn may_have_keys(builder: &OnceBuilder, config: &Config) -> Result<bool, Fault> {
+    match config.store {
+        StoreUrl::Sqlite(_) => builder.may_have_live_keys().await,
+        _ => Ok(true),
+    }
+}
+
+/// What the store keeps of a configuration.
+struct Texts {
+    scope: String,
+    principal: String,
+    routes: String,
+}
+
+impl Texts {
+    fn named(&self) -> [(&str, &str); 3] {
+        [(SCOPE, &self.scope), (PRINCIPAL, &self.principal), (ROUTES, &self.routes)]
+    }
+}
+
+fn texts(config: &Config) -> Texts {
+    Texts {
+        scope: id_scope(&config.fallback),
+        principal: principal(&config.fallback, config.asks_for_certificates()),
+        routes: to_text(&rules(config)),
     }
 }
 
@@ -59,14 +136,8 @@ const SCOPE: &str = "scope";
 const PRINCIPAL: &str = "principal";
 const ROUTES: &str = "routes";
 
-/// The changes that concern every request, in a sentence each.
-fn of_all(changes: &[IdChange]) -> Vec<String> {
-    changes.iter().filter(|change| change.name != ROUTES).map(sentence).collect()
-}
-
-fn sentence(change: &IdChange) -> String {
-    let IdChange { name, before, now, .. } = change;
-    match (name.as_str(), before.as_str(), now.as_str()) {
+fn sentence(name: &str, before: &str, now: &str) -> String {
+    match (name, before, now) {
         (IdChange::SECRET, IdChange::NO_SECRET, _) => "`secret` was not set and now is".to_owned(),
         (IdChange::SECRET, _, IdChange::NO_SECRET) => "`secret` was set and now is not".to_owned(),
         (IdChange::SECRET, ..) => "`secret` has another value than before".to_owned(),
@@ -77,24 +148,18 @@ fn sentence(change: &IdChange) -> String {
     }
 }
 
-fn warn_of_all(change: &str) {
+fn warn_of_others(change: &str) {
     tracing::warn!(
-        "{change}: every live key gets a new id, accepted by --accept-forgetting; no other node may still run with the old values, because it executes retries that this one executes too"
+        "{change}: keys in use are forgotten, accepted by --accept-forgetting; no other node may still run with the old values, because it executes retries that this one executes too"
     );
 }
 
-fn warn_of_routes(change: &IdChange, config: &Config) {
-    let now = rules(config);
-    let before: Vec<_> = RouteRule::read(&change.before).chain(now.last().cloned()).collect();
-    for moved in told_moves(&before, &now, "now match") {
-        tracing::warn!(
-            "{moved}: their live keys get new ids, and a retry of an earlier request is executed again"
-        );
-    }
+fn warn_of_nothing(change: &str) {
+    tracing::warn!("{change}: the store holds no key in use, so that none is forgotten");
 }
 
-fn told_moves(before: &[RouteRule], now: &[RouteRule], verb: &str) -> Vec<String> {
-    let sentence = |(old, new): Move<'_>| format!("requests of {old} {verb} {new}");
+fn told_moves(before: &[RouteRule], now: &[RouteRule]) -> Vec<String> {
+    let sentence = |(old, new): Move<'_>| format!("requests of {old} would match {new}");
     moves(before, now).take(MOVES_TOLD_MAX).map(sentence).collect()
 }
 
@@ -162,6 +227,8 @@ fn no_answer(fault: Fault) -> StartError {
     StartError::Store(format!("its check values cannot be read or written: {error}{cause}"))
 }
 
+const TOO_MANY: &str =
+    "routes have changed, and more of them have rules of their own than can be compared";
 const RACED: &str = "another node changes its check values at this moment; start again";
 /// More of them say nothing new.
 const MOVES_TOLD_MAX: usize = 10;
@@ -204,8 +271,7 @@ mod tests {
     #[test]
     fn another_place_of_the_key_or_other_rules_of_a_fingerprint_as_the_key_are_a_move() {
         let rules = |text: &str| rules(&Config::parse(text, Path::new("onlyonce.toml")).unwrap());
-        let moved =
-            |before: &str, now: &str| told_moves(&rules(before), &rules(now), "would match").len();
+        let moved = |before: &str, now: &str| told_moves(&rules(before), &rules(now)).len();
         let header = "[policy]\nkey_from = [\"header:X-Request-Id\"]\n";
         let print = "[policy]\nkey_from = [\"fingerprint\"]\n";
         let other = "[policy]\nkey_from = [\"fingerprint\"]\nfingerprint_exclude = [\"/at\"]\n";

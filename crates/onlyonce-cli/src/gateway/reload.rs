@@ -22,15 +22,16 @@ pub enum ReloadError {
     /// Restart the gateway to change these.
     #[error("{0} cannot change while the gateway runs: restart it")]
     NeedsRestart(String),
-    /// Keep the old values; a restart takes them, as it says.
+    /// Keep the old values. A restart judges in the same way, and takes the new ones with `--accept-forgetting`.
     #[error(
-        "live keys would get new ids ({0}), and a retry of an earlier request would be executed again: give these \
-         requests the `scope` and `principal` that they had, or restart the gateway when no such retry can still come"
+        "keys in use would be forgotten ({0}): a retry of an earlier request would run twice. Give these requests the \
+         `scope`, `principal`, `key_from` and `paths` that they had; or, when no such retry can still come, restart the \
+         gateway with --accept-forgetting"
     )]
-    NewIds(String),
+    Forgetting(String),
     /// Try again when the store answers.
     #[error(
-        "the store does not say whether live keys keep their ids ({}); try again when it answers",
+        "the store does not say whether keys in use would be forgotten ({}); try again when it answers",
         .0.error()
     )]
     NoAnswer(#[source] Fault),
@@ -56,7 +57,7 @@ impl Gateway {
         let changes = id_check::changes(&self.once, &before.config, &config).await;
         let changes = changes.map_err(ReloadError::NoAnswer)?;
         if !changes.is_empty() {
-            return Err(ReloadError::NewIds(changes.join("; ")));
+            return Err(ReloadError::Forgetting(changes.join("; ")));
         }
         let refused = |error: BoxError| StartError::Config(error);
         let secured = Secured::by(&config).map_err(|error| refused(error.into()))?;

@@ -117,7 +117,7 @@ async fn a_configuration_that_is_wrong_or_needs_a_restart_changes_nothing() {
     {
         t.configure("", &format!("{new_ids}\n{required}"));
         let told = t.reload().await;
-        assert!(told.contains("live keys would get new ids"), "{told}");
+        assert!(told.contains("keys in use would be forgotten"), "{told}");
     }
     fs::remove_file(t.folder.path().join("onlyonce.toml")).unwrap();
     assert!(t.reload().await.contains("cannot be read"));
@@ -146,8 +146,8 @@ async fn a_list_of_routes_that_gives_live_keys_new_ids_is_not_taken() {
         t.configure("", &routes);
         let told = t.reload().await;
         assert_eq!(told.contains("is in force"), is_taken, "{step}: {told}");
-        let has_names =
-            told.contains("live keys would get new ids (requests of the route \"POST /{*rest}\"");
+        let has_names = told
+            .contains("keys in use would be forgotten (requests of the route \"POST /{*rest}\"");
         assert!(is_taken || has_names && told.contains("header:x-account"), "{step}: {told}");
         let again = client::post(t.gateway.address, QUICK, key, BODY).await.unwrap();
         assert!(again.is_replay(), "{step}: {again:?}");

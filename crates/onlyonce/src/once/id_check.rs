@@ -6,8 +6,9 @@
 use super::any_store::AnyStore;
 use super::{Once, OnceBuilder};
 use crate::hex;
+use crate::record::{StateKind, StateSet};
 use crate::scope::{SCOPE_VERSION, Secret};
-use crate::store::Fault;
+use crate::store::{Fault, Scan};
 
 /// An input of the ids that differs from what the store was used with before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,28 @@ impl OnceBuilder {
         Ok(kept.is_some_and(|kept| kept != secret_text(self.secret.as_ref())))
     }
 
+    /// Whether there may be a record that a retry could still find. It looks at so many records only that a start does not
+    /// wait for it: if those have all expired and there are more, there may be one. Of use where nobody else can make a record
+    /// meanwhile, as in a file of SQLite that this process has opened.
+    ///
+    /// # Errors
+    /// If the store gives no answer.
+    pub async fn may_have_live_keys(&self) -> Result<bool, Fault> {
+        let states = StateSet::of(&StateKind::ALL);
+        let mut scan = Scan { states, after: None, limit: SCANNED_ROWS };
+        for _ in 0..SCANS_MAX {
+            let page = self.store.scan(scan.clone()).await?;
+            if page.records.iter().any(|(_, record)| !record.is_expired(page.now)) {
+                return Ok(true);
+            }
+            scan.after = page.next;
+            if scan.after.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Makes the store keep the text of this configuration; false if another node has changed it meanwhile.
     ///
     /// # Errors
@@ -118,5 +141,8 @@ fn secret_text(secret: Option<&Secret>) -> String {
     }
 }
 
+/// The records of one look at the store, and how many looks there are.
+const SCANNED_ROWS: usize = 500;
+const SCANS_MAX: usize = 40;
 /// Enough bytes to tell two secrets apart, and no more of the HMAC than needed.
 const SECRET_BYTES: usize = 8;

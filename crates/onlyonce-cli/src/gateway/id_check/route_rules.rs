@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use ring::digest;
+
 /// A route, and what the ids of its requests are made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteRule {
@@ -21,10 +23,9 @@ impl RouteRule {
         Self { name, rule }
     }
 
-    /// The routes of a text as [`to_text`] writes it.
-    pub(super) fn read(text: &str) -> impl Iterator<Item = Self> {
-        let lines = text.lines().filter_map(|line| line.split_once(NAMED));
-        lines.map(|(name, rule)| Self::new(name.to_owned(), rule.to_owned()))
+    fn read(line: &str) -> Option<Self> {
+        let (name, rule) = line.split_once(NAMED)?;
+        Some(Self::new(name.to_owned(), rule.to_owned()))
     }
 
     /// The methods that requests of both may have; [`ANY`] where both take all.
@@ -82,6 +83,10 @@ impl RouteRule {
         }
     }
 
+    fn line(&self) -> String {
+        format!("{}{NAMED}{}\n", self.name, self.rule)
+    }
+
     fn segments(&self) -> Option<impl Iterator<Item = Segment<'_>>> {
         let (_, path) = self.name.split_once(" /")?;
         Some(path.split('/').map(Segment::of))
@@ -137,25 +142,52 @@ pub(super) fn moves<'a>(
     moved.map(|(old, new)| (&before[old], &now[new]))
 }
 
-/// A line for each route that has another rule than `[policy]`, the last of the list, or that takes requests away from
-/// such a route.
+/// The routes of a text as [`to_text`] writes it. Older versions have not written `[policy]`: then it is that of `now`, the
+/// scope and the principal of which are compared by themselves.
+pub(super) fn kept(text: &str, now: &[RouteRule]) -> Vec<RouteRule> {
+    let mut routes: Vec<_> = text.lines().filter_map(RouteRule::read).collect();
+    if routes.last().is_none_or(|last| last.name != EVERYTHING) {
+        routes.extend(now.last().cloned());
+    }
+    routes
+}
+
+/// A line for each route that has another rule than `[policy]`, or that takes requests away from such a route; the last
+/// one is `[policy]`, the last of the list. Older versions read it too: they look at the lines in their order.
 pub(super) fn to_text(routes: &[RouteRule]) -> String {
     let Some((policy, routes)) = routes.split_last() else {
         return String::new();
     };
     let is_own = |route: &RouteRule| route.rule != policy.rule;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for (at, route) in routes.iter().enumerate() {
         let mut later = routes[at + 1..].iter().filter(|later| is_own(later));
         if is_own(route) || later.any(|later| route.overlaps(later)) {
-            let line = format!("{}{NAMED}{}\n", route.name, route.rule);
-            if text.len() + line.len() > TEXT_BYTES_MAX {
-                break;
-            }
-            text += &line;
+            lines.push(route.line());
         }
     }
-    text
+    let end = policy.line();
+    let room = TEXT_BYTES_MAX.saturating_sub(end.len() + CUT.len() + 2 * DIGEST_BYTES + 1);
+    let mut bytes = 0;
+    let fits = |line: &&String| {
+        bytes += line.len();
+        bytes <= room
+    };
+    let text: String = lines.iter().take_while(fits).map(String::as_str).collect();
+    match bytes <= room {
+        true => text + &end,
+        false => format!("{text}{CUT}{}\n{end}", digest(&lines)),
+    }
+}
+
+/// Whether a text lacks routes, because they were too many.
+pub(super) fn is_cut(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(CUT))
+}
+
+fn digest(lines: &[String]) -> String {
+    let digest = digest::digest(&digest::SHA256, lines.concat().as_bytes());
+    digest.as_ref()[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The name of what every request matches.
@@ -163,8 +195,11 @@ const EVERYTHING: &str = ANY;
 const ANY: &str = "*";
 /// Between the name of a route and its rule. No name has it: a path has no space.
 const NAMED: &str = ": ";
-/// Routes beyond so many bytes are not in the text.
-const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Routes beyond so many bytes are not in the text. An item of DynamoDB has at most 400 KiB.
+const TEXT_BYTES_MAX: usize = 256 << 10;
+/// In the place of those, with a digest of all, so that a change of any is a change of the text. Nobody reads it as a route.
+const CUT: &str = "and more ";
+const DIGEST_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -233,17 +268,25 @@ mod tests {
         let routes =
             list(&["POST /a=p", "POST /b=x", "POST /c/d=p", "POST /c/{e}=y", "POST /c/f=p"]);
         let text = to_text(&routes);
-        assert_eq!(text, "POST /b: x\nPOST /c/d: p\nPOST /c/{e}: y\n");
-        let read: Vec<_> = RouteRule::read(&text).collect();
-        assert_eq!(read, routes[1..4]);
+        assert_eq!(text, "POST /b: x\nPOST /c/d: p\nPOST /c/{e}: y\n*: p\n");
+        let last = routes.last().cloned();
+        let expected: Vec<_> = routes[1..4].iter().cloned().chain(last).collect();
+        assert_eq!(kept(&text, &[]), expected);
+        let by_older_versions = text.strip_suffix("*: p\n").unwrap();
+        assert_eq!(kept(by_older_versions, &routes), expected);
     }
 
     #[test]
     fn what_is_kept_of_the_routes_is_bounded() {
         let route = |n: usize| RouteRule::new(format!("POST /{n}"), "x".repeat(50));
-        let many: Vec<_> = (0..2_000).map(route).chain(list(&[])).collect();
-        let length = to_text(&many).len();
-        assert!((TEXT_BYTES_MAX - 100..=TEXT_BYTES_MAX).contains(&length));
+        let many: Vec<_> = (0..9_000).map(route).chain(list(&[])).collect();
+        let text = to_text(&many);
+        assert!((TEXT_BYTES_MAX - 100..=TEXT_BYTES_MAX).contains(&text.len()));
+        assert!(is_cut(&text) && !is_cut(&to_text(&many[8_000..])));
+        let mut others = many.clone();
+        others[8_999].rule = "y".to_owned();
+        assert_ne!(to_text(&others), text, "also a change of what is not there");
+        assert_eq!(kept(&text, &[]).last(), many.last());
     }
 
     /// The rule by which a gateway with these routes makes the id.
@@ -275,7 +318,7 @@ mod tests {
         fn what_is_kept_gives_every_request_its_rule(
             routes in lists(), paths in vec("(/[ab]?){1,4}", 20)
         ) {
-            let kept: Vec<_> = RouteRule::read(&to_text(&routes)).chain(list(&[])).collect();
+            let kept = kept(&to_text(&routes), &[]);
             for (method, path) in requests(&paths) {
                 prop_assert_eq!(rule_of(&routes, &method, path), rule_of(&kept, &method, path));
             }
