@@ -104,14 +104,24 @@ impl Judged {
 }
 
 impl Judged {
-    /// Whether a field has the name of one of them but for `_` in the place of `-`: for CGI and WSGI these are one name.
+    /// Whether a field has the name of one of them, or of a credential, but for `_` in the place of `-`: for CGI and WSGI
+    /// these are one name.
     fn is_respelled(&self, headers: &HeaderMap) -> bool {
         let names = headers.keys().filter(|name| !self.0.contains(name));
         let is_one = |name: &HeaderName| {
-            self.0.iter().any(|judged| is_one_name(judged.as_str(), name.as_str()))
+            let is_judged = self.0.iter().any(|judged| is_one_name(judged.as_str(), name.as_str()));
+            is_judged || is_respelled_credential(name)
         };
         names.into_iter().any(is_one)
     }
+}
+
+fn is_respelled_credential(name: &HeaderName) -> bool {
+    if !name.as_str().contains('_') {
+        return false;
+    }
+    let dashed = HeaderName::try_from(name.as_str().replace('_', "-"));
+    dashed.is_ok_and(|name| matches!(role(&name), Role::Credential(_) | Role::Cookies))
 }
 
 /// Whether the target and `Host` name one host, and nothing else. An origin-form target names none.
