@@ -202,6 +202,10 @@ pub(super) fn run(work: impl Future<Output = Result<ExitCode, Failed>>) -> ExitC
 }
 
 const TOKEN: &str = "ONLYONCE_ADMIN_TOKEN";
+/// The way out where a gateway runs that nobody can ask.
+const NO_LISTENER: &str = "It has an admin listener if it was started with one: start the gateway with --admin 127.0.0.1:8081 (or \
+                           with [admin] in its configuration), and ask again; or stop it, and look into its store with --store \
+                           or --config";
 const WRONG_TOKEN: &str = "the admin listener asks for its token, and none or another one was sent: pass --token, or set \
                            ONLYONCE_ADMIN_TOKEN";
 const NOT_JSON: &str = "the answer is not JSON; is --admin the address of the admin listener?";

@@ -215,8 +215,9 @@ fn ready(config: &Config, gateway: &Gateway) -> String {
         1 => line += "; 1 route has its own way (onlyonce config check)",
         routes => line += &format!("; {routes} routes have their own way (onlyonce config check)"),
     }
-    if let Some(admin) = gateway.admin_url() {
-        line += &format!(", admin {admin}");
+    match gateway.admin_url() {
+        Some(admin) => line += &format!(", admin {admin}"),
+        None => line += ", no admin listener (--admin 127.0.0.1:8081 opens one)",
     }
     line
 }

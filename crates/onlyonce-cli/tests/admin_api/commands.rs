@@ -1,6 +1,7 @@
 //! `onlyonce keys`, `tail` and `sweep`, on a gateway and on a store.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -226,4 +227,48 @@ fn tail_prints_what_happens() {
     tail.wait().unwrap();
     let on_store = lab.command(&["tail", "--store", "sqlite:x.db"]);
     assert_eq!(on_store.status.code(), Some(2));
+}
+
+/// As a newcomer comes upon it: the first start of README.md, and then `keys list`.
+#[test]
+fn where_there_is_no_admin_listener_the_messages_lead_to_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.args(arguments).current_dir(folder.path()).env_remove("ONLYONCE_ADMIN_TOKEN");
+        command
+    };
+    let serve = |more: &[&str]| {
+        let start = ["serve", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"];
+        let mut child = run(&[&start[..], more].concat()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        (child, ready)
+    };
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{nobody}");
+    let (mut gateway, ready) = serve(&[]);
+    assert!(ready.contains("no admin listener (--admin 127.0.0.1:8081 opens one)"), "{ready}");
+    // Each of the two ways in says what helps, and neither sends to the other alone.
+    for arguments in [
+        ["keys", "list", "--admin", &*nobody],
+        ["keys", "list", "--store", "sqlite:onlyonce.db"],
+        ["tail", "--admin", &*nobody, "--format=json"],
+    ] {
+        let told = run(&arguments).output().unwrap();
+        let said = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(said.contains("start the gateway with --admin 127.0.0.1:8081"), "{said}");
+        assert!(said.contains("stop it"), "{said}");
+    }
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    let stopped = run(&["keys", "list", "--store", "sqlite:onlyonce.db"]).output().unwrap();
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    let (mut gateway, ready) = serve(&["--admin", "127.0.0.1:0"]);
+    let (_, admin) = ready.trim_end().rsplit_once("admin ").unwrap();
+    let asked = run(&["keys", "list", "--admin", admin]).output().unwrap();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    assert!(asked.status.success(), "{}", text(&asked.stderr));
 }

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tokio::time::timeout;
 
-use super::{Failed, TrustFlags};
+use super::{Failed, NO_LISTENER, TrustFlags};
 
 /// Connections to it. A clone shares them.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Remote {
                 .map(|cause| format!(": {cause}"))
                 .unwrap_or_default();
             Failed::trouble(&format!(
-                "no answer from {base}{cause}; is a gateway with an admin listener there?"
+                "no answer from {base}{cause}; is a gateway with an admin listener there? {NO_LISTENER}"
             ))
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onlyonce::Limits;
 use tokio::sync::watch;
 
-use super::{Access, Failed};
+use super::{Access, Failed, NO_LISTENER};
 use crate::admin::{Desk, Keeper, PolicyInForce, Setting, in_force};
 use crate::commands::audit::kept_by;
 use crate::commands::demand_file;
@@ -59,12 +59,12 @@ fn config(flag: Option<&StoreFlag>, file: Option<&Path>) -> Result<Config, Faile
 }
 
 fn refused(error: &StartError) -> Failed {
-    let hint = match error.to_string().contains("is in use") {
-        true => "; if a gateway has it open, ask that gateway: --admin http://127.0.0.1:8081",
-        false => "",
-    };
-    Failed::trouble(&format!("{error}{hint}"))
+    match error.to_string().contains("is in use") {
+        true => Failed::trouble(&format!("{error}. {IN_USE} {NO_LISTENER}")),
+        false => Failed::trouble(&error),
+    }
 }
 
+const IN_USE: &str = "If a gateway has it open, ask that gateway: --admin http://127.0.0.1:8081.";
 /// Longer than any command runs.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
