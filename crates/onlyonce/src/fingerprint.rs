@@ -140,7 +140,7 @@ impl Fingerprint {
     }
 
     /// The spelling of the path, of a fingerprint that compares nothing else; empty for a path that is spelled as in ids.
-    #[cfg(any(feature = "sqlite", feature = "sqlx"))]
+    #[cfg(any(feature = "postgres", feature = "sqlite", feature = "sqlx"))]
     pub(crate) fn spelling(&self) -> &[u8] {
         match self.canonical.split_at(MEANING_BYTES) {
             (meaning, spelling) if meaning.iter().all(|byte| *byte == 0) && spelling != [0; 4] => {
