@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row, Transaction};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row};
 use tokio::time::timeout;
 
 use super::StepsState;
@@ -21,7 +21,7 @@ use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;
 use crate::store::BoxError;
-use crate::transaction::pool;
+use crate::transaction::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
 
 /// A Postgres database, through a pool of the caller. The tables and functions are made by
 /// [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or `onlyonce migrate`.
@@ -63,7 +63,7 @@ impl PgDatabase {
     /// is when it is locked, but the points as they were when the statement began.
     async fn lock_due(
         &self,
-        transaction: &mut Transaction<'static, Postgres>,
+        transaction: &mut Whole,
         names: &[String],
         rows_max: usize,
     ) -> Result<Vec<PgRow>, StepsError> {
@@ -180,7 +180,7 @@ impl Journal for PgDatabase {
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> Result<Vec<(Held, Token)>, StepsError> {
-        let mut transaction = in_time(pool::begin(&self.pool, "BEGIN")).await?;
+        let mut transaction = in_time(Whole::begin(&self.pool, BY_DEFAULT)).await?;
         let rows = self.lock_due(&mut transaction, names, rows_max).await?;
         let mut taken = Vec::new();
         for row in &rows {
@@ -202,7 +202,7 @@ impl Journal for PgDatabase {
         let working = format!("{id} {number}");
         // In one round trip. The id is a UUID.
         let statement = format!("BEGIN; SET LOCAL onlyonce.step = '{working}'");
-        let begun = in_time(pool::begin(&self.pool, AssertSqlSafe(statement))).await;
+        let begun = in_time(Whole::begin(&self.pool, AssertSqlSafe(statement))).await;
         let transaction = begun.map_err(|error| Reason::Failed(error.into()))?;
         Ok(PgWork { transaction, working, outbox: self.statements.outbox.clone() })
     }
@@ -220,6 +220,9 @@ impl Journal for PgDatabase {
             let is_written = written.map_err(|elapsed| CommitError::Unsure(elapsed.into()))?;
             return demand_written(is_written.map_err(|error| CommitError::Unsure(error.into()))?);
         };
+        if work.transaction.has_nested() {
+            return Err(CommitError::Unsure(LEFT_OPEN.into()));
+        }
         let write = self.change_query(id, guard, std::mem::take(&mut work.working), change);
         let written = self.is_written(&mut *work.transaction, write).await;
         demand_written(written.map_err(not_written)?)?;
@@ -252,7 +255,7 @@ impl Journal for PgDatabase {
 
 /// An open transaction of a step.
 pub(super) struct PgWork {
-    transaction: Transaction<'static, Postgres>,
+    transaction: Whole,
     /// What the transaction says while it is the one that was begun.
     working: String,
     outbox: Arc<str>,

@@ -45,16 +45,19 @@ impl Transactions {
         E: Into<BoxError>,
     {
         use super::over_sqlx::{failed, query};
-        use super::pool::begin;
+        use super::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
         use sqlx::Row;
 
         let message_id = message_id.as_ref();
-        let mut transaction = begin(pool, "BEGIN").await.map_err(failed)?;
+        let mut transaction = Whole::begin(pool, BY_DEFAULT).await.map_err(failed)?;
         if !self.is_first_delivery(&mut transaction, consumer, message_id).await? {
             return Ok(Consumed::Duplicate);
         }
         let done = work(&mut transaction).await;
         let done = done.map_err(|error| TransactionError::NotDone(error.into()))?;
+        if transaction.has_nested() {
+            return Err(TransactionError::NotDone(LEFT_OPEN.into()));
+        }
         // COMMIT after an error that the work has ignored is a rollback, and says so to nobody; after a ROLLBACK of the work
         // it is nothing.
         let is_seen = query(&self.statements.is_seen).bind(consumer).bind(message_id);

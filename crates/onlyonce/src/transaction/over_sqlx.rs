@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row, Transaction};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::parameters::Parameters;
-use super::pool::ANSWER_WAIT_MAX;
+use super::pool::{ANSWER_WAIT_MAX, BY_DEFAULT, LEFT_OPEN, READ_COMMITTED, Whole};
 use super::statements::{Statements, VERSION};
-use super::{AnswerRow, Begun, Reply, TransactionError, Transactions, pool};
+use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
 use crate::Operation;
 use crate::store::BoxError;
 
@@ -49,7 +49,7 @@ impl Transactions {
 /// rolled back and the key is free.
 #[must_use = "a transaction that is dropped is rolled back"]
 pub struct SqlxTx {
-    transaction: Transaction<'static, Postgres>,
+    transaction: Whole,
     pool: PgPool,
     token: String,
     parameters: Arc<Parameters>,
@@ -63,6 +63,9 @@ impl SqlxTx {
     /// If nothing was committed, or the database cannot tell: see [`TransactionError`].
     pub async fn complete(mut self, reply: impl Into<Reply>) -> Result<Reply, TransactionError> {
         let reply = reply.into();
+        if self.transaction.has_nested() {
+            return Err(TransactionError::NotDone(LEFT_OPEN.into()));
+        }
         let complete = query(&self.statements.complete)
             .bind(&self.token)
             .bind(i32::from(reply.status.as_u16()))
@@ -137,7 +140,7 @@ pub(super) async fn begin(
     pool: &PgPool,
     parameters: Arc<Parameters>,
 ) -> Result<Begun<SqlxTx>, TransactionError> {
-    let mut transaction = pool::begin(pool, "BEGIN").await.map_err(failed)?;
+    let mut transaction = Whole::begin(pool, BY_DEFAULT).await.map_err(failed)?;
     let begin = query(&statements.begin)
         .bind(&parameters.scope)
         .bind(&parameters.principal)
@@ -215,8 +218,7 @@ async fn resolve_once(
     token: &str,
     parameters: &Parameters,
 ) -> Result<Option<PgRow>, sqlx::Error> {
-    // Whatever the default is: an older snapshot would not see the commit.
-    let mut transaction = pool::begin(pool, READ_COMMITTED).await?;
+    let mut transaction = Whole::begin(pool, READ_COMMITTED).await?;
     let resolve = query(&statements.resolve).bind(token).bind(&parameters.fingerprint);
     resolve.fetch_optional(&mut *transaction).await
 }
@@ -250,7 +252,6 @@ pub(super) fn failed(error: sqlx::Error) -> TransactionError {
     TransactionError::of_database(state.as_deref(), error.into())
 }
 
-const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// How long a commit may take before the database is asked whether it was made.
 const COMMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long the database is asked whether a commit was made, and how often; one call waits for a lock for two seconds.

@@ -7,6 +7,7 @@ mod completing;
 mod cut;
 mod killed;
 mod lab;
+mod left_open;
 mod operators;
 #[cfg(feature = "tower")]
 mod over_http;

@@ -82,7 +82,7 @@ impl Shop {
     }
 }
 
-fn caller(head: &Parts) -> Who {
+pub(crate) fn caller(head: &Parts) -> Who {
     match head.headers.get("x-api-key").map(|key| key.as_bytes()) {
         None => Who::Nobody,
         Some(b"unclear") => Who::Unclear("Send an API key that is one.".to_owned()),
@@ -90,7 +90,7 @@ fn caller(head: &Parts) -> Who {
     }
 }
 
-fn charge(key: &str, body: &str) -> Request<Body> {
+pub(crate) fn charge(key: &str, body: &str) -> Request<Body> {
     let request = Request::post("/charges")
         .header("host", "shop.example")
         .header("x-api-key", "ann")
@@ -99,15 +99,15 @@ fn charge(key: &str, body: &str) -> Request<Body> {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-async fn send(app: Router, request: Request<Body>) -> Answer {
+pub(crate) async fn send(app: Router, request: Request<Body>) -> Answer {
     let (head, body) = app.oneshot(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     Answer { status: head.status, headers: head.headers, body }
 }
 
 #[derive(Debug)]
-struct Answer {
-    status: StatusCode,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
@@ -118,7 +118,7 @@ impl Answer {
     }
 
     /// The code of a problem.
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
         document["code"].as_str().unwrap().to_owned()
     }
@@ -131,4 +131,4 @@ async fn insert(tx: &mut Tx, runs: &AtomicUsize) -> usize {
     run
 }
 
-const BODY: &str = r#"{"amount":7998}"#;
+pub(crate) const BODY: &str = r#"{"amount":7998}"#;

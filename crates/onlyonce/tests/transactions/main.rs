@@ -10,6 +10,7 @@ mod languages;
 mod layer;
 mod lost_commit;
 mod messages;
+mod nested;
 mod over_sqlx;
 mod over_tokio_postgres;
 mod races;
