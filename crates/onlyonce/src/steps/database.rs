@@ -56,6 +56,9 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> impl Future<Output = Result<Vec<(Held, Token)>, StepsError>> + Send;
 
+    /// Whether the transaction of a step works on a snapshot, so that it cannot commit after a renewal of its lease.
+    fn works_on_snapshots(&self) -> impl Future<Output = Result<bool, StepsError>> + Send;
+
     /// Begins a transaction in which the step with this number works.
     fn begin(
         &self,

@@ -61,6 +61,11 @@ impl Database for SqliteDatabase {
 impl Journal for SqliteDatabase {
     type Work = SqliteWork;
 
+    /// There is one writer at a time: nobody renews meanwhile.
+    async fn works_on_snapshots(&self) -> Result<bool, StepsError> {
+        Ok(false)
+    }
+
     async fn load(&self, id: &str) -> Result<Option<Held>, StepsError> {
         let id = id.to_owned();
         self.on(move |db| tables::load(db, &id)).await

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::StepsState;
@@ -21,7 +22,7 @@ use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;
 use crate::store::BoxError;
-use crate::transaction::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
+use crate::transaction::pool::{IS_ABOVE_READ_COMMITTED, LEFT_OPEN, READ_COMMITTED, Whole};
 
 /// A Postgres database, through a pool of the caller. The tables and functions are made by
 /// [`PostgresStore::open`](crate::store::postgres::PostgresStore::open) or `onlyonce migrate`.
@@ -29,6 +30,8 @@ use crate::transaction::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
 pub struct PgDatabase {
     pool: PgPool,
     statements: Arc<Statements>,
+    /// Whether a transaction has an isolation above READ COMMITTED if it asks for none. Asked once.
+    is_above_read_committed: Arc<OnceCell<bool>>,
 }
 
 impl PgDatabase {
@@ -39,7 +42,31 @@ impl PgDatabase {
 
     /// Uses `schema`: the one that the store was opened with.
     pub fn in_schema(pool: PgPool, schema: &str) -> Self {
-        Self { pool, statements: Arc::new(Statements::of(schema)) }
+        let statements = Arc::new(Statements::of(schema));
+        Self { pool, statements, is_above_read_committed: Arc::default() }
+    }
+
+    async fn is_above_read_committed(&self) -> Result<bool, sqlx::Error> {
+        let ask = async || {
+            let ask = AssertSqlSafe(format!("SELECT {IS_ABOVE_READ_COMMITTED} AS is_above"));
+            sqlx::query(ask).fetch_one(&self.pool).await?.try_get("is_above")
+        };
+        self.is_above_read_committed.get_or_try_init(ask).await.copied()
+    }
+
+    /// Runs one statement in a transaction of its own, under READ COMMITTED. A single statement is a transaction by itself, with
+    /// the isolation of the default: BEGIN and COMMIT are sent only where that is another one.
+    async fn alone(
+        &self,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Option<PgRow>, sqlx::Error> {
+        if !self.is_above_read_committed().await? {
+            return query.fetch_optional(&self.pool).await;
+        }
+        let mut transaction = Whole::begin(&self.pool, READ_COMMITTED).await?;
+        let row = query.fetch_optional(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(row)
     }
 
     /// Asks a function that says whether it has written.
@@ -51,12 +78,21 @@ impl PgDatabase {
         query.fetch_one(executor).await?.try_get("is_written")
     }
 
-    /// The same in a transaction of its own, within the time that a call may take.
+    /// The same in a transaction of its own.
+    async fn is_written_alone(
+        &self,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<bool, sqlx::Error> {
+        let row = self.alone(query).await?;
+        row.ok_or(sqlx::Error::RowNotFound)?.try_get("is_written")
+    }
+
+    /// The same within the time that a call may take.
     async fn is_swapped(
         &self,
         query: Query<'static, Postgres, PgArguments>,
     ) -> Result<bool, StepsError> {
-        in_time(self.is_written(&self.pool, query)).await
+        in_time(self.is_written_alone(query)).await
     }
 
     /// The rows that are due, locked. They are read by a statement of their own: one that locks and reads returns a row as it
@@ -135,7 +171,11 @@ impl Journal for PgDatabase {
 
     async fn load(&self, id: &str) -> Result<Option<Held>, StepsError> {
         let load = query(&self.statements.load).bind(id.to_owned());
-        in_time(load.fetch_optional(&self.pool)).await?.as_ref().map(read).transpose()
+        in_time(self.alone(load)).await?.as_ref().map(read).transpose()
+    }
+
+    async fn works_on_snapshots(&self) -> Result<bool, StepsError> {
+        in_time(self.is_above_read_committed()).await
     }
 
     async fn insert(
@@ -180,7 +220,7 @@ impl Journal for PgDatabase {
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
     ) -> Result<Vec<(Held, Token)>, StepsError> {
-        let mut transaction = in_time(Whole::begin(&self.pool, BY_DEFAULT)).await?;
+        let mut transaction = in_time(Whole::begin(&self.pool, READ_COMMITTED)).await?;
         let rows = self.lock_due(&mut transaction, names, rows_max).await?;
         let mut taken = Vec::new();
         for row in &rows {
@@ -216,7 +256,7 @@ impl Journal for PgDatabase {
     ) -> Result<(), CommitError> {
         let Some(mut work) = work else {
             let write = self.change_query(id, guard, String::new(), change);
-            let written = timeout(COMMIT_WAIT_MAX, self.is_written(&self.pool, write)).await;
+            let written = timeout(COMMIT_WAIT_MAX, self.is_written_alone(write)).await;
             let is_written = written.map_err(|elapsed| CommitError::Unsure(elapsed.into()))?;
             return demand_written(is_written.map_err(|error| CommitError::Unsure(error.into()))?);
         };

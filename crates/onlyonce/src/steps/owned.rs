@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as Turns, MutexGuard as Turn, Notify};
 use tokio::time::sleep;
 
 use super::StepsState;
@@ -26,6 +26,8 @@ pub(super) struct Owned<D: Database> {
     progress: Mutex<Progress>,
     is_lost: AtomicBool,
     lost: Notify,
+    /// Of the one who may renew the lease.
+    renewing: Turns<()>,
 }
 
 /// What changes while it runs.
@@ -70,6 +72,7 @@ impl<D: Database> Owned<D> {
             progress: Mutex::new(progress),
             is_lost: AtomicBool::new(false),
             lost: Notify::new(),
+            renewing: Turns::new(()),
         }
     }
 
@@ -167,10 +170,26 @@ impl<D: Database> Owned<D> {
         }
     }
 
+    /// Before a step: where its transaction could not commit after a renewal, the lease is made long enough for the longest
+    /// attempt, and not renewed until the turn is dropped.
+    pub(super) async fn hold_still(&self) -> Result<Option<Turn<'_, ()>>, Reason> {
+        let failed = |error: StepsError| Reason::Failed(error.into());
+        if !self.database.works_on_snapshots().await.map_err(failed)? {
+            return Ok(None);
+        }
+        let turn = self.renewing.lock().await;
+        match self.renew_for(self.rules.attempt_max + self.rules.lease).await {
+            Ok(true) => Ok(Some(turn)),
+            Ok(false) => Err(Reason::Lost),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Renews the lease until it is lost.
     pub(super) async fn keep(&self) {
         loop {
             sleep(self.rules.lease / 3).await;
+            let _turn = self.renewing.lock().await;
             match self.renew().await {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -191,9 +210,12 @@ impl<D: Database> Owned<D> {
     }
 
     async fn renew(&self) -> Result<bool, StepsError> {
+        self.renew_for(self.rules.lease).await
+    }
+
+    async fn renew_for(&self, lease: Duration) -> Result<bool, StepsError> {
         let asked_at = SystemClock.boot();
-        let lease_ms = as_ms(self.rules.lease);
-        let is_kept = self.database.renew(&self.id, self.token, lease_ms).await?;
+        let is_kept = self.database.renew(&self.id, self.token, as_ms(lease)).await?;
         if is_kept {
             self.progress().leased_at = asked_at;
         } else {

@@ -64,9 +64,12 @@ impl<D: Database> Run<D> {
         if let Some(value) = self.remembered(name, Kind::Step)? {
             return Ok(value);
         }
+        let owned = self.owned.clone();
+        let still = owned.hold_still().await.map_err(Stopped)?;
         let (value, open) = self.worked(name, work).await?;
         let change = self.point(name, &value).map_err(Stopped::failed)?;
         self.commit(name, &change, open).await?;
+        drop(still);
         self.passed(name);
         Ok(value)
     }
@@ -154,6 +157,7 @@ impl<D: Database> Run<D> {
             return Err(Stopped(removed.into()));
         }
         self.demand_same_call("", Kind::Finish)?;
+        let _still = self.owned.hold_still().await.map_err(Stopped)?;
         let (reply, open) = self.worked(FINISH, work).await?;
         self.commit(FINISH, &Change::Finish(reply.clone()), open).await?;
         Ok(Finished(reply))

@@ -140,7 +140,25 @@ pub(super) async fn begin(
     pool: &PgPool,
     parameters: Arc<Parameters>,
 ) -> Result<Begun<SqlxTx>, TransactionError> {
-    let mut transaction = Whole::begin(pool, BY_DEFAULT).await.map_err(failed)?;
+    begin_by(BY_DEFAULT, statements, pool, parameters).await
+}
+
+/// The same for an operation whose work is done or undone: in this transaction only its answer is kept.
+pub(super) async fn begin_to_keep(
+    statements: &Arc<Statements>,
+    pool: &PgPool,
+    parameters: Arc<Parameters>,
+) -> Result<Begun<SqlxTx>, TransactionError> {
+    begin_by(READ_COMMITTED, statements, pool, parameters).await
+}
+
+async fn begin_by(
+    statement: &'static str,
+    statements: &Arc<Statements>,
+    pool: &PgPool,
+    parameters: Arc<Parameters>,
+) -> Result<Begun<SqlxTx>, TransactionError> {
+    let mut transaction = Whole::begin(pool, statement).await.map_err(failed)?;
     let begin = query(&statements.begin)
         .bind(&parameters.scope)
         .bind(&parameters.principal)
@@ -160,7 +178,7 @@ pub(super) async fn keep(
     parameters: Arc<Parameters>,
     reply: Reply,
 ) -> Result<Reply, TransactionError> {
-    match begin(statements, pool, parameters).await? {
+    match begin_to_keep(statements, pool, parameters).await? {
         Begun::Mine(empty) => Box::pin(empty.complete(reply)).await,
         Begun::Replay(reply) => Ok(reply),
         Begun::InProgress { .. } | Begun::Reused => {

@@ -92,9 +92,13 @@ const IS_OPEN: &str = "it is there until it is ended";
 /// Why work that has left a nested transaction open is not committed.
 pub(crate) const LEFT_OPEN: &str =
     "the work has left a nested transaction open: commit it or roll it back";
-/// Whatever the default is: an older snapshot would not see a commit that was waited for.
+/// Whatever the default is: for transactions that are ours alone. Under a higher level they fail where they meet others, and do
+/// not see what was committed while they waited.
 pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// By the default of the database.
+/// By the default of the database: for transactions in which the caller works.
 pub(crate) const BY_DEFAULT: &str = "BEGIN";
+/// Whether the default is a higher one, as an expression.
+pub(crate) const IS_ABOVE_READ_COMMITTED: &str = "current_setting('default_transaction_isolation')
+       NOT IN ('read committed', 'read uncommitted')";
 /// How long the server may take to answer a statement of ours.
 pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -7,10 +7,11 @@
 use std::error::Error;
 use std::time::Duration;
 
-use sqlx::{PgPool, Row};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 use tokio::time::timeout;
 
 use super::over_sqlx::{failed, query};
+use super::pool::IS_ABOVE_READ_COMMITTED;
 use super::statements::Statements;
 use super::{SqlxTx, TransactionError};
 
@@ -47,7 +48,8 @@ pub(super) fn is_aborted(error: &TransactionError) -> bool {
 /// Whether a statement of work that took this long may have failed because it met another transaction.
 pub(super) async fn may_be_conflict(pool: &PgPool, took: Duration) -> bool {
     let took_ms = took.as_secs_f64() * 1000.0;
-    let asked = sqlx::query(MAY_BE_CONFLICT).bind(took_ms).fetch_one(pool);
+    let ask = format!("SELECT {IS_ABOVE_READ_COMMITTED} OR {WAS_LONG}");
+    let asked = sqlx::query(AssertSqlSafe(ask)).bind(took_ms).fetch_one(pool);
     match timeout(ASK_MAX, asked).await {
         Ok(Ok(row)) => row.try_get(0).unwrap_or(true),
         // Then the next attempt tells that the database does not answer.
@@ -56,7 +58,6 @@ pub(super) async fn may_be_conflict(pool: &PgPool, took: Duration) -> bool {
 }
 
 // Half of the time: the clocks of two machines tick differently.
-const MAY_BE_CONFLICT: &str = "
-  SELECT current_setting('default_transaction_isolation') NOT IN ('read committed', 'read uncommitted')
-      OR 2 * $1::float8 * interval '1 ms' >= current_setting('deadlock_timeout')::interval";
+const WAS_LONG: &str =
+    "2 * $1::float8 * interval '1 ms' >= current_setting('deadlock_timeout')::interval";
 const ASK_MAX: Duration = Duration::from_secs(5);

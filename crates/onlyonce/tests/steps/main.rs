@@ -5,6 +5,7 @@ mod calls;
 mod changed;
 mod completing;
 mod cut;
+mod isolation;
 mod killed;
 mod lab;
 mod left_open;

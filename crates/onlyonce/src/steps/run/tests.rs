@@ -30,6 +30,10 @@ impl Database for Taken {
 impl Journal for Taken {
     type Work = ();
 
+    async fn works_on_snapshots(&self) -> Result<bool, StepsError> {
+        Ok(false)
+    }
+
     async fn load(&self, _: &str) -> Result<Option<Held>, StepsError> {
         Ok(None)
     }

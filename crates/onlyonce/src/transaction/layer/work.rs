@@ -24,7 +24,7 @@ use crate::once::Refusal;
 use crate::problem::Problem;
 use crate::scope::{OperationId, Principal};
 use crate::store::BoxError;
-use crate::transaction::over_sqlx::begin;
+use crate::transaction::over_sqlx::begin_to_keep;
 use crate::transaction::parameters::Parameters;
 use crate::transaction::retry::{OWN_ROLLBACK_WAIT, RETRIES_MAX, RETRY_PAUSE, is_conflict};
 use crate::transaction::state::{State, is_aborted, may_be_conflict, state};
@@ -284,7 +284,7 @@ impl Work {
     async fn decline(&self, reply: &Reply, fresh: Response<Body>) -> Attempted {
         let (statements, pool) = (&self.rules.statements, &self.rules.pool);
         // Another caller may have begun it in the moment between.
-        let begun = begin(statements, pool, self.asked.parameters.clone()).await;
+        let begun = begin_to_keep(statements, pool, self.asked.parameters.clone()).await;
         match self.begun(begun) {
             Ok(empty) => self.completed(empty.complete(reply.clone()).await, reply, fresh),
             Err(attempted) => *attempted,
@@ -308,7 +308,7 @@ impl Work {
                 "the operation was done before, and its record is gone: look at it"
             );
             let statements = &self.rules.statements;
-            let begun = begin(statements, pool, self.asked.parameters.clone()).await;
+            let begun = begin_to_keep(statements, pool, self.asked.parameters.clone()).await;
             return Ok(match self.begun(begun) {
                 Ok(_dropped) => Attempted::Ended(self.told(Problem::already_done())),
                 Err(attempted) => *attempted,
