@@ -13,6 +13,8 @@ use servers::Postgres;
 struct Schemas {
     postgres: Postgres,
     url: String,
+    /// Where the test itself goes.
+    plain: String,
     last: AtomicUsize,
     damages: AtomicUsize,
     rounds: usize,
@@ -23,7 +25,14 @@ impl Schemas {
         let postgres = Postgres::start();
         let url = postgres.database();
         let (last, damages) = Default::default();
-        Self { postgres, url, last, damages, rounds }
+        Self { postgres, plain: url.clone(), url, last, damages, rounds }
+    }
+
+    /// In a database where the schema that stands first in the search path has something hostile of every name.
+    fn hostile() -> Self {
+        let schemas = Self::new(1);
+        let url = schemas.postgres.make_hostile(&schemas.plain);
+        Self { url, ..schemas }
     }
 
     fn schema(&self) -> String {
@@ -56,7 +65,7 @@ impl Schemas {
             "ALTER TABLE \"{schema}\".record DROP CONSTRAINT IF EXISTS {constraint}{drops};
              UPDATE \"{schema}\".record SET {change} WHERE id = '{id}' RETURNING 1"
         );
-        assert_eq!(self.postgres.sql(&self.url, &statements), "1", "one row is damaged");
+        assert_eq!(self.postgres.sql(&self.plain, &statements), "1", "one row is damaged");
     }
 }
 
@@ -103,6 +112,14 @@ async fn postgres_passes_every_case() {
         "time_does_not_run_backward_when_the_clock_is_set_back",
     ];
     assert_eq!(skipped, by_clock, "nothing else is declared absent");
+}
+
+// threat K19
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_of_the_search_path_is_called() {
+    let schemas = Schemas::hostile();
+    exercise(&schemas).await.assert_passed();
+    assert!(!schemas.postgres.has_caught(&schemas.plain));
 }
 
 // threat A14

@@ -200,6 +200,47 @@ impl Postgres {
         self.process.as_ref().map(Process::log_text).unwrap_or_default()
     }
 
+    /// Gives a database a clock that [`set_clock`](Self::set_clock) sets: of whoever asks for `clock_timestamp()` there, by the
+    /// server's own name, because our sessions look for names nowhere else.
+    ///
+    /// # Panics
+    /// If the server is not running.
+    pub fn own_clock(&self, database: &str) {
+        self.sql(
+            database,
+            "CREATE SCHEMA clock; CREATE TABLE clock.ahead (by interval NOT NULL); INSERT INTO clock.ahead VALUES ('0');
+             ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO true_clock_timestamp;
+             CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
+               AS 'SELECT true_clock_timestamp() + by FROM clock.ahead'",
+        );
+    }
+
+    /// Sets the [clock of a database](Self::own_clock) so far ahead of the machine's.
+    ///
+    /// # Panics
+    /// If it has no clock of its own.
+    pub fn set_clock(&self, database: &str, ahead: &str) {
+        self.sql(database, &format!("UPDATE clock.ahead SET by = '{ahead}'"));
+    }
+
+    /// Puts a function, an operator, a type and a table of every name of the server's own into the schema `public` of this
+    /// database, as a stranger could. Returns the address of sessions that look there first.
+    ///
+    /// # Panics
+    /// If the server is not running.
+    pub fn make_hostile(&self, database: &str) -> String {
+        self.sql(database, include_str!("hostile.sql"));
+        format!("{database}?options=-csearch_path%3Dpublic,pg_catalog")
+    }
+
+    /// Whether anything that [`make_hostile`](Self::make_hostile) has made was ever called. The error of the call names it.
+    ///
+    /// # Panics
+    /// If the server is not running.
+    pub fn has_caught(&self, database: &str) -> bool {
+        self.sql(database, "SELECT is_called FROM public.caught") == "t"
+    }
+
     /// Runs `statements` in `database` and returns the rows, a line each.
     ///
     /// # Panics

@@ -14,14 +14,6 @@ use crate::gateway::Gateway;
 use crate::upstream::{GATED, QUICK, Upstream};
 use crate::{BODY, until, within};
 
-/// A clock of the test's own, which stands before the real one in the gateway's search path.
-const CLOCK: &str = "
-    CREATE SCHEMA jump;
-    CREATE TABLE jump.ahead (by interval NOT NULL);
-    INSERT INTO jump.ahead VALUES ('0');
-    CREATE FUNCTION jump.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-        'SELECT pg_catalog.clock_timestamp() + by FROM jump.ahead';";
-
 const POLICY: &str = "lease = \"1s\"\nttl = \"1h\"";
 
 /// The fleet forgets nothing, says so, and goes on as before when the clock is right again.
@@ -96,22 +88,18 @@ impl Clocked {
         block_in_place(|| {
             let postgres = Postgres::start();
             let database = postgres.database();
-            postgres.sql(&database, CLOCK);
+            postgres.own_clock(&database);
             Self { postgres, database }
         })
     }
 
     fn url(&self) -> String {
-        format!("{}?options=-csearch_path%3Djump,pg_catalog,public", self.database)
-    }
-
-    fn sql(&self, text: &str) -> String {
-        block_in_place(|| self.postgres.sql(&self.database, text))
+        self.database.clone()
     }
 
     fn set(&self, ahead: Ahead) {
         let by = if ahead == Ahead::Day { "1 day" } else { "0" };
-        self.sql(&format!("UPDATE jump.ahead SET by = '{by}'"));
+        block_in_place(|| self.postgres.set_clock(&self.database, by));
     }
 }
 

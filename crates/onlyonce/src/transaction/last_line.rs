@@ -77,7 +77,10 @@ impl OperationColumn {
     pub(super) async fn has(&self, pool: &PgPool, token: &str) -> bool {
         let Self { table, column } = self;
         let token = token.replace('\'', "''");
-        let sql = format!("SELECT EXISTS (SELECT FROM {table} WHERE {column} = '{token}')");
+        // In the caller's session, whose search_path leads to the table, and may lead to an operator of somebody else's.
+        let sql = format!(
+            "SELECT EXISTS (SELECT FROM {table} WHERE {column} OPERATOR(pg_catalog.=) '{token}')"
+        );
         let asked = sqlx::query(AssertSqlSafe(sql)).fetch_one(pool);
         match tokio::time::timeout(ASK_MAX, asked).await {
             Ok(Ok(row)) => row.try_get(0).unwrap_or(false),

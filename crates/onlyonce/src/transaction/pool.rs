@@ -97,8 +97,9 @@ pub(crate) const LEFT_OPEN: &str =
 pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// By the default of the database: for transactions in which the caller works.
 pub(crate) const BY_DEFAULT: &str = "BEGIN";
-/// Whether the default is a higher one, as an expression.
-pub(crate) const IS_ABOVE_READ_COMMITTED: &str = "current_setting('default_transaction_isolation')
-       NOT IN ('read committed', 'read uncommitted')";
+/// Whether the default is a higher one, as an expression with full names: it is asked in sessions of the caller's.
+pub(crate) const IS_ABOVE_READ_COMMITTED: &str =
+    "pg_catalog.current_setting('default_transaction_isolation')
+       OPERATOR(pg_catalog.<>) ALL (ARRAY['read committed', 'read uncommitted'])";
 /// How long the server may take to answer a statement of ours.
 pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);

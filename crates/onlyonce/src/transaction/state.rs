@@ -57,7 +57,7 @@ pub(super) async fn may_be_conflict(pool: &PgPool, took: Duration) -> bool {
     }
 }
 
-// Half of the time: the clocks of two machines tick differently.
-const WAS_LONG: &str =
-    "2 * $1::float8 * interval '1 ms' >= current_setting('deadlock_timeout')::interval";
+// Half of the time: the clocks of two machines tick differently. In the caller's session, so with full names.
+const WAS_LONG: &str = "$1::double precision OPERATOR(pg_catalog.*) interval '2 ms'
+    OPERATOR(pg_catalog.>=) pg_catalog.current_setting('deadlock_timeout')::interval";
 const ASK_MAX: Duration = Duration::from_secs(5);

@@ -1,4 +1,8 @@
 //! The calls of the functions, with the schema's name in them. Values that not every driver knows go as text.
+//!
+//! They run in the caller's own session, under its search_path, in which others may have put functions, operators and types of
+//! the server's names. So every name is a full one. (`integer`, `double precision`, `interval` and EXTRACT are words of the
+//! grammar, and always the server's.)
 
 use std::sync::Arc;
 #[cfg(all(feature = "sqlx", feature = "tower"))]
@@ -26,18 +30,20 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn of(schema: &str) -> Self {
         let schema = format!("\"{}\"", schema.replace('"', "\"\""));
-        let sql = |text: &str| text.replace("{schema}", &schema).into();
+        let sql = |text: &str| filled_in(text, &schema).into();
         Self {
             begin: begin(&schema, ""),
-            complete: sql("SELECT {schema}.complete($1::text::uuid, $2, $3::text::jsonb, $4)"),
-            outbox: sql("SELECT {schema}.outbox($1::text::uuid, $2, $3, $4)::text AS id"),
+            complete: sql("SELECT {schema}.complete({uuid of $1}, $2, $3::{text}::pg_catalog.jsonb, $4)"),
+            outbox: sql("SELECT {schema}.outbox({uuid of $1}, $2, $3, $4)::{text} AS id"),
             resolve: sql(
-                "SELECT 'replay' AS outcome, NULL::text AS token, status, headers::text AS headers, body
-                   FROM {schema}.resolve($1::text::uuid, $2)",
+                "SELECT 'replay' AS outcome, NULL::{text} AS token, status, headers::{text} AS headers, body
+                   FROM {schema}.resolve({uuid of $1}, $2)",
             ),
             seen: sql("SELECT {schema}.seen($1, $2) AS seen"),
             is_seen: sql(
-                "SELECT EXISTS (SELECT FROM {schema}.inbox WHERE consumer = $1 AND message_id = $2) AS is_seen",
+                "SELECT EXISTS (SELECT FROM {schema}.inbox i
+                                 WHERE i.consumer OPERATOR(pg_catalog.=) $1 AND i.message_id OPERATOR(pg_catalog.=) $2)
+                    AS is_seen",
             ),
             #[cfg(all(feature = "sqlx", feature = "tower"))]
             schema,
@@ -55,17 +61,23 @@ impl Statements {
 
 fn begin(schema: &str, and: &str) -> Arc<str> {
     let sql = format!(
-        "SELECT outcome, token::text AS token, status, headers::text AS headers, body{and}
-           FROM {schema}.begin($1, $2, $3, $4, $5::float8 * interval '1 ms', $6::integer)"
+        "SELECT outcome, token::{{text}} AS token, status, headers::{{text}} AS headers, body{and}
+           FROM {{schema}}.begin($1, $2, $3, $4, $5::double precision OPERATOR(pg_catalog.*) interval '1 ms', $6::integer)"
     );
-    sql.into()
+    filled_in(&sql, schema).into()
+}
+
+fn filled_in(text: &str, schema: &str) -> String {
+    let text = text.replace("{uuid of $1}", "$1::{text}::pg_catalog.uuid");
+    text.replace("{text}", "pg_catalog.text").replace("{schema}", schema)
 }
 
 /// In the call of `begin`, so that it costs no round trip.
 #[cfg(all(feature = "sqlx", feature = "tower"))]
-const STATEMENT_LIMIT: &str = ", set_config('statement_timeout', CASE
-    WHEN extract(epoch FROM current_setting('statement_timeout')::interval) * 1000 BETWEEN 1 AND {limit_ms}
-    THEN current_setting('statement_timeout') ELSE '{limit_ms}' END, true)";
+const STATEMENT_LIMIT: &str = ", pg_catalog.set_config('statement_timeout', CASE
+    WHEN EXTRACT(epoch FROM pg_catalog.current_setting('statement_timeout')::interval) OPERATOR(pg_catalog.*) 1000
+         OPERATOR(pg_catalog.<@) pg_catalog.numrange(1, {limit_ms}, '[]')
+    THEN pg_catalog.current_setting('statement_timeout') ELSE '{limit_ms}' END, true)";
 
 /// The version of the functions that these calls are made for.
 pub(super) const VERSION: i32 = 1;

@@ -60,6 +60,17 @@ async fn old_entries_go_and_the_rest_is_whole_in_postgres() {
     retention::adds_a_repeated_batch_once(open(&database).await.audit().unwrap()).await;
 }
 
+// threat K19
+#[tokio::test]
+async fn the_trail_calls_nothing_of_the_search_path() {
+    let server = Postgres::start();
+    let plain = [server.database(), server.database()];
+    let url = plain.each_ref().map(|database| server.make_hostile(database));
+    life::tells_every_change_once(&lab(&url[0]).await).await;
+    retention::forgets_the_oldest_first(open(&url[1]).await.audit().unwrap()).await;
+    assert!(!plain.iter().any(|database| server.has_caught(database)));
+}
+
 #[tokio::test]
 async fn nodes_have_chains_of_their_own_and_forget_each_others_old_entries() {
     let server = Postgres::start();

@@ -11,6 +11,7 @@ mod order;
 mod outages;
 mod poison;
 mod redis_streams;
+mod search_path;
 mod slow_link;
 mod standard_webhooks;
 mod webhooks;

@@ -1,4 +1,4 @@
-//! The server's clock, set for real: a schema before `pg_catalog` has a `clock_timestamp()` of its own.
+//! The server's clock, set for real.
 
 use std::time::Duration;
 
@@ -22,21 +22,16 @@ impl Clocked {
     pub(crate) fn start() -> Self {
         let postgres = Postgres::start();
         let url = postgres.database();
-        postgres.sql(
-            &url,
-            "CREATE SCHEMA fake; CREATE TABLE fake.shift (by interval); INSERT INTO fake.shift VALUES ('0');
-             CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
-               AS 'SELECT pg_catalog.clock_timestamp() + by FROM fake.shift'",
-        );
+        postgres.own_clock(&url);
         Self { postgres, url }
     }
 
     pub(crate) async fn open(&self) -> PostgresStore {
-        open(&format!("{}?options=-csearch_path%3Dfake,pg_catalog", self.url)).await
+        open(&self.url).await
     }
 
     pub(crate) fn shift(&self, by: &str) {
-        self.postgres.sql(&self.url, &format!("UPDATE fake.shift SET by = '{by}'"));
+        self.postgres.set_clock(&self.url, by);
     }
 
     /// A node that keeps answers for an hour, has short leases, and sweeps all the time.
@@ -122,8 +117,8 @@ async fn a_key_that_was_completed_while_the_clock_was_behind_is_kept_when_it_is_
 #[tokio::test]
 async fn a_claim_at_its_not_after_is_in_time_and_one_after_it_is_not() {
     let clocked = Clocked::start();
-    let still = "CREATE OR REPLACE FUNCTION fake.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
-                   AS 'SELECT timestamptz ''2035-01-01'' + by FROM fake.shift'";
+    let still = "CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
+                   AS 'SELECT timestamptz ''2035-01-01'' + by FROM clock.ahead'";
     clocked.postgres.sql(&clocked.url, still);
     let store = clocked.open().await;
     let not_after = store.load(draft(1).id).await.unwrap().now;

@@ -8,6 +8,7 @@ use std::process::Command;
 use onlyonce::store::postgres::{Import, PostgresOpenError, PostgresStore};
 use onlyonce::store::{Fault, Store};
 use servers::{Pgbouncer, Postgres};
+use tokio_postgres::SimpleQueryMessage;
 
 use crate::lab::{completed, draft, is_closed, open, session, until, until_gone, won};
 
@@ -46,13 +47,13 @@ async fn a_newer_schema_is_refused_and_the_next_one_is_not() {
     let running = open(&url).await;
     won(&running, &draft(1)).await;
     let next = "ALTER TABLE onlyonce.record ADD shard integer NOT NULL DEFAULT 7;
-                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 9, oldest = 8";
+                CREATE TABLE onlyonce.extra (); UPDATE onlyonce.meta SET version = 10, oldest = 9";
     postgres.sql(&url, next);
     completed(&running, &draft(2)).await;
     completed(&open(&url).await, &draft(3)).await;
-    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 10, oldest = 9");
+    postgres.sql(&url, "UPDATE onlyonce.meta SET version = 11, oldest = 10");
     let error = refused(&url).await;
-    assert!(matches!(error, PostgresOpenError::Newer(_, 10)), "{error}");
+    assert!(matches!(error, PostgresOpenError::Newer(_, 11)), "{error}");
 }
 
 /// Version 3 had no audit trail, version 2 a clock that was held, and version 1 neither targets nor check values.
@@ -228,6 +229,18 @@ async fn a_pooler_in_transaction_mode_is_refused_and_one_in_session_mode_is_not(
     for _ in 0..3 {
         let error = refused(&pooler.url(&url)).await;
         assert!(matches!(error, PostgresOpenError::Pooled { .. }), "{error}");
+    }
+    // The sessions of the pooler go to others now: they are as they were.
+    let other = session(&pooler.url(&url)).await;
+    let kept =
+        "SELECT current_setting('search_path') || ' ' || current_setting('statement_timeout')";
+    for _ in 0..3 {
+        let said = other.simple_query(kept).await.unwrap();
+        let row = said.iter().find_map(|said| match said {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        assert_eq!(row, Some("\"$user\", public 0"));
     }
     let pooler = Pgbouncer::start(&postgres, "session");
     let store = open(&pooler.url(&url)).await;

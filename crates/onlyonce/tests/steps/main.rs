@@ -14,5 +14,6 @@ mod operators;
 mod over_http;
 mod provider;
 mod saga;
+mod search_path;
 mod shop;
 mod zombies;

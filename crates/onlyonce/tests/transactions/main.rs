@@ -14,4 +14,5 @@ mod nested;
 mod over_sqlx;
 mod over_tokio_postgres;
 mod races;
+mod search_path;
 mod silence;

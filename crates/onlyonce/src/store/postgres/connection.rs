@@ -32,6 +32,60 @@ pub(super) struct Connection {
     warned: Arc<AtomicBool>,
 }
 
+/// A connection whose session is not set up yet.
+pub(super) struct Line {
+    pub(super) client: Client,
+    driver: JoinSet<()>,
+    warned: Arc<AtomicBool>,
+}
+
+impl Line {
+    /// Connects within [`CONNECT_WAIT_MAX`].
+    pub(super) async fn open(
+        address: &ServerAddress,
+        listener: Option<Listener>,
+    ) -> Result<Self, PostgresOpenError> {
+        let opened = timeout(CONNECT_WAIT_MAX, Self::connect(address, listener)).await;
+        opened.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
+    }
+
+    async fn connect(
+        address: &ServerAddress,
+        listener: Option<Listener>,
+    ) -> Result<Self, PostgresOpenError> {
+        let connected = address.config.connect(address.tls.clone()).await;
+        let (client, connection) = connected.map_err(|error| address.failed(error))?;
+        let (warned, mut driver) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        driver.spawn(drive(connection, warned.clone(), listener));
+        Ok(Self { client, driver, warned })
+    }
+
+    /// Sets the session up within [`CONNECT_WAIT_MAX`], on a primary that keeps what it commits; prepares `statements`.
+    pub(super) async fn set_up(
+        self,
+        address: &ServerAddress,
+        statements: &[String],
+    ) -> Result<Connection, PostgresOpenError> {
+        // Boxed: it is large, and part of every call that may have to reconnect.
+        let set_up = timeout(CONNECT_WAIT_MAX, Box::pin(self.prepare(address, statements))).await;
+        set_up.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
+    }
+
+    async fn prepare(
+        self,
+        address: &ServerAddress,
+        statements: &[String],
+    ) -> Result<Connection, PostgresOpenError> {
+        let Self { client, driver, warned } = self;
+        let server = Server::ask(&client, address).await?;
+        let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql))).await;
+        let prepared = prepared.map_err(|error| address.failed(error))?;
+        // A warning from before the first write is about the database itself, such as the version of a collation.
+        warned.store(false, Ordering::Release);
+        Ok(Connection { client, server, prepared, driver, warned })
+    }
+}
+
 /// Called with each notification that comes on a connection.
 pub(super) type Listener = Box<dyn FnMut(&str) + Send>;
 
@@ -42,21 +96,12 @@ impl Connection {
         statements: &[String],
         listener: Option<Listener>,
     ) -> Result<Self, PostgresOpenError> {
-        let failed = |error| address.failed(error);
-        let connecting = async {
-            let connected = address.config.connect(address.tls.clone()).await;
-            let (client, connection) = connected.map_err(failed)?;
-            let (warned, mut driver) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
-            driver.spawn(drive(connection, warned.clone(), listener));
-            let server = Server::ask(&client, address).await?;
-            let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql))).await;
-            let prepared = prepared.map_err(failed)?;
-            // A warning from before the first write is about the database itself, such as the version of a collation.
-            warned.store(false, Ordering::Release);
-            Ok(Self { client, server, prepared, driver, warned })
+        let opening = async {
+            let line = Line::connect(address, listener).await?;
+            line.prepare(address, statements).await
         };
         // Boxed: it is large, and part of every call that may have to reconnect.
-        let opened = timeout(CONNECT_WAIT_MAX, Box::pin(connecting)).await;
+        let opened = timeout(CONNECT_WAIT_MAX, Box::pin(opening)).await;
         opened.unwrap_or_else(|elapsed| Err(address.silent(elapsed)))
     }
 

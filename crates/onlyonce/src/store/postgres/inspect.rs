@@ -10,7 +10,7 @@ use super::address::ServerAddress;
 use super::connection::CONNECT_WAIT_MAX;
 use super::error::{PostgresOpenError, SERVER_MIN};
 use super::schema::{judge, meta_sql};
-use super::server::{is_pooled, json};
+use super::server::{apart, is_pooled, json};
 use crate::clock::{StoreTime, ahead_ms};
 
 /// What a server says of itself.
@@ -91,7 +91,7 @@ async fn read(address: &ServerAddress) -> Result<PostgresFacts, Error> {
     let (client, other) = (connect(address).await?, connect(address).await?);
     let mut about = Value::Null;
     let asked = async {
-        about = json(&client, include_str!("sql/about.sql")).await?;
+        about = json(&client, &apart(include_str!("sql/about.sql"))).await?;
         Ok(StoreTime::from_ms(about["now_ms"].as_i64().unwrap_or(0)))
     };
     let clock_ahead_ms = ahead_ms(asked).await?;
@@ -124,7 +124,7 @@ async fn connect(address: &ServerAddress) -> Result<Client, Error> {
 async fn schema(client: &Client, schema: &str) -> Result<SchemaFound, Error> {
     let literal = format!("'{}'", schema.replace('\'', "''"));
     let sql = include_str!("sql/tables.sql").replace("{schema}", &literal);
-    let found = json(client, &sql).await?;
+    let found = json(client, &apart(&sql)).await?;
     let (meta, record) = (&found["tables"]["meta"], &found["tables"]["record"]);
     if meta.is_null() {
         return Ok(SchemaFound::Nothing { may_make: found["may_make"] == true });
@@ -132,7 +132,7 @@ async fn schema(client: &Client, schema: &str) -> Result<SchemaFound, Error> {
     if found["may_use"] != true {
         return Ok(SchemaFound::Refused(format!("this user may not use the schema {schema}")));
     }
-    let its_row = json(client, &meta_sql(schema)).await?;
+    let its_row = json(client, &apart(&meta_sql(schema))).await?;
     Ok(match judge(schema, its_row) {
         Err(refused) => SchemaFound::Refused(refused.to_string()),
         Ok(_) if record.is_null() => {

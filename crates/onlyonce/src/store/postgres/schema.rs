@@ -12,16 +12,16 @@ use serde_json::Value;
 use tokio_postgres::{Client, Error};
 
 use super::address::ServerAddress;
-use super::connection::Connection;
+use super::connection::Line;
 use super::error::PostgresOpenError;
 use super::server::{is_pooled, json};
 use super::statement::filled_in;
 
 /// The version that this build makes and knows. 1: without targets and check values; 2: with a held clock and bins of
 /// transactions; 3: without an audit trail; 4: without the transactional mode; 5: without recovery
-/// points; 6: without the names of repeatable calls; 7: with CHECKs where the transactional mode has domains. None of them
-/// was released.
-pub(super) const VERSION: i64 = 8;
+/// points; 6: without the names of repeatable calls; 7: with CHECKs where the transactional mode has domains; 8: with functions
+/// that looked for names in the search path of their caller. None of them was released.
+pub(super) const VERSION: i64 = 9;
 
 /// What to do about a schema that has no tables of ours.
 pub(super) enum Missing {
@@ -37,12 +37,13 @@ pub(super) async fn enter(
     address: &ServerAddress,
     missing: Missing,
 ) -> Result<(String, Vec<String>), PostgresOpenError> {
-    let open = || Connection::open(address, &[], None);
-    let (mut connection, other) = tokio::try_join!(open(), open())?;
-    let is_pooled = is_pooled(&connection.client, &other.client).await;
+    // Before a session is set up: the settings would stay with a session of the pooler, which gives it to others.
+    let (line, other) = tokio::try_join!(Line::open(address, None), Line::open(address, None))?;
+    let is_pooled = is_pooled(&line.client, &other.client).await;
     if is_pooled.map_err(|error| address.failed(error))? {
         return Err(PostgresOpenError::Pooled(address.name.clone()));
     }
+    let mut connection = line.set_up(address, &[]).await?;
     let id = ensure(&mut connection.client, address, missing).await?;
     Ok((id, connection.server.warnings))
 }

@@ -103,8 +103,14 @@ pub(super) async fn is_pooled(client: &Client, other: &Client) -> Result<bool, E
 
 async fn session(client: &Client) -> Result<Option<String>, Error> {
     let look = "SELECT pg_backend_pid()::text || ' ' || pg_postmaster_start_time()";
-    let said = client.simple_query(look).await?;
+    let said = client.simple_query(&apart(look)).await?;
     Ok(first_row(&said).and_then(|row| row.get(0)).map(str::to_owned))
+}
+
+/// The statement for a session that is not set up: its user's search path may lead to functions that somebody else has put
+/// there. In one message with it, so that it is one transaction, also where a pooler gives each of them to another session.
+pub(super) fn apart(statement: &str) -> String {
+    format!("SET LOCAL search_path = pg_catalog, pg_temp; {statement}")
 }
 
 /// The only value of a statement that answers with JSON; null if there is none.

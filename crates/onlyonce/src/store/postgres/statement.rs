@@ -1,6 +1,6 @@
 //! The statements: a file in `sql/` for each, filled in with the schema and the columns.
 //!
-//! Every table is named with its schema, because the search path is the user's own. A statement about records answers with
+//! Every table of ours is named with its schema: the search path of our sessions leads to the server's own names alone. A statement about records answers with
 //! a row for each record, in which `wrote` says whether the statement wrote it. Every row has the store's time; if there is
 //! no record, there is one that has only that. Once the records were moved elsewhere, and until an import is finished, the
 //! statement does nothing and answers with no row.
@@ -127,7 +127,7 @@ const CLAIMED: &[&str] = &[
     "id", "token", "count", "attempt", "state", "key", "fingerprint_version", "fingerprint_canonical",
     "fingerprint_raw", "principal", "route", "target", "lease_ms", "quiet_ms", "ttl_ms", "format",
 ];
-/// The server's clock, in whole milliseconds. Not qualified, so that a test can stand in for it.
+/// The server's clock, in whole milliseconds.
 pub(super) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
 /// The store's time, once per statement.
 const CLOCK: &str = "clock AS MATERIALIZED (

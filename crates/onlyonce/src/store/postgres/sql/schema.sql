@@ -55,8 +55,8 @@ CREATE INDEX record_unknown ON {schema}.record (id) WHERE state = {unknown};
 CREATE INDEX record_expiry ON {schema}.record (expires_at) WHERE expires_at IS NOT NULL;
 
 -- So many milliseconds after a moment. What a timestamp cannot say is never; that is after more than 100,000 years.
-CREATE FUNCTION {schema}.after(moment timestamptz, ms bigint) RETURNS timestamptz LANGUAGE sql STABLE AS
-  'SELECT CASE WHEN ms > 4000000000000000 THEN ''infinity'' ELSE moment + ms * interval ''1 millisecond'' END';
+CREATE FUNCTION {schema}.after(moment timestamptz, ms bigint) RETURNS timestamptz LANGUAGE sql STABLE
+  RETURN CASE WHEN ms > 4000000000000000 THEN 'infinity' ELSE moment + ms * interval '1 millisecond' END;
 
 -- What a person reads. The first byte of a head is its format, the next two are the status.
 CREATE VIEW {schema}.operation AS

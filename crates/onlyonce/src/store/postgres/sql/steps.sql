@@ -63,7 +63,7 @@ CREATE TABLE {schema}.point (
 
 -- A commit that is lost in a crash of the server would let a call be made again that must not be repeated.
 CREATE FUNCTION {schema}.steps_commit_durably() RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -76,7 +76,7 @@ $$;
 CREATE FUNCTION {schema}.steps_insert(
   id uuid, name text, scope text, principal text, key text, fingerprint bytea, ttl_ms float8, request text,
   revision bigint, token uuid, lease_ms float8, expired bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -100,7 +100,7 @@ CREATE FUNCTION {schema}.steps_swap(
   id uuid, revision bigint, owner uuid, state text, token uuid, due_ms float8, attempts integer, calling text,
   repeatable boolean, quiet_ms float8, error text)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -118,7 +118,7 @@ $$;
 
 -- Renews the lease of an owner. False if it is the owner no more.
 CREATE FUNCTION {schema}.steps_renew(id uuid, owner uuid, lease_ms float8) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   UPDATE {schema}.steps s SET due_at = {now} + lease_ms * interval '1 ms' WHERE s.id = id AND s.token = owner;
@@ -129,7 +129,7 @@ $$;
 -- The transaction in which a step works says so when it begins; after a COMMIT or ROLLBACK of the work itself it does not
 -- say so any more.
 CREATE FUNCTION {schema}.steps_demand_open(working text) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF working IS DISTINCT FROM coalesce(current_setting('onlyonce.step', true), '') THEN
     RAISE EXCEPTION 'the work has ended the transaction of its step' USING ERRCODE = 'OO004';
@@ -142,7 +142,7 @@ $$;
 CREATE FUNCTION {schema}.steps_point(
   id uuid, revision bigint, owner uuid, working text, number integer, name text, value text, lease_ms float8)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -164,7 +164,7 @@ $$;
 -- Completes an operation with its answer, in the transaction of its last effect. False as above.
 CREATE FUNCTION {schema}.steps_finish(
   id uuid, revision bigint, owner uuid, working text, status integer, headers jsonb, body bytea) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -181,7 +181,7 @@ $$;
 
 -- Adds a message to the outbox in the transaction of a step, under the rules of the function outbox.
 CREATE FUNCTION {schema}.steps_outbox(id uuid, working text, topic text, key text, payload bytea) RETURNS uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   message uuid;
@@ -200,7 +200,7 @@ $$;
 -- only if `call_again` has the revision of the row that somebody has seen and says that it was not done: it is forgotten then.
 -- Unless forced, not before it can be on its way no more.
 CREATE FUNCTION {schema}.steps_retry(id uuid, call_again bigint, is_forced boolean, note text) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -219,7 +219,7 @@ $$;
 
 -- Gives an operation its answer by hand: one that waits, is stuck or unknown, or whose owner is gone.
 CREATE FUNCTION {schema}.steps_settle(id uuid, status integer, headers jsonb, body bytea, note text) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   moment timestamptz := {now};
@@ -236,7 +236,7 @@ $$;
 -- Deletes operations that have expired, at most so many. Returns how many it deleted. The clock is read once, and rows are
 -- found by an array: else the whole of the table is read.
 CREATE FUNCTION {schema}.sweep_steps(rows_max integer DEFAULT 5000) RETURNS bigint
-LANGUAGE sql AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH swept AS (
     DELETE FROM {schema}.steps s WHERE s.id = ANY (ARRAY(
       SELECT e.id FROM {schema}.steps e WHERE e.expires_at <= (SELECT {now})

@@ -1,5 +1,9 @@
 -- The transactional mode: functions that a program of any language calls in a transaction of its own, so that the key, the
 -- business writes, the answer and the messages commit together or not at all. docs/transactions.md tells how to use them.
+--
+-- The session is the caller's, and so is its search_path, in which others may have put functions, operators and types of the
+-- server's names. So every function says where it looks for names; or it is written as RETURN, which the server resolves when it
+-- is made, and so under the path of the session that makes it. pg_temp is named last, because it is the first if it is not.
 
 -- What an answer is. Domains, not CHECKs of the table: the server parses the CHECKs of a table again in every statement that
 -- writes to it. As four CHECKs these rules took a quarter of the server's time for begin, complete and COMMIT together.
@@ -64,22 +68,27 @@ CREATE TABLE {schema}.inbox (
 CREATE INDEX inbox_age ON {schema}.inbox (seen_at);
 
 -- The id of an operation: each part with its length in front of it, so that no two operations are hashed from one text.
--- Strict and stable functions only, so that the server puts it into the callers' expressions; all of them by their full
--- name, so that no function of the caller's search_path takes their place.
+-- Strict and stable functions only, so that the server puts it into the callers' expressions.
 CREATE FUNCTION {schema}.operation_id(scope text, principal text, key text) RETURNS uuid
-LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-  SELECT pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to('onlyonce transaction 1 '
-    || pg_catalog.octet_length(pg_catalog.convert_to(scope, 'UTF8'::pg_catalog.name))::text || ':' || scope || ' '
-    || pg_catalog.octet_length(pg_catalog.convert_to(principal, 'UTF8'::pg_catalog.name))::text || ':' || principal || ' '
-    || pg_catalog.octet_length(pg_catalog.convert_to(key, 'UTF8'::pg_catalog.name))::text || ':' || key,
-    'UTF8'::pg_catalog.name)), 1, 16), 'hex')::uuid
-$$;
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN encode(substring(sha256(convert_to('onlyonce transaction 1 '
+    || octet_length(convert_to(scope, 'UTF8'))::text || ':' || scope || ' '
+    || octet_length(convert_to(principal, 'UTF8'))::text || ':' || principal || ' '
+    || octet_length(convert_to(key, 'UTF8'))::text || ':' || key, 'UTF8')), 1, 16), 'hex')::uuid;
 
 -- What an operation of this schema is locked by: a hash of its id. Two operations that share it only refuse each other for
 -- a moment. Strict functions only, as above: parsed again at each call, it would be half of the time of begin.
 CREATE FUNCTION {schema}.lock_of(id uuid) RETURNS bigint
-LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-  SELECT pg_catalog.uuid_hash_extended(id, $table${schema}.transactional$table$::pg_catalog.regclass::oid::bigint)
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN uuid_hash_extended(id, $table${schema}.transactional$table$::regclass::oid::bigint);
+
+-- Nobody knows what it did, so nobody is told that it was not done.
+CREATE FUNCTION {schema}.refuse_unanswered(operation uuid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION 'operation % was committed without an answer', operation
+    USING ERRCODE = 'OO006', HINT = 'Find out what it did, then delete its row or give it an answer by hand.';
+END
 $$;
 
 -- Begins an operation in the caller's transaction. The outcome is one of:
@@ -90,7 +99,7 @@ $$;
 CREATE FUNCTION {schema}.begin(
   scope text, principal text, key text, fingerprint bytea, ttl interval DEFAULT '24 hours', version integer DEFAULT NULL,
   OUT outcome text, OUT token uuid, OUT status integer, OUT headers jsonb, OUT body bytea)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   operation uuid := {schema}.operation_id(scope, principal, key);
@@ -145,8 +154,7 @@ BEGIN
     RAISE EXCEPTION 'this transaction has begun the operation before' USING ERRCODE = 'OO003';
   ELSIF num_nulls(seen.status, seen.headers, seen.body, seen.expires_at) > 0 THEN
     -- Of four columns an answer, or none of it: a person may have written to the row.
-    RAISE EXCEPTION 'operation % was committed without an answer', operation
-      USING ERRCODE = 'OO006', HINT = 'Find out what it did, then delete its row or give it an answer by hand.';
+    PERFORM {schema}.refuse_unanswered(operation);
   ELSIF seen.fingerprint <> fingerprint THEN
     outcome := 'reused';
   ELSE
@@ -160,7 +168,7 @@ $$;
 
 -- Keeps the answer of an operation that this transaction has begun. COMMIT makes it last.
 CREATE FUNCTION {schema}.complete(token uuid, status integer, headers jsonb DEFAULT '{}', body bytea DEFAULT '') RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF status IS NULL THEN
@@ -178,7 +186,7 @@ $$;
 
 -- A transaction that commits without an answer would leave writes that a retry does again. Its COMMIT fails instead.
 CREATE FUNCTION {schema}.demand_completed() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF EXISTS (SELECT FROM {schema}.transactional t WHERE t.id = NEW.id AND t.status IS NULL) THEN
     RAISE EXCEPTION 'operation % was begun and not completed', NEW.id
@@ -195,7 +203,7 @@ ALTER TABLE {schema}.transactional ENABLE ALWAYS TRIGGER transactional_is_comple
 -- transaction that began it, which may still be on its way, for two seconds: call it again after a lock timeout.
 CREATE FUNCTION {schema}.resolve(token uuid, fingerprint bytea, OUT status integer, OUT headers jsonb, OUT body bytea)
 RETURNS SETOF record
-LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql SET lock_timeout = '2s' SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
   -- An older snapshot does not see a commit that was made while this waits, and a standby does not know the lock.
@@ -214,7 +222,7 @@ $$;
 -- Adds a message to an operation that this transaction has begun, and returns its id. Transactions that add messages of one
 -- topic and key wait for each other, so that their messages have the order of their commits.
 CREATE FUNCTION {schema}.outbox(token uuid, topic text, key text, payload bytea) RETURNS uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   message uuid;
@@ -237,7 +245,7 @@ $$;
 -- Whether a consumer sees a message for the first time. The caller's transaction has the effect: both commit, or neither, and
 -- durably: the message is acknowledged after COMMIT. A second delivery waits until the transaction of the first has ended.
 CREATE FUNCTION {schema}.seen(consumer text, message_id text) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   -- Messages without an id would all be taken for one.
@@ -259,7 +267,7 @@ $$;
 -- Deletes operations that have expired, and messages of the inbox that were seen so long ago; at most so many of each.
 -- Returns how many it deleted. The clock is read once, and rows are found by arrays: else the whole of the tables is read.
 CREATE FUNCTION {schema}.sweep_transactions(rows_max integer DEFAULT 5000, inbox_keep interval DEFAULT '30 days') RETURNS bigint
-LANGUAGE sql AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH operations AS (
     DELETE FROM {schema}.transactional t WHERE t.id = ANY (ARRAY(
       SELECT e.id FROM {schema}.transactional e WHERE e.expires_at <= (SELECT {now})
