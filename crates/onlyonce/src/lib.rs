@@ -167,6 +167,8 @@ mod pointer;
 mod problem;
 #[cfg(feature = "run")]
 mod runtime_thread;
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+mod sqlstate;
 
 #[cfg(feature = "crashpoints")]
 pub use crash::CrashPoint;

@@ -1,6 +1,8 @@
 //! Why an operation in the caller's transaction has no outcome.
 
 use super::ReplyError;
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+use crate::sqlstate::is_definite;
 use crate::store::BoxError;
 
 /// Why there is no outcome. The key is safe in every case: begin it again and the database tells what became of it.
@@ -51,8 +53,10 @@ pub enum TransactionError {
 
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 impl TransactionError {
-    /// What an error of the database means while nothing is committed yet.
-    pub(super) fn of_database(state: Option<&str>, error: BoxError) -> Self {
+    /// What an error of the database means that has committed nothing.
+    pub(super) fn of_database(said: Option<&Said>, error: BoxError) -> Self {
+        // What ends the session says nothing of the statement: poolers give 08P01 to whatever happens to them.
+        let state = said.filter(|said| !said.ends_session).map(|said| said.state.as_str());
         match state {
             // Undefined function, invalid schema name.
             Some("42883" | "3F000") => Self::NotInstalled(error),
@@ -61,5 +65,21 @@ impl TransactionError {
             Some("OO004" | "OO005") => Self::EndedByWork(error),
             _ => Self::NotDone(error),
         }
+    }
+}
+
+/// What a server said of an error.
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+pub(super) struct Said {
+    /// The SQLSTATE.
+    pub(super) state: String,
+    pub(super) ends_session: bool,
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+impl Said {
+    /// Whether nothing was committed, also if it is the answer to COMMIT.
+    pub(super) fn is_definite(&self) -> bool {
+        is_definite(&self.state, self.ends_session)
     }
 }

@@ -44,7 +44,7 @@ impl Transactions {
     where
         E: Into<BoxError>,
     {
-        use super::over_sqlx::{failed, query};
+        use super::over_sqlx::{failed, query, said};
         use super::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
         use sqlx::Row;
 
@@ -67,7 +67,7 @@ impl Transactions {
         }
         match transaction.commit().await {
             Ok(()) => Ok(Consumed::Done(done)),
-            Err(error) if error.as_database_error().is_some() => Err(failed(error)),
+            Err(error) if said(&error).is_some_and(|said| said.is_definite()) => Err(failed(error)),
             Err(error) => Err(unsure(message_id, error.into())),
         }
     }
@@ -89,7 +89,7 @@ impl Transactions {
     where
         E: Into<BoxError>,
     {
-        use super::over_tokio_postgres::failed;
+        use super::over_tokio_postgres::{failed, said};
         use tokio_postgres::types::{ToSql, Type};
 
         let message_id = message_id.as_ref();
@@ -107,7 +107,7 @@ impl Transactions {
         }
         match transaction.commit().await {
             Ok(()) => Ok(Consumed::Done(done)),
-            Err(error) if error.code().is_some() => Err(failed(error)),
+            Err(error) if said(&error).is_some_and(|said| said.is_definite()) => Err(failed(error)),
             Err(error) => Err(unsure(message_id, error.into())),
         }
     }

@@ -4,10 +4,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgDatabaseError, PgRow, PgSeverity};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::error::Said;
 use super::parameters::Parameters;
 use super::pool::{ANSWER_WAIT_MAX, BY_DEFAULT, LEFT_OPEN, READ_COMMITTED, Whole};
 use super::statements::{Statements, VERSION};
@@ -66,6 +67,7 @@ impl SqlxTx {
         if self.transaction.has_nested() {
             return Err(TransactionError::NotDone(LEFT_OPEN.into()));
         }
+        let asked_at = Instant::now();
         let complete = query(&self.statements.complete)
             .bind(&self.token)
             .bind(i32::from(reply.status.as_u16()))
@@ -74,10 +76,15 @@ impl SqlxTx {
         answered(complete.execute(&mut *self.transaction)).await?;
         let lost: BoxError = match timeout(COMMIT_WAIT_MAX, self.transaction.commit()).await {
             Ok(Ok(())) => return Ok(reply),
+            // The server refused the commit, so it was not made.
+            Ok(Err(error)) if said(&error).is_some_and(|said| said.is_definite()) => {
+                return Err(failed(error));
+            }
             Ok(Err(error)) => error.into(),
             Err(elapsed) => elapsed.into(),
         };
-        resolve(&self.statements, &self.pool, self.token, &self.parameters, lost).await
+        let asked = Lost { token: self.token, parameters: &self.parameters, asked_at };
+        resolve(&self.statements, &self.pool, asked, lost).await
     }
 
     /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get. If another caller does the
@@ -206,39 +213,54 @@ impl std::fmt::Debug for SqlxTx {
     }
 }
 
+/// An operation whose COMMIT was not answered.
+struct Lost<'a> {
+    token: String,
+    parameters: &'a Parameters,
+    /// From before it was completed: its answer does not expire within its ttl from here.
+    asked_at: Instant,
+}
+
 /// Asks whether the commit was made whose reply is `lost`, until the database tells.
 async fn resolve(
     statements: &Statements,
     pool: &PgPool,
-    token: String,
-    parameters: &Parameters,
+    asked: Lost<'_>,
     lost: BoxError,
 ) -> Result<Reply, TransactionError> {
     let end = Instant::now() + RESOLVE_WAIT_MAX;
-    loop {
-        let asked = timeout(RESOLVE_CALL_MAX, resolve_once(statements, pool, &token, parameters));
-        let error: BoxError = match asked.await {
+    let error: BoxError = loop {
+        let error: BoxError = match timeout(RESOLVE_CALL_MAX, asked.ask(statements, pool)).await {
             Ok(Ok(Some(row))) => return read(&row)?.reply(),
+            // It may have been made, and its answer have expired.
+            Ok(Ok(None)) if asked.may_have_expired() => break lost,
             Ok(Ok(None)) => return Err(not_done(lost)),
             Ok(Err(error)) => error.into(),
             Err(elapsed) => elapsed.into(),
         };
         if Instant::now() >= end {
-            return Err(TransactionError::Unsure { token, error });
+            break error;
         }
         sleep(RESOLVE_PAUSE).await;
-    }
+    };
+    Err(TransactionError::Unsure { token: asked.token, error })
 }
 
-async fn resolve_once(
-    statements: &Statements,
-    pool: &PgPool,
-    token: &str,
-    parameters: &Parameters,
-) -> Result<Option<PgRow>, sqlx::Error> {
-    let mut transaction = Whole::begin(pool, READ_COMMITTED).await?;
-    let resolve = query(&statements.resolve).bind(token).bind(&parameters.fingerprint);
-    resolve.fetch_optional(&mut *transaction).await
+impl Lost<'_> {
+    async fn ask(
+        &self,
+        statements: &Statements,
+        pool: &PgPool,
+    ) -> Result<Option<PgRow>, sqlx::Error> {
+        let mut transaction = Whole::begin(pool, READ_COMMITTED).await?;
+        let resolve = query(&statements.resolve);
+        let resolve = resolve.bind(&self.token).bind(&self.parameters.fingerprint);
+        resolve.fetch_optional(&mut *transaction).await
+    }
+
+    fn may_have_expired(&self) -> bool {
+        self.asked_at.elapsed().as_secs_f64() * 1000.0 >= self.parameters.ttl_ms
+    }
 }
 
 fn not_done(lost: BoxError) -> TransactionError {
@@ -265,9 +287,14 @@ async fn answered<T>(
 }
 
 pub(super) fn failed(error: sqlx::Error) -> TransactionError {
-    let state = error.as_database_error().and_then(|error| error.code());
-    let state = state.map(|state| state.into_owned());
-    TransactionError::of_database(state.as_deref(), error.into())
+    TransactionError::of_database(said(&error).as_ref(), error.into())
+}
+
+/// What the server said of an error, if it is the server's.
+pub(super) fn said(error: &sqlx::Error) -> Option<Said> {
+    let said = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
+    let ends_session = matches!(said.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+    Some(Said { state: said.code().to_owned(), ends_session })
 }
 
 /// How long a commit may take before the database is asked whether it was made.

@@ -4,9 +4,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use futures_util::future::join;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, IsolationLevel, Row, Transaction};
 
+use super::error::Said;
 use super::parameters::Parameters;
 use super::statements::{SAVEPOINT, Statements, UNDO, VERSION};
 use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
@@ -47,7 +49,7 @@ impl Transactions {
     }
 
     /// What became of `operation` after [`TransactionError::Unsure`]: its answer, or `None` if nothing was done. Ask on a new
-    /// connection. It waits up to two seconds for a commit that is still on its way, and is an error then.
+    /// connection, and before the ttl of the operation is over: an answer that has expired is none. It waits up to two seconds for a commit that is still on its way, and is an error then.
     ///
     /// # Errors
     /// If the database does not tell. Ask again.
@@ -119,7 +121,7 @@ impl PgTx<'_> {
             (Ok(_), Ok(())) => return Ok(reply),
             (Err(error), _) if error.code().is_some() => return Err(failed(error)),
             // The server refused the commit, so it was not made.
-            (Ok(_), Err(error)) if error.code().is_some_and(|state| is_definite(state.code())) => {
+            (Ok(_), Err(error)) if said(&error).is_some_and(|said| said.is_definite()) => {
                 return Err(failed(error));
             }
             (Err(error), _) | (Ok(_), Err(error)) => error,
@@ -198,13 +200,12 @@ fn read(row: &Row) -> Result<AnswerRow, TransactionError> {
 }
 
 pub(super) fn failed(error: tokio_postgres::Error) -> TransactionError {
-    let state = error.code().map(|state| state.code().to_owned());
-    TransactionError::of_database(state.as_deref(), error.into())
+    TransactionError::of_database(said(&error).as_ref(), error.into())
 }
 
-/// Whether the server has refused to commit: a rollback, a violated constraint, or our own check.
-fn is_definite(state: &str) -> bool {
-    matches!(state, "40001" | "40002" | "40P01")
-        || state.starts_with("23")
-        || state.starts_with("OO")
+/// What the server said of an error, if it is the server's.
+pub(super) fn said(error: &tokio_postgres::Error) -> Option<Said> {
+    let said = error.as_db_error()?;
+    let ends_session = matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+    Some(Said { state: said.code().code().to_owned(), ends_session })
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 mod answer_rules;
+mod expired;
 mod functions;
 mod inbox;
 mod killed;

@@ -54,6 +54,29 @@ fn a_declined_operation_keeps_its_answer_and_not_its_writes() {
     assert_eq!(lab.number("SELECT count(*) FROM onlyonce_outbox"), 0);
 }
 
+/// Begun anew, its row is deleted, and it is back when that is undone. It says nothing about the new attempt.
+// threat K17
+#[test]
+fn an_answer_that_has_expired_is_told_to_nobody() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    db.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+         CREATE TABLE child (parent INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    )
+    .unwrap();
+    mine(&mut db, &charge("k")).complete(created()).unwrap();
+    db.execute_batch("UPDATE onlyonce_transactional SET expires_at = 1").unwrap();
+    for _ in 0..2 {
+        let tx = mine(&mut db, &charge("k"));
+        insert_charge(&tx);
+        tx.execute_batch("INSERT INTO child VALUES (1)").unwrap();
+        let refused = tx.complete(created());
+        assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    }
+    assert_eq!(lab.charges(), 0);
+}
+
 // R125
 #[test]
 fn messages_commit_with_the_operation_in_their_order() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
+use crate::sqlstate::is_definite;
 use crate::store::{BoxError, Fault, StoreError};
 
 /// Why a batch has no answer, and what follows from it.
@@ -69,15 +70,12 @@ impl From<Error> for SqlError {
         let code = said.code().clone();
         let cause = cause(error);
         match code.code().get(..2).unwrap_or_default() {
-            _ if ends_session || code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => {
-                Self::Unsure(cause)
-            }
+            _ if !ends_session && IS_DAMAGE.contains(&code) => Self::Damaged(cause),
+            _ if !is_definite(code.code(), ends_session) => Self::Unsure(cause),
             _ if code == SqlState::LOCK_NOT_AVAILABLE => Self::Locked,
-            _ if IS_DAMAGE.contains(&code) => Self::Damaged(cause),
             "22" | "23" | "54" => Self::BadMember(cause),
             "40" => Self::Retry,
             "0A" | "25" | "26" | "3F" | "42" => Self::BadSession(cause),
-            "08" | "57" | "58" | "XX" => Self::Unsure(cause),
             _ => Self::NotDone(cause),
         }
     }

@@ -200,11 +200,15 @@ CREATE CONSTRAINT TRIGGER transactional_is_completed AFTER INSERT ON {schema}.tr
 ALTER TABLE {schema}.transactional ENABLE ALWAYS TRIGGER transactional_is_completed;
 
 -- What became of an operation whose COMMIT was not answered: its answer, or no row if it was not done. It waits for the
--- transaction that began it, which may still be on its way, for two seconds: call it again after a lock timeout.
+-- transaction that began it, which may still be on its way, for two seconds: call it again after a lock timeout. An answer that
+-- has expired is that of an earlier attempt, whose row is back because the one in question did not delete it: no row. So it is to
+-- be asked before the ttl is over.
 CREATE FUNCTION {schema}.resolve(token uuid, fingerprint bytea, OUT status integer, OUT headers jsonb, OUT body bytea)
 RETURNS SETOF record
 LANGUAGE plpgsql SET lock_timeout = '2s' SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+  seen {schema}.transactional;
 BEGIN
   -- An older snapshot does not see a commit that was made while this waits, and a standby does not know the lock.
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -214,8 +218,16 @@ BEGIN
   END IF;
   PERFORM pg_advisory_xact_lock_shared({schema}.lock_of(token));
   -- With another fingerprint it is the answer to another request: this one was not done.
-  RETURN QUERY SELECT t.status::integer, t.headers::jsonb, t.body FROM {schema}.transactional t
-                WHERE t.id = token AND t.fingerprint = resolve.fingerprint;
+  SELECT t.* INTO seen FROM {schema}.transactional t WHERE t.id = token AND t.fingerprint = resolve.fingerprint;
+  IF seen.id IS NULL OR seen.expires_at <= {now} THEN
+    RETURN;
+  ELSIF num_nulls(seen.status, seen.headers, seen.body, seen.expires_at) > 0 THEN
+    PERFORM {schema}.refuse_unanswered(token);
+  END IF;
+  status := seen.status;
+  headers := seen.headers;
+  body := seen.body;
+  RETURN NEXT;
 END
 $$;
 
