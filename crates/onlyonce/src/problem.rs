@@ -271,6 +271,12 @@ impl Problem {
             .after(RETRY_AFTER_S)
     }
 
+    /// The operation was committed, and its answer is missing.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn without_answer() -> Self {
+        Self::held(Recovery::Hold)
+    }
+
     pub(crate) fn response_unavailable(original: StatusCode) -> Self {
         let detail = "The operation was executed, but its response was not kept for replay. Do not send it \
                       again; read what it created from the service.";

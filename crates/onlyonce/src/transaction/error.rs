@@ -29,6 +29,12 @@ pub enum TransactionError {
     /// The tables or functions were installed by another version of onlyonce. Use the same version everywhere.
     #[error("another version of onlyonce is installed in this database")]
     OtherVersion,
+    /// The operation was committed, and its answer is missing: somebody has switched the check off, or written to its row. So
+    /// it may have been done. Do not retry; find out what it did, then give its row an answer, or delete it.
+    #[error(
+        "the operation was committed without an answer: find out what it did, then give its row an answer, or delete it"
+    )]
+    WithoutAnswer(#[source] BoxError),
     /// The transaction was ended by something else than `complete`, `decline` or a rollback. Do not commit in the work.
     #[error("the work ended the transaction by itself")]
     EndedByWork(#[source] BoxError),
@@ -61,6 +67,7 @@ impl TransactionError {
             // Undefined function, invalid schema name.
             Some("42883" | "3F000") => Self::NotInstalled(error),
             Some("OO002") => Self::OtherVersion,
+            Some("OO006") => Self::WithoutAnswer(error),
             // No open operation; not completed.
             Some("OO004" | "OO005") => Self::EndedByWork(error),
             _ => Self::NotDone(error),

@@ -15,6 +15,7 @@ mod answer;
 mod begin;
 mod service;
 mod slot;
+mod told;
 mod without_tx;
 mod work;
 

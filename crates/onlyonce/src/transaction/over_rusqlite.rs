@@ -103,8 +103,9 @@ impl Transactions {
 /// A transaction that has begun an operation. It is a connection for the caller's own statements; dropped, it is
 /// rolled back and the key is free.
 ///
-/// The work must not end the transaction. SQLite refuses its COMMIT, and [`complete`](Self::complete) notices a ROLLBACK;
-/// but what the work writes *after* its own ROLLBACK is committed by SQLite at once, and stays. An error may roll back, too:
+/// The work must not end the transaction. SQLite refuses its COMMIT, unless the work has deleted rows whose foreign key was
+/// broken before (a retry is [`TransactionError::WithoutAnswer`] then); and [`complete`](Self::complete) notices a ROLLBACK; but
+/// what the work writes *after* its own ROLLBACK is committed by SQLite at once, and stays. An error may roll back, too:
 /// a full disk, `INSERT OR ROLLBACK`, `RAISE(ROLLBACK, …)`. So end the work at the first error of SQLite.
 // There is no `DerefMut`: with it the work could set the transaction to commit when it is dropped.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ mod duplicates;
 mod endings;
 mod misuse;
 mod nested;
+mod unanswered;
 mod without_tx;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use onlyonce::transaction::{TransactionError, Transactions};
 use rusqlite::Connection;
 
-use crate::lab::{Lab, WAL, charge, created, mine, open, replayed};
+use crate::lab::{Lab, WAL, charge, created, insert_charge, mine, open, replayed};
 
 #[test]
 fn missing_tables_are_named() {
@@ -78,6 +78,7 @@ fn the_tables_restate_the_rules() {
 }
 
 /// Another program may have done it, with foreign keys off.
+// threat K18
 #[test]
 fn an_operation_that_was_committed_without_an_answer_is_not_run_again() {
     let lab = Lab::new();
@@ -86,7 +87,31 @@ fn an_operation_that_was_committed_without_an_answer_is_not_run_again() {
     mine_of_another_program(&db, &lab);
     db.execute_batch("PRAGMA foreign_keys = ON").unwrap();
     let refused = Transactions::new().begin_in(&mut db, &charge("k"));
-    assert!(matches!(refused, Err(TransactionError::NotDone(_))), "{refused:?}");
+    assert!(matches!(refused, Err(TransactionError::WithoutAnswer(_))), "{refused:?}");
+}
+
+/// SQLite counts the broken references of a transaction, and every orphan that is deleted is one less. So a COMMIT of the work
+/// may pass; the row that it leaves tells.
+// threat K18
+#[test]
+fn a_commit_of_the_work_that_orphans_let_pass_is_told_and_not_run_again() {
+    let lab = Lab::new();
+    let mut db = lab.open();
+    db.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+         CREATE TABLE child (parent INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
+         PRAGMA foreign_keys = OFF; INSERT INTO child VALUES (1); PRAGMA foreign_keys = ON",
+    )
+    .unwrap();
+    let tx = mine(&mut db, &charge("k"));
+    tx.execute("DELETE FROM child", []).unwrap();
+    insert_charge(&tx);
+    tx.execute_batch("COMMIT").unwrap();
+    let ended = tx.complete(created());
+    assert!(matches!(ended, Err(TransactionError::EndedByWork(_))), "{ended:?}");
+    let again = Transactions::new().begin_in(&mut db, &charge("k"));
+    assert!(matches!(again, Err(TransactionError::WithoutAnswer(_))), "{again:?}");
+    assert_eq!(lab.charges(), 1);
 }
 
 /// A row as `begin_in` writes it, committed.

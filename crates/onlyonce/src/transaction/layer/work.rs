@@ -15,6 +15,7 @@ use tower_service::Service;
 use super::Rules;
 use super::answer::{Answer, Ending, NoAnswer, stored};
 use super::slot::Slot;
+use super::told::{not_begun, not_completed};
 use crate::Attempt;
 use crate::http::for_caller::origin;
 use crate::http::request::{Whole, is_respelled};
@@ -134,10 +135,7 @@ impl Work {
                     error = &error as &dyn std::error::Error,
                     "cannot begin a transaction"
                 );
-                self.told(match error {
-                    TransactionError::Reply(_) => Problem::already_done(),
-                    _ => Problem::store_unavailable(),
-                })
+                self.told(not_begun(&error))
             }
         })))
     }
@@ -308,11 +306,20 @@ impl Work {
                 "the operation was done before, and its record is gone: look at it"
             );
             let statements = &self.rules.statements;
-            let begun = begin_to_keep(statements, pool, self.asked.parameters.clone()).await;
-            return Ok(match self.begun(begun) {
-                Ok(_dropped) => Attempted::Ended(self.told(Problem::already_done())),
-                Err(attempted) => *attempted,
-            });
+            return Ok(
+                match begin_to_keep(statements, pool, self.asked.parameters.clone()).await {
+                    Ok(Begun::Replay(reply)) => {
+                        Attempted::Ended(self.refused(&Refusal::Replay(stored(reply))))
+                    }
+                    Ok(Begun::InProgress { .. }) => {
+                        Attempted::Ended(self.refused(&Refusal::InProgress))
+                    }
+                    // It was done, whatever the database says or fails to say of its record.
+                    Ok(Begun::Mine(_) | Begun::Reused) | Err(_) => {
+                        Attempted::Ended(self.told(Problem::already_done()))
+                    }
+                },
+            );
         }
         match may_be_conflict(pool, took).await {
             true => Ok(Attempted::Conflict(answer)),
@@ -322,12 +329,7 @@ impl Work {
 
     fn not_completed(&self, error: &TransactionError) -> Response<Body> {
         tracing::error!(error = error as &dyn std::error::Error, "the answer is not committed");
-        self.told(match error {
-            TransactionError::Unsure { .. } => Problem::unsettled(),
-            TransactionError::EndedByWork(_) => Problem::ended_by_work(),
-            TransactionError::Reply(_) => Problem::already_done(),
-            _ => Problem::rolled_back(FAILED, "The database did not take the answer."),
-        })
+        self.told(not_completed(error))
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Response<Body> {

@@ -74,7 +74,7 @@ impl Held {
         now: StoreTime,
     ) -> Result<Option<Begun<T>>, TransactionError> {
         match self.answer {
-            None => Err(TransactionError::NotDone(UNANSWERED.into())),
+            None => Err(TransactionError::WithoutAnswer(UNANSWERED.into())),
             Some((.., expires_at)) if expires_at <= now => Ok(None),
             Some(_) if self.fingerprint != fingerprint => Ok(Some(Begun::Reused)),
             Some((status, headers, body, _)) => {
@@ -166,5 +166,5 @@ pub(super) fn take_message(
 
 /// The version of the tables.
 const VERSION: i64 = 1;
-const UNANSWERED: &str = "the file holds this operation without an answer, which onlyonce never commits: \
-     find out what wrote it, and whether the work was done, before you delete its row";
+const UNANSWERED: &str =
+    "the file holds this operation without an answer, which onlyonce never commits";
