@@ -271,6 +271,17 @@ impl Problem {
             .after(RETRY_AFTER_S)
     }
 
+    /// The caller's database is not set up for us: `why` is a whole sentence, without names of the database's own.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn not_set_up(why: &str) -> Self {
+        let detail = format!(
+            "{why} So this request was not executed. Retry with the same key once its operator has set the service up; \
+             its log says more."
+        );
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::StoreUnavailable, detail)
+            .after(SET_UP_RETRY_AFTER_S)
+    }
+
     /// The operation was committed, and its answer is missing.
     #[cfg(feature = "sqlx")]
     pub(crate) fn without_answer() -> Self {
@@ -596,6 +607,9 @@ fn seconds(wait: Duration) -> u32 {
 }
 
 const RETRY_AFTER_S: u32 = 1;
+/// How soon somebody may have set a database up.
+#[cfg(feature = "sqlx")]
+const SET_UP_RETRY_AFTER_S: u32 = 60;
 /// `Retry-After` for an unknown outcome that only a person resolves.
 const HELD_RETRY_AFTER_S: u32 = 60;
 /// `Retry-After` for an unknown outcome that the next retries may resolve.

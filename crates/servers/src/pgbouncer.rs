@@ -50,6 +50,7 @@ fn settings(postgres: u16, port: u16, pool_mode: &str) -> String {
     format!(
         "[databases]\n* = host=127.0.0.1 port={postgres} user=postgres\n\
          [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-         auth_type = any\npool_mode = {pool_mode}\nmax_client_conn = 200\n"
+         auth_type = any\npool_mode = {pool_mode}\nmax_client_conn = 200\n\
+         ; Which sqlx sends, as JDBC does.\nignore_startup_parameters = extra_float_digits\n"
     )
 }

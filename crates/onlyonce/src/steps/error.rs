@@ -42,7 +42,10 @@ pub enum StepsError {
     Database(#[source] BoxError),
     /// The tables or functions are not there. In Postgres open a `PostgresStore` on the database, or run
     /// `onlyonce migrate --to postgres://…`.
-    #[error("the recovery points of onlyonce are not installed in this database")]
+    #[error(
+        "the recovery points of onlyonce are not installed in this database: run `onlyonce migrate --to postgres://…` once, or \
+         open a PostgresStore on it"
+    )]
     NotInstalled(#[source] BoxError),
     /// What is stored was written by another version of onlyonce. Use the same version everywhere.
     #[error("another version of onlyonce has written this operation")]

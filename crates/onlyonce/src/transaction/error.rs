@@ -22,13 +22,32 @@ pub enum TransactionError {
         #[source]
         error: BoxError,
     },
-    /// The tables or functions are not there. In Postgres open a `PostgresStore` on the database, or run
+    /// The tables or functions are not there, and nothing was done. In Postgres open a `PostgresStore` on the database, or run
     /// `onlyonce migrate --to postgres://…`. In SQLite call `Transactions::prepare`.
-    #[error("onlyonce is not installed in this database")]
+    #[error(
+        "onlyonce is not installed in this database: run `onlyonce migrate --to postgres://…` once, or open a PostgresStore \
+         on it; in a SQLite file call Transactions::prepare"
+    )]
     NotInstalled(#[source] BoxError),
     /// The tables or functions were installed by another version of onlyonce. Use the same version everywhere.
-    #[error("another version of onlyonce is installed in this database")]
+    #[error(
+        "another version of onlyonce is installed in this database: use that version, or another schema"
+    )]
     OtherVersion,
+    /// The role of the connection may not use the tables or functions, and nothing was done. Give it the rights that
+    /// docs/transactions.md lists.
+    #[error(
+        "the role of this connection lacks a right: GRANT it what docs/transactions.md lists under Install"
+    )]
+    NotAllowed(#[source] BoxError),
+    /// The session does not know the statements that this connection has prepared, and nothing was done: a pooler in
+    /// transaction mode gives each transaction to another session. Connect past it, or let it support prepared statements:
+    /// pgbouncer from 1.21 on with `max_prepared_statements` above 0. (`DEALLOCATE` in the work has the same effect.)
+    #[error(
+        "the session has lost its prepared statements, as behind a pooler in transaction mode: connect to the server itself, \
+         or let the pooler support them (pgbouncer: max_prepared_statements)"
+    )]
+    Pooled(#[source] BoxError),
     /// The operation was committed, and its answer is missing: somebody has switched the check off, or written to its row. So
     /// it may have been done. Do not retry; find out what it did, then give its row an answer, or delete it.
     #[error(
@@ -64,8 +83,11 @@ impl TransactionError {
         // What ends the session says nothing of the statement: poolers give 08P01 to whatever happens to them.
         let state = said.filter(|said| !said.ends_session).map(|said| said.state.as_str());
         match state {
-            // Undefined function, invalid schema name.
-            Some("42883" | "3F000") => Self::NotInstalled(error),
+            // Undefined function, undefined table, invalid schema name.
+            Some("42883" | "42P01" | "3F000") => Self::NotInstalled(error),
+            Some("42501") => Self::NotAllowed(error),
+            // No such prepared statement, one that was there before, or one with other parameters.
+            Some("26000" | "42P05" | "08P01") => Self::Pooled(error),
             Some("OO002") => Self::OtherVersion,
             Some("OO006") => Self::WithoutAnswer(error),
             // No open operation; not completed.

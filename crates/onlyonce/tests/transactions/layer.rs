@@ -6,6 +6,7 @@ mod duplicates;
 mod endings;
 mod misuse;
 mod nested;
+mod set_up;
 mod unanswered;
 mod without_tx;
 

@@ -14,6 +14,7 @@ mod messages;
 mod nested;
 mod over_sqlx;
 mod over_tokio_postgres;
+mod pooled;
 mod races;
 mod search_path;
 mod silence;
