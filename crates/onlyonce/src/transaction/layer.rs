@@ -13,6 +13,7 @@
 
 mod answer;
 mod begin;
+mod doubts;
 mod service;
 mod slot;
 mod told;

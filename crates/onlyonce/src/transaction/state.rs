@@ -1,8 +1,9 @@
 //! What became of a transaction while the work had it.
 //!
 //! sqlx does not tell, so the database is asked. A transaction in which a statement has failed takes no other, whatever the
-//! work made of the error. Why it failed nobody tells any more; but a serialization failure needs an isolation level above
-//! READ COMMITTED, and a deadlock is noticed only after `deadlock_timeout`. Whatever else it was, it was neither.
+//! work made of the error. Why it failed nobody tells any more. A serialization failure is likely only above READ COMMITTED, and
+//! a deadlock is noticed only after `deadlock_timeout`; whatever else it was, it was probably neither. Probably: under READ
+//! COMMITTED a row that has moved to another partition is a serialization failure too (`layer/doubts.rs`).
 
 use std::error::Error;
 use std::time::Duration;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tower_service::Service;
 
 use super::Rules;
 use super::answer::{Answer, Ending, NoAnswer, stored};
+use super::doubts::{Doubtful, Doubts};
 use super::slot::Slot;
 use super::told::{not_begun, not_completed};
 use crate::Attempt;
@@ -63,11 +64,17 @@ impl Work {
         A: http_body::Body<Data = Bytes>,
         A::Error: Into<BoxError>,
     {
-        let mut retries = 0;
+        let (mut retries, mut doubts) = (0, Doubts::default());
         let mut begun: Result<_, Box<Attempted>> = Ok(tx);
         loop {
             let attempted = match begun {
-                Ok(tx) => self.attempt(&mut inner, tx, retries + 1).await,
+                Ok(tx) => match self.attempt(&mut inner, tx, retries + 1).await {
+                    Ok(attempted) => attempted,
+                    Err(it) if doubts.are_dispelled_by(it.reply.status) => {
+                        self.decline(&it.reply, it.response).await
+                    }
+                    Err(_) => self.conflict(),
+                },
                 Err(stopped) => *stopped,
             };
             match attempted {
@@ -87,7 +94,12 @@ impl Work {
         self.begun(begin_within(statements, pool, &self.asked.parameters, OWN_ROLLBACK_WAIT).await)
     }
 
-    async fn attempt<S, A>(&self, inner: &mut S, tx: SqlxTx, number: u32) -> Attempted
+    async fn attempt<S, A>(
+        &self,
+        inner: &mut S,
+        tx: SqlxTx,
+        number: u32,
+    ) -> Result<Attempted, Box<Doubtful>>
     where
         S: Service<Request<Body>, Response = Response<A>> + Send,
         S::Error: Into<BoxError>,
@@ -104,13 +116,13 @@ impl Work {
                 "the handler kept its Tx beyond its answer: nothing is committed"
             );
             let why = "The service kept its transaction beyond its answer.";
-            return Attempted::Ended(self.told(Problem::rolled_back(FAILED, why)));
+            return Ok(Attempted::Ended(self.told(Problem::rolled_back(FAILED, why))));
         };
-        match called {
+        Ok(match called {
             called if !slot.was_taken() => Attempted::Ended(self.end_without_tx(tx, called).await),
-            Ok(answer) => self.end(tx, answer, began.elapsed()).await,
+            Ok(answer) => return self.end(tx, answer, began.elapsed()).await,
             Err(no_answer) => self.give_up(tx, &no_answer, began.elapsed()).await,
-        }
+        })
     }
 
     /// The transaction, if the operation is the caller's.
@@ -128,7 +140,7 @@ impl Work {
             }
             Ok(Begun::Reused) => self.refused(&Refusal::Reused),
             Err(error) if is_conflict(&error) => {
-                return Err(Box::new(Attempted::Conflict(self.told(Problem::conflict()))));
+                return Err(Box::new(self.conflict()));
             }
             Err(error) => {
                 tracing::error!(
@@ -179,45 +191,52 @@ impl Work {
     }
 
     /// Ends the transaction as the answer says.
-    async fn end(&self, mut tx: SqlxTx, answer: Answer, took: Duration) -> Attempted {
-        let reply = answer.reply();
+    async fn end(
+        &self,
+        mut tx: SqlxTx,
+        answer: Answer,
+        took: Duration,
+    ) -> Result<Attempted, Box<Doubtful>> {
         if answer.ending == Ending::Complete {
-            let token = tx.operation_id().to_owned();
-            return match tx.complete(reply.clone()).await {
-                Err(error) if is_aborted(&error) => {
-                    tracing::error!(
-                        operation = token,
-                        "the handler answered {} after a statement had failed: nothing is committed",
-                        reply.status
-                    );
-                    let why = "The service ignored an error of its database.";
-                    let told = self.told(Problem::rolled_back(FAILED, why));
-                    self.after_abort(&token, told, took).await.unwrap_or_else(Attempted::Ended)
-                }
-                ended => self.completed(ended, &reply, answer.into_response()),
-            };
+            return Ok(self.complete(tx, answer, took).await);
         }
         let is_aborted = match self.has_failed(&mut tx).await {
             Ok(is_aborted) => is_aborted,
-            Err(response) => return Attempted::Ended(response),
+            Err(response) => return Ok(Attempted::Ended(response)),
         };
-        let token = tx.operation_id().to_owned();
+        let (token, reply) = (tx.operation_id().to_owned(), answer.reply());
         roll_back(tx).await;
-        let (ending, response) = (answer.ending, answer.into_response());
-        let response = match is_aborted {
-            true => match self.after_abort(&token, response, took).await {
-                // A refusal that is not kept is not sent either: a retry may be told something else.
-                Ok(Attempted::Conflict(_)) if ending == Ending::Decline => {
-                    return Attempted::Conflict(self.told(Problem::conflict()));
-                }
-                Ok(attempted) => return attempted,
-                Err(response) => response,
-            },
-            false => response,
-        };
-        match ending {
-            Ending::Decline => self.decline(&reply, response).await,
-            Ending::Complete | Ending::RollBack => Attempted::Ended(response),
+        let (is_kept, response) = (answer.ending == Ending::Decline, answer.into_response());
+        if !is_aborted {
+            return Ok(match is_kept {
+                true => self.decline(&reply, response).await,
+                false => Attempted::Ended(response),
+            });
+        }
+        match self.after_abort(&token, response, took).await {
+            // A refusal that is not kept is not sent either: a retry may be told something else.
+            Ok(Attempted::Conflict(_)) if is_kept => Ok(self.conflict()),
+            Ok(attempted) => Ok(attempted),
+            Err(response) if is_kept => Err(Box::new(Doubtful { reply, response })),
+            Err(response) => Ok(Attempted::Ended(response)),
+        }
+    }
+
+    /// Commits the work with its answer.
+    async fn complete(&self, tx: SqlxTx, answer: Answer, took: Duration) -> Attempted {
+        let (token, reply) = (tx.operation_id().to_owned(), answer.reply());
+        match tx.complete(reply.clone()).await {
+            Err(error) if is_aborted(&error) => {
+                tracing::error!(
+                    operation = token,
+                    "the handler answered {} after a statement had failed: nothing is committed",
+                    reply.status
+                );
+                let why = "The service ignored an error of its database.";
+                let told = self.told(Problem::rolled_back(FAILED, why));
+                self.after_abort(&token, told, took).await.unwrap_or_else(Attempted::Ended)
+            }
+            ended => self.completed(ended, &reply, answer.into_response()),
         }
     }
 
@@ -258,9 +277,7 @@ impl Work {
         match ended {
             Ok(kept) if kept == *reply => Attempted::Ended(fresh),
             Ok(other) => Attempted::Ended(self.refused(&Refusal::Replay(stored(other)))),
-            Err(error) if is_conflict(&error) => {
-                Attempted::Conflict(self.told(Problem::conflict()))
-            }
+            Err(error) if is_conflict(&error) => self.conflict(),
             Err(error) => Attempted::Ended(self.not_completed(&error)),
         }
     }
@@ -290,7 +307,7 @@ impl Work {
     }
 
     /// What an error of the database means that the handler has not passed on: the operation was done before, or it may
-    /// have met another transaction. Else it is the handler's own affair, and its answer is given back.
+    /// well have met another transaction. Else it is probably the handler's own affair, and its answer is given back.
     async fn after_abort(
         &self,
         token: &str,
@@ -332,6 +349,10 @@ impl Work {
         self.told(not_completed(error))
     }
 
+    fn conflict(&self) -> Attempted {
+        Attempted::Conflict(self.told(Problem::conflict()))
+    }
+
     pub(super) fn refused(&self, refusal: &Refusal) -> Response<Body> {
         let origin = || origin(&self.asked.head);
         problem::refused(refusal, &self.rules.policy, self.asked.key.as_str(), origin)
@@ -354,6 +375,6 @@ fn failed(error: impl Into<BoxError>) -> NoAnswer {
     NoAnswer::Failed(error.into())
 }
 
-const FAILED: http::StatusCode = http::StatusCode::INTERNAL_SERVER_ERROR;
+const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 /// How long the database may take to tell the state of a transaction, or to roll back.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
