@@ -33,7 +33,8 @@ impl Transactions {
     /// acknowledged without effect. `message_id` must be the same at every delivery.
     ///
     /// # Errors
-    /// As [`Transactions::begin`].
+    /// As [`Transactions::begin`]; and on a connection without a transaction, where the mark would be committed before the
+    /// effect.
     pub async fn is_first_delivery(
         &self,
         connection: &mut PgConnection,

@@ -348,16 +348,36 @@ async fn messages_are_hidden_until_the_commit_and_gone_with_a_rollback() {
 async fn a_consumer_sees_a_message_once_with_its_effect() {
     let lab = Lab::start().await;
     let client = session(&lab).await;
-    let deliver = "SELECT onlyonce.seen('mailer', 'm1')";
-    client.batch_execute("BEGIN").await.unwrap();
-    assert!(client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0));
-    client.batch_execute("ROLLBACK").await.unwrap();
-    assert!(
-        client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0),
-        "the effect was undone"
-    );
-    assert!(!client.query_one(deliver, &[]).await.unwrap().get::<_, bool>(0));
-    assert_eq!(lab.sql("SELECT onlyonce.seen('printer', 'm1')"), "t", "another consumer");
+    let seen = async |consumer: &str, end: &str| -> bool {
+        client.batch_execute("BEGIN").await.unwrap();
+        let seen = format!("SELECT onlyonce.seen('{consumer}', 'm1')");
+        let seen = client.query_one(&seen, &[]).await.unwrap().get(0);
+        client.batch_execute(end).await.unwrap();
+        seen
+    };
+    assert!(seen("mailer", "ROLLBACK").await);
+    assert!(seen("mailer", "COMMIT").await, "the effect was undone");
+    assert!(!seen("mailer", "COMMIT").await);
+    assert!(seen("printer", "/* from an ORM */ end").await, "another consumer");
+    let at_once = "BEGIN; SELECT onlyonce.seen('mailer', 'm2'); COMMIT";
+    assert_eq!(lab.sql(at_once), "t", "a whole transaction in one message");
+}
+
+/// Its mark would be committed before its effect, which a crash then leaves out for ever.
+// threat K22
+#[tokio::test]
+async fn a_message_is_not_marked_outside_of_a_transaction_block() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    let seen = "SELECT onlyonce.seen('mailer', 'm1')";
+    // As a text, as a statement of its own, and as one that is prepared before.
+    assert_eq!(state_of(&client, seen).await, "OO010");
+    let typed = client.query_typed(seen, &[]).await.unwrap_err();
+    assert_eq!(typed.code().unwrap().code(), "OO010");
+    let prepared = client.prepare(seen).await.unwrap();
+    let prepared = client.query(&prepared, &[]).await.unwrap_err();
+    assert_eq!(prepared.code().unwrap().code(), "OO010");
+    assert_eq!(lab.sql("SELECT count(*) FROM onlyonce.inbox"), "0");
 }
 
 /// An empty id is that of no message: the second one would be taken for a duplicate of the first, and lost.

@@ -269,12 +269,30 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
+  PERFORM set_config('onlyonce.seen', 'on', true);
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   RETURN true;
 END
 $$;
+
+-- A mark that is committed without its effect takes the message for done. Functions are not told whether they are called in a
+-- transaction block; but in autocommit mode the transaction ends with the statement that called seen, or with none, and not with
+-- a statement that ends a block. (CALL and DO: a procedure may end its own.) Rows that a person inserts are the person's.
+CREATE FUNCTION {schema}.demand_block() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('onlyonce.seen', true) = 'on'
+     AND coalesce(current_query(), '') !~* '\m(commit|end|prepare|constraints|call|do)\M' THEN
+    RAISE EXCEPTION 'seen was called outside of a transaction block'
+      USING ERRCODE = 'OO010', HINT = 'Call it between BEGIN and COMMIT, with the effect of the message.';
+  END IF;
+  RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER inbox_in_a_block AFTER INSERT ON {schema}.inbox
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.demand_block();
 
 -- Deletes operations that have expired, and messages of the inbox that were seen so long ago; at most so many of each.
 -- Returns how many it deleted. The clock is read once, and rows are found by arrays: else the whole of the tables is read.
