@@ -51,11 +51,17 @@ fn violates(error: &dyn sqlx::error::DatabaseError, constraint: &str) -> bool {
     if error.code().as_deref() != Some("23505") {
         return false;
     }
-    // Postgres names the columns of the index only in its text: `Key (operation)=(…) already exists.`
     let detail =
         error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|e| e.detail());
-    let column = format!("({constraint})=(");
-    error.constraint() == Some(constraint) || detail.is_some_and(|text| text.contains(&column))
+    error.constraint() == Some(constraint) || detail.is_some_and(|text| is_of(text, constraint))
+}
+
+/// Postgres names the columns of the index only in its text: `Key (operation)=(…) already exists.` The language is that of the
+/// server, but the first parenthesis has the columns. What comes after it are values, which may be anything.
+fn is_of(detail: &str, column: &str) -> bool {
+    let Some(start) = detail.find('(') else { return false };
+    let names = |column: &str| detail[start..].starts_with(&format!("({column})=("));
+    names(column) || names(&quoted(column))
 }
 
 /// The column, as the layer asks it.
@@ -96,7 +102,6 @@ impl OperationColumn {
     }
 }
 
-#[cfg(feature = "tower")]
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

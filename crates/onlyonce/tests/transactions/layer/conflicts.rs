@@ -247,6 +247,22 @@ async fn a_violation_of_the_operations_constraint_is_told_from_every_other() {
     assert!(
         matches!(error, TransactionError::AlreadyDone(_)) && is_already_done(&error, "operation")
     );
+    // The text of an error has the values too, which are the client's.
+    lab.sql("CREATE TABLE note (text text UNIQUE)");
+    for note in ["(operation)=(", "Key (operation)=(1)", "charge_operation_key"] {
+        let note = || sqlx::query("INSERT INTO note VALUES ($1)").bind(note).execute(&pool);
+        note().await.unwrap();
+        let twice = note().await.unwrap_err();
+        assert!(!is_already_done(&twice, "operation"), "{twice:?}");
+        assert!(is_already_done(&twice, "text") && is_already_done(&twice, "note_text_key"));
+    }
+    lab.sql(r#"CREATE TABLE odd ("Operation" text UNIQUE, a text, b text, UNIQUE (a, b))"#);
+    let odd = "INSERT INTO odd VALUES ('(operation)=(1)', 'a', 'b')";
+    sqlx::query(odd).execute(&pool).await.unwrap();
+    let twice = sqlx::query(odd).execute(&pool).await.unwrap_err();
+    assert!(is_already_done(&twice, "Operation") && !is_already_done(&twice, "operation"));
+    let pair = sqlx::query("INSERT INTO odd VALUES ('other', 'a', 'b')").execute(&pool).await;
+    assert!(!is_already_done(&pair.unwrap_err(), "a"), "a column of several proves nothing");
     let amount = insert(other, 1).await.unwrap_err();
     assert!(!is_already_done(&amount, "operation"));
     assert!(matches!(TransactionError::of_work(amount, "operation"), TransactionError::NotDone(_)));
