@@ -87,12 +87,12 @@
 //!
 //! | feature | what |
 //! |---|---|
-//! | `tower` (default) | the layer, [`Once::layer`] |
+//! | `tower` (default) | with axum 0.8 or any service of tower-service 0.3: the layer, [`Once::layer`] |
 //! | `run` | [`Once`] and [`Once::run`]; every store and `tower` turn it on |
-//! | `sqlite` | the embedded store: one file, one process; operations, and operations of several steps, in the caller's own SQLite file |
-//! | `postgres` | the store for many nodes |
+//! | `sqlite` | with rusqlite 0.39 to 0.41: the embedded store, one file and one process; operations, and operations of several steps, in the caller's own SQLite file |
+//! | `postgres` | the store for many nodes; with tokio-postgres 0.7, operations inside the caller's own transaction |
 //! | `redis` | Redis as a store, and as a filter in front of another |
-//! | `sqlx` | operations inside the caller's own sqlx transaction (`postgres` has the same for tokio-postgres), and operations of several steps; with `tower`, a layer and an extractor for axum |
+//! | `sqlx` | with sqlx 0.9: operations inside the caller's own sqlx transaction, and operations of several steps; with `tower`, a layer and an extractor for axum |
 //! | `outbox` | the relay that ships the messages of transactions; with `redis`, to Redis Streams |
 //! | `outbox-webhook` | the relay's messages as signed webhooks |
 //! | `webhook` | webhooks in: `webhook::Verifier` tells genuine deliveries from forged ones |
@@ -100,10 +100,13 @@
 //! | `memory` | the store for tests |
 //! | `client` | the `client`: one key per operation, retried to a known outcome; with a tower layer |
 //! | `client-journal` | the client's journal: keys that outlive the process |
-//! | `client-reqwest` | the client over reqwest, and as a layer of `reqwest-middleware` |
+//! | `client-reqwest` | with reqwest 0.13 and reqwest-middleware 0.5: the client over them |
 //! | `testing` | tests of your own service under duplicates: `testing::twice` |
 //! | `crashpoints` | places at which the process dies when `ONLYONCE_CRASH` says so, for tests alone |
 //! | `conformance` | the suite that every store passes |
+//!
+//! Types of these crates are in our own signatures, so their versions go together: with another one rustc finds "a different
+//! `Pool<Postgres>`", and cargo refuses two that have `links = "sqlite3"` (docs/transactions.md tells which fit).
 //!
 //! Without features this crate is the engine alone: values, decisions and the store contract, with no async runtime
 //! in its tree.

@@ -17,6 +17,28 @@ struct Parcel {
     receipt: String,
 }
 
+/// Errors of whatever type are passed on with `?`, and say what they are.
+#[tokio::test]
+async fn errors_of_anyhow_boxes_and_texts_are_unknown() {
+    use anyhow::Context;
+    let once = once();
+    let failed = async |key: &str, failure: fn() -> Result<u8, Failure>| -> String {
+        match once.run(operation(key), move |_| async move { failure() }).await.unwrap() {
+            Outcome::Unknown { cause: Some(cause), .. } => cause.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let said = failed("anyhow", || Ok("x".parse::<u8>().context("the number of the order")?));
+    assert_eq!(said.await, "the number of the order");
+    let said = failed("boxed", || Err(Box::<dyn std::error::Error + Send + Sync>::from("boxed"))?);
+    assert_eq!(said.await, "boxed");
+    assert_eq!(failed("text", || Err("a text")?).await, "a text");
+    let refused = once.run(operation("not done"), |_| async {
+        Err::<u8, _>(Failure::not_done(anyhow::anyhow!("no stock")))
+    });
+    assert!(matches!(refused.await, Err(OnceError::NotDone(why)) if why.to_string() == "no stock"));
+}
+
 fn once() -> Once {
     Once::new(MemoryStore::new())
 }

@@ -45,6 +45,32 @@ impl Once {
     /// # #[cfg(not(feature = "memory"))]
     /// # fn main() {}
     /// ```
+    ///
+    /// Work whose errors are of anyhow, or of any type that becomes a `Box<dyn Error + Send + Sync>`, is a function of its own,
+    /// and `?` in the closure makes a [`Failure`] of its error:
+    ///
+    /// ```
+    /// # #[cfg(feature = "memory")]
+    /// # fn main() -> anyhow::Result<()> {
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use anyhow::Context;
+    /// use onlyonce::{Once, Operation, Outcome, scope::Principal, store::memory::MemoryStore};
+    ///
+    /// async fn ship(order: &str) -> anyhow::Result<String> {
+    ///     let number: u32 = order.parse().context("the number of the order")?;
+    ///     Ok(format!("parcel {number}"))
+    /// }
+    ///
+    /// let once = Once::new(MemoryStore::new());
+    /// let order = Operation::new("ship-order", Principal::of("queue", b"orders"), "order-4711")?;
+    /// let shipped = once.run(order, |_| async { Ok(ship("4711").await?) }).await?;
+    /// assert_eq!(shipped, Outcome::Fresh("parcel 4711".to_owned()));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "memory"))]
+    /// # fn main() {}
+    /// ```
     pub async fn run<T, F, Fut>(
         &self,
         operation: Operation,
@@ -224,7 +250,9 @@ impl Attempt {
     }
 }
 
-/// Why the work did not succeed. An error passed on with `?` is `Unknown`, which is the safe reading.
+/// Why the work did not succeed. An error passed on with `?` is `Unknown`, which is the safe reading: any error type, one of
+/// anyhow or a text too.
+// It is no `Error` itself: then `From` for every type that becomes a `BoxError` could not be.
 #[derive(Debug)]
 pub enum Failure {
     /// Nothing happened: the key is free again.
@@ -240,7 +268,7 @@ impl Failure {
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+impl<E: Into<BoxError>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::Unknown(error.into())
     }

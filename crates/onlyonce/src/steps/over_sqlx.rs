@@ -21,6 +21,7 @@ use super::stopped::Reason;
 use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;
+use crate::sqlstate::is_conflict;
 use crate::store::BoxError;
 use crate::transaction::pool::{IS_ABOVE_READ_COMMITTED, LEFT_OPEN, READ_COMMITTED, Whole};
 
@@ -282,14 +283,7 @@ impl Journal for PgDatabase {
     }
 
     fn is_conflict(error: &BoxError) -> bool {
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&**error);
-        while let Some(error) = cause {
-            if error.downcast_ref().is_some_and(meets_another) {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
+        is_conflict(&**error)
     }
 }
 
@@ -469,16 +463,10 @@ fn demand_written(is_written: bool) -> Result<(), CommitError> {
 
 fn not_written(error: sqlx::Error) -> CommitError {
     match error.as_database_error().and_then(|error| error.code()).as_deref() {
-        Some("40001" | "40P01") => CommitError::Conflict(error.into()),
+        _ if is_conflict(&error) => CommitError::Conflict(error.into()),
         Some("OO004") => CommitError::EndedByWork(error.into()),
         _ => CommitError::Unsure(error.into()),
     }
-}
-
-/// A serialization failure or a deadlock.
-fn meets_another(error: &sqlx::Error) -> bool {
-    let state = error.as_database_error().and_then(|error| error.code());
-    matches!(state.as_deref(), Some("40001" | "40P01"))
 }
 
 fn failed(error: sqlx::Error) -> StepsError {

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use super::TransactionError;
+use crate::sqlstate::database_error;
 
 impl TransactionError {
     /// What an error of the work means: [`AlreadyDone`](Self::AlreadyDone) if it violates the unique constraint of the
@@ -36,15 +37,7 @@ impl TransactionError {
 /// It means that the operation was done before, and that its record is gone: a key deleted by hand, a backup put back, or a
 /// key used again after its `ttl`. Answer 409, not 500, and look at it.
 pub fn is_already_done(error: &(dyn Error + 'static), constraint: &str) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let database = error.downcast_ref().and_then(sqlx::Error::as_database_error);
-        if database.is_some_and(|error| violates(error, constraint)) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    database_error(error, |error| violates(error, constraint)).is_some()
 }
 
 fn violates(error: &dyn sqlx::error::DatabaseError, constraint: &str) -> bool {

@@ -1,6 +1,5 @@
 //! Work that is done again after a serialization failure or a deadlock.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::parameters::Parameters;
 use super::wait::begin_within;
 use super::{Begun, Reply, SqlxTx, TransactionError, Transactions};
 use crate::Operation;
+use crate::sqlstate::is_conflict;
 use crate::store::BoxError;
 
 impl Transactions {
@@ -18,8 +18,8 @@ impl Transactions {
     /// [`SqlxTx::completed`] or [`SqlxTx::declined`], and is committed here: nothing is answered that is not committed.
     ///
     /// After a serialization failure or a deadlock the work is done again from its start, in a new transaction, up to five
-    /// times. So it may run several times, of which one is committed: it must not call other services. An error type that
-    /// hides its cause, such as `anyhow::Error`, is not recognised, and is passed on.
+    /// times. So it may run several times, of which one is committed: it must not call other services. The errors of the work
+    /// may be of any type that keeps its cause: of sqlx, of thiserror, of anyhow. One that hides it is passed on.
     ///
     /// # Errors
     /// The error of the work, as [`TransactionError::NotDone`]; else as [`Transactions::begin`] and [`SqlxTx::complete`].
@@ -109,20 +109,6 @@ impl SqlxTx {
     pub fn declined(self, reply: impl Into<Reply>) -> Worked {
         Worked { tx: self, reply: reply.into(), is_declined: true }
     }
-}
-
-/// Whether a serialization failure or a deadlock is among the causes.
-pub(super) fn is_conflict(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let state =
-            error.downcast_ref().and_then(sqlx::Error::as_database_error).and_then(|it| it.code());
-        if matches!(state.as_deref(), Some("40001" | "40P01")) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 pub(super) const RETRIES_MAX: u32 = 5;

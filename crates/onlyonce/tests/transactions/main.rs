@@ -18,3 +18,4 @@ mod pooled;
 mod races;
 mod search_path;
 mod silence;
+mod versions;

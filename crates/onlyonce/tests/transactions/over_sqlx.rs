@@ -132,6 +132,39 @@ async fn work_that_meets_another_transaction_is_done_again_from_its_start() {
     println!("{count} operations, {runs} runs in {calls} calls");
 }
 
+/// The errors of the work are of anyhow, with and without words of the program's own about them.
+// R128
+#[tokio::test]
+async fn work_whose_errors_are_of_anyhow_is_done_again_after_a_conflict() {
+    use anyhow::Context;
+    let lab = Lab::start().await;
+    let (pool, transactions) = (lab.pool(1).await, Transactions::new());
+    for (key, is_told) in [("bare", false), ("told", true)] {
+        let runs = AtomicU32::new(0);
+        let work = async |mut tx: SqlxTx| -> anyhow::Result<Worked> {
+            if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+                let conflict =
+                    "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$";
+                let met = sqlx::raw_sql(conflict).execute(&mut *tx).await;
+                if is_told {
+                    met.context("the balance")?
+                } else {
+                    met?
+                };
+            }
+            Ok(tx.completed(created()))
+        };
+        let ended = transactions.run(&pool, &charge(key), work).await.unwrap();
+        assert!(matches!(ended, Begun::Mine(_)), "{key}: {ended:?}");
+        assert_eq!(runs.load(Ordering::SeqCst), 2, "{key}");
+    }
+    let failed = async |_: SqlxTx| -> anyhow::Result<Worked> { anyhow::bail!("no stock") };
+    match transactions.run(&pool, &charge("failed"), failed).await {
+        Err(TransactionError::NotDone(error)) => assert_eq!(error.to_string(), "no stock"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_of_the_work_is_kept_by_run() {
     let lab = Lab::start().await;

@@ -12,8 +12,9 @@ use crate::http::{Body, problem};
 use crate::once::Refusal;
 use crate::problem::Problem;
 use crate::record::Kept;
+use crate::sqlstate::is_conflict;
 use crate::transaction::over_sqlx::keep;
-use crate::transaction::retry::{RETRIES_MAX, RETRY_PAUSE, is_conflict};
+use crate::transaction::retry::{RETRIES_MAX, RETRY_PAUSE};
 use crate::transaction::{Reply, SqlxTx, TransactionError};
 
 impl Work {
