@@ -420,3 +420,85 @@ async fn a_sweep_reads_no_rows_that_it_keeps() {
     let read: u64 = lab.sql(read).parse().unwrap();
     assert!(read < 100, "{read} entries of the indexes were read");
 }
+
+/// What is rolled back with a savepoint is undone together: the claim, the work and the answer that came in it.
+#[tokio::test]
+async fn a_savepoint_that_is_rolled_back_takes_what_came_in_it() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    client.batch_execute("BEGIN; SAVEPOINT s").await.unwrap();
+    let (_, token) = begin(&client, "k").await;
+    client.batch_execute(CHARGE).await.unwrap();
+    client.batch_execute("ROLLBACK TO s").await.unwrap();
+    // The operation is not begun any more, whatever the program goes on with.
+    let late = format!("SELECT onlyonce.complete('{}', 201)", token.unwrap());
+    assert_eq!(state_of(&client, &late).await, "OO004");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let token = mine(&client, "k").await;
+    client.batch_execute("SAVEPOINT s").await.unwrap();
+    complete(&client, &token).await;
+    client.batch_execute("ROLLBACK TO s").await.unwrap();
+    assert_eq!(state_of(&client, "COMMIT").await, "OO005", "the answer is gone");
+    // One that is released is as if it had not been.
+    client.batch_execute("BEGIN; SAVEPOINT s").await.unwrap();
+    let (_, token) = begin(&client, "k").await;
+    client.batch_execute("RELEASE s").await.unwrap();
+    complete(&client, &token.unwrap()).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!((begin(&client, "k").await.0.as_str(), lab.charges().as_str()), ("replay", "0"));
+}
+
+/// The checks of COMMIT are made at once then: before there is an answer they fail, and nothing is committed.
+#[tokio::test]
+async fn constraints_that_are_made_immediate_are_refused_before_there_is_an_answer() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    client.batch_execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
+    assert_eq!(state_of(&client, "SELECT onlyonce.begin('s', 'p', 'k', '\\x01')").await, "OO005");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    mine(&client, "k").await;
+    assert_eq!(state_of(&client, "SET CONSTRAINTS ALL IMMEDIATE").await, "OO005");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let token = mine(&client, "k").await;
+    complete(&client, &token).await;
+    client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; COMMIT").await.unwrap();
+    assert_eq!(begin(&client, "k").await.0, "replay");
+    client
+        .batch_execute(
+            "BEGIN; SELECT onlyonce.seen('mailer', 'm1'); SET CONSTRAINTS ALL IMMEDIATE; COMMIT",
+        )
+        .await
+        .unwrap();
+}
+
+/// A role without rights to our tables can neither complete nor commit what another one has begun.
+#[tokio::test]
+async fn a_role_that_the_transaction_takes_needs_the_rights_too() {
+    let lab = Lab::start().await;
+    let client = session(&lab).await;
+    lab.sql("CREATE ROLE clerk; GRANT INSERT ON charge TO clerk");
+    let token = mine(&client, "k").await;
+    client.batch_execute(&format!("SET LOCAL ROLE clerk; {CHARGE}")).await.unwrap();
+    let without_rights = format!("SELECT onlyonce.complete('{token}', 201)");
+    assert_eq!(state_of(&client, &without_rights).await, "42501");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let token = mine(&client, "k").await;
+    complete(&client, &token).await;
+    client.batch_execute(&format!("SET LOCAL ROLE clerk; {CHARGE}")).await.unwrap();
+    let committed = client.batch_execute("COMMIT").await;
+    // From Postgres 18 on the checks of COMMIT are made by the role that began the operation.
+    match committed {
+        Ok(()) => assert_eq!(
+            (begin(&client, "k").await.0.as_str(), lab.charges().as_str()),
+            ("replay", "1")
+        ),
+        Err(error) => {
+            assert_eq!((error.code().unwrap().code(), lab.charges().as_str()), ("42501", "0"))
+        }
+    }
+    let token = mine(&client, "other").await;
+    client.batch_execute(&format!("SET LOCAL ROLE clerk; {CHARGE}; RESET ROLE")).await.unwrap();
+    complete(&client, &token).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(begin(&client, "other").await.0, "replay");
+}
