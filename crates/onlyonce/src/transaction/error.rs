@@ -78,7 +78,16 @@ pub enum TransactionError {
 
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 impl TransactionError {
-    /// What an error of the database means that has committed nothing.
+    /// What a definite error means in answer to COMMIT. Our own statements have succeeded by then: whatever is missing is missing
+    /// to a check or a trigger of the caller's.
+    pub(super) fn of_commit(said: &Said, error: BoxError) -> Self {
+        match said.state.as_str() {
+            "OO004" | "OO005" => Self::EndedByWork(error),
+            _ => Self::NotDone(error),
+        }
+    }
+
+    /// What an error of the database means in answer to a statement of ours before COMMIT.
     pub(super) fn of_database(said: Option<&Said>, error: BoxError) -> Self {
         // What ends the session says nothing of the statement: poolers give 08P01 to whatever happens to them.
         let state = said.filter(|said| !said.ends_session).map(|said| said.state.as_str());

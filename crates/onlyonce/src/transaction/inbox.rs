@@ -44,7 +44,7 @@ impl Transactions {
     where
         E: Into<BoxError>,
     {
-        use super::over_sqlx::{failed, query, said};
+        use super::over_sqlx::{failed, query, refused};
         use super::pool::{BY_DEFAULT, LEFT_OPEN, Whole};
         use sqlx::Row;
 
@@ -67,8 +67,7 @@ impl Transactions {
         }
         match transaction.commit().await {
             Ok(()) => Ok(Consumed::Done(done)),
-            Err(error) if said(&error).is_some_and(|said| said.is_definite()) => Err(failed(error)),
-            Err(error) => Err(unsure(message_id, error.into())),
+            Err(error) => Err(unsure(message_id, refused(error)?)),
         }
     }
 }
@@ -89,7 +88,7 @@ impl Transactions {
     where
         E: Into<BoxError>,
     {
-        use super::over_tokio_postgres::{failed, said};
+        use super::over_tokio_postgres::{failed, refused};
         use tokio_postgres::types::{ToSql, Type};
 
         let message_id = message_id.as_ref();
@@ -107,8 +106,7 @@ impl Transactions {
         }
         match transaction.commit().await {
             Ok(()) => Ok(Consumed::Done(done)),
-            Err(error) if said(&error).is_some_and(|said| said.is_definite()) => Err(failed(error)),
-            Err(error) => Err(unsure(message_id, error.into())),
+            Err(error) => Err(unsure(message_id, refused(error)?)),
         }
     }
 }

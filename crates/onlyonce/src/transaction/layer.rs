@@ -3,8 +3,9 @@
 //! 1. The key is found, refused, scoped and compared by the same rules as in [`Once::layer`](crate::Once::layer), and the
 //!    answers to the client are the same.
 //! 2. The answer of the handler decides: [`Ending`] has the table. Nothing of the answer is sent before it is committed.
-//! 3. A serialization failure or a deadlock runs the handler again, from its start, with the same request. Everything else
-//!    that goes wrong rolls back, so that the key is free and a retry runs.
+//! 3. A serialization failure or a deadlock runs the handler again, from its start, with the same request; so does a refusal
+//!    that it has made of an error of the database, until it comes again and again. Everything else that goes wrong rolls back,
+//!    so that the key is free and a retry runs.
 //! 4. The work runs in a task of its own: a client that hangs up changes nothing. A duplicate that waits does so on the
 //!    connection of its client, and leaves with it.
 //!

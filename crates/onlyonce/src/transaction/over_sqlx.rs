@@ -77,11 +77,7 @@ impl SqlxTx {
         answered(complete.execute(&mut *self.transaction)).await?;
         let lost: BoxError = match timeout(COMMIT_WAIT_MAX, self.transaction.commit()).await {
             Ok(Ok(())) => return Ok(reply),
-            // The server refused the commit, so it was not made.
-            Ok(Err(error)) if said(&error).is_some_and(|said| said.is_definite()) => {
-                return Err(failed(error));
-            }
-            Ok(Err(error)) => error.into(),
+            Ok(Err(error)) => refused(error)?,
             Err(elapsed) => elapsed.into(),
         };
         let asked = Lost { token: self.token, parameters: &self.parameters, asked_at };
@@ -291,8 +287,16 @@ pub(super) fn failed(error: sqlx::Error) -> TransactionError {
     TransactionError::of_database(said(&error).as_ref(), error.into())
 }
 
+/// An error if the server has refused to commit, so that the commit was not made; else what was said instead.
+pub(super) fn refused(error: sqlx::Error) -> Result<BoxError, TransactionError> {
+    match said(&error).filter(Said::is_definite) {
+        Some(said) => Err(TransactionError::of_commit(&said, error.into())),
+        None => Ok(error.into()),
+    }
+}
+
 /// What the server said of an error, if it is the server's.
-pub(super) fn said(error: &sqlx::Error) -> Option<Said> {
+fn said(error: &sqlx::Error) -> Option<Said> {
     let said = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
     let ends_session = matches!(said.severity(), PgSeverity::Fatal | PgSeverity::Panic);
     Some(Said { state: said.code().to_owned(), ends_session })

@@ -13,6 +13,7 @@ use super::parameters::Parameters;
 use super::statements::{SAVEPOINT, Statements, UNDO, VERSION};
 use super::{AnswerRow, Begun, Reply, TransactionError, Transactions};
 use crate::Operation;
+use crate::store::BoxError;
 
 /// With its type, a statement needs no round trip to be prepared.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -117,16 +118,13 @@ impl PgTx<'_> {
         .await;
         // It has ended. Dropped, it would send a ROLLBACK as well.
         std::mem::forget(self.transaction);
-        let lost = match (completed, committed) {
+        let lost: BoxError = match (completed, committed) {
             (Ok(_), Ok(())) => return Ok(reply),
             (Err(error), _) if error.code().is_some() => return Err(failed(error)),
-            // The server refused the commit, so it was not made.
-            (Ok(_), Err(error)) if said(&error).is_some_and(|said| said.is_definite()) => {
-                return Err(failed(error));
-            }
-            (Err(error), _) | (Ok(_), Err(error)) => error,
+            (Err(error), _) => error.into(),
+            (Ok(_), Err(error)) => refused(error)?,
         };
-        Err(TransactionError::Unsure { token: self.token, error: lost.into() })
+        Err(TransactionError::Unsure { token: self.token, error: lost })
     }
 
     /// Undoes the work and keeps the answer, for a refusal that every duplicate shall get.
@@ -203,8 +201,16 @@ pub(super) fn failed(error: tokio_postgres::Error) -> TransactionError {
     TransactionError::of_database(said(&error).as_ref(), error.into())
 }
 
+/// An error if the server has refused to commit, so that the commit was not made; else what was said instead.
+pub(super) fn refused(error: tokio_postgres::Error) -> Result<BoxError, TransactionError> {
+    match said(&error).filter(Said::is_definite) {
+        Some(said) => Err(TransactionError::of_commit(&said, error.into())),
+        None => Ok(error.into()),
+    }
+}
+
 /// What the server said of an error, if it is the server's.
-pub(super) fn said(error: &tokio_postgres::Error) -> Option<Said> {
+fn said(error: &tokio_postgres::Error) -> Option<Said> {
     let said = error.as_db_error()?;
     let ends_session = matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
     Some(Said { state: said.code().code().to_owned(), ends_session })

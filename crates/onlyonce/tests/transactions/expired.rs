@@ -10,7 +10,7 @@ use onlyonce::transaction::{Begun, TransactionError, Transactions, Tx};
 use onlyonce::{Operation, Policy};
 use tokio_postgres::NoTls;
 
-use crate::lab::{Lab, charge, created, pool};
+use crate::lab::{CHARGE, Lab, charge, created, pool};
 use crate::layer::{BODY, caller, charge as request, send};
 use crate::lost_commit::{CUT_REPLY, CUT_REQUEST, Line};
 
@@ -73,6 +73,29 @@ async fn a_commit_that_is_refused_is_not_answered_by_an_expired_answer() {
     tx.batch_execute(ORPHAN).await.unwrap();
     let ended = tx.complete(created()).await;
     assert!(matches!(ended, Err(TransactionError::NotDone(_))), "{ended:?}");
+    assert_eq!(lab.charges(), "0");
+}
+
+/// What a check of the caller's does not find at COMMIT says nothing about our tables.
+// threat K17
+#[tokio::test]
+async fn a_check_of_the_callers_that_fails_at_commit_is_no_fault_of_the_set_up() {
+    let lab = Lab::start().await;
+    let (pool, transactions) = (lab.pool(1).await, Transactions::new());
+    for state in ["42P01", "42883", "42501", "26000", "OO006"] {
+        lab.sql(&format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+               $$ BEGIN RAISE EXCEPTION 'failed' USING ERRCODE = '{state}'; END $$;
+             DROP TRIGGER IF EXISTS fails ON charge; CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON charge DEFERRABLE INITIALLY DEFERRED
+               FOR EACH ROW EXECUTE FUNCTION fail()"
+        ));
+        let Begun::Mine(mut tx) = transactions.begin(&pool, &charge("k")).await.unwrap() else {
+            panic!()
+        };
+        sqlx::query(CHARGE).execute(&mut *tx).await.unwrap();
+        let ended = tx.complete(created()).await;
+        assert!(matches!(ended, Err(TransactionError::NotDone(_))), "{state}: {ended:?}");
+    }
     assert_eq!(lab.charges(), "0");
 }
 
