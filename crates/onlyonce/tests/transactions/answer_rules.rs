@@ -14,6 +14,8 @@ async fn state_of(lab: &Lab, statements: &str) -> String {
         tokio_postgres::connect(&lab.url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let error = client.batch_execute(statements).await.unwrap_err();
+    // The server tells the error before it gives up the locks of the transaction.
+    client.batch_execute("ROLLBACK").await.unwrap();
     error.code().unwrap().code().to_owned()
 }
 
