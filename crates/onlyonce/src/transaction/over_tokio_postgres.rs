@@ -50,7 +50,8 @@ impl Transactions {
     }
 
     /// What became of `operation` after [`TransactionError::Unsure`]: its answer, or `None` if nothing was done. Ask on a new
-    /// connection, and before the ttl of the operation is over: an answer that has expired is none. It waits up to two seconds for a commit that is still on its way, and is an error then.
+    /// connection, and before the ttl of the operation is over: an answer that has expired is none. It waits up to two seconds
+    /// for a commit that is still on its way, and is an error then.
     ///
     /// # Errors
     /// If the database does not tell. Ask again.
