@@ -327,7 +327,7 @@ impl Problem {
     }
 
     /// The effect is there, and the record of the key is not, or cannot be read.
-    #[cfg(feature = "sqlx")]
+    #[cfg(any(feature = "sqlite", feature = "sqlx"))]
     pub(crate) fn already_done() -> Self {
         let detail = "The operation was executed before, and its response is not kept any more, or cannot be read. Do not \
                       send it again; read what it created from the service.";

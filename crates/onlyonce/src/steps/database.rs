@@ -29,7 +29,7 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
         token: Token,
         lease_ms: i64,
         expired: Option<i64>,
-    ) -> impl Future<Output = Result<bool, StepsError>> + Send;
+    ) -> impl Future<Output = Result<bool, InsertError>> + Send;
 
     /// Writes `next` if the guard still holds and, without an owner, the operation is due. The revision grows by one.
     fn swap(
@@ -80,6 +80,15 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
 
     /// Whether the error of a step's work means that its transaction met another one.
     fn is_conflict(error: &BoxError) -> bool;
+}
+
+/// Why it is not known that an operation was inserted.
+#[derive(Debug)]
+pub(super) enum InsertError {
+    /// It was not.
+    NotMade(StepsError),
+    /// It may have been: then its lease will be over, and somebody goes on with it.
+    Unsure(BoxError),
 }
 
 /// What is written about a due operation.

@@ -1,13 +1,25 @@
 //! Why there is no outcome.
 
+use http::StatusCode;
+
 use crate::store::BoxError;
-use crate::transaction::ReplyError;
 
 /// Why there is no outcome. The key is safe in every case: call again with the same key, and the operation goes on after its
-/// last committed point.
+/// last committed point. A client may be told that its operation was not executed only if it is not
+/// [begun](StepsError::may_be_begun).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepsError {
+    /// The database did not answer, and the operation is begun, or may be: by this call, whose answer was lost, or by an
+    /// earlier one. A [`Completer`](super::Completer) goes on with it, or the client when it calls again.
+    #[error("the database did not answer, and operation {operation} may be begun")]
+    MaybeBegun {
+        /// The operation.
+        operation: String,
+        /// What the database said.
+        #[source]
+        error: BoxError,
+    },
     /// The attempt failed. It is tried again by a [`Completer`](super::Completer), or when the client calls again.
     #[error("an attempt of operation {operation} failed, and is made again")]
     Failed {
@@ -37,7 +49,7 @@ pub enum StepsError {
         /// The name of this program.
         asked: String,
     },
-    /// The database did not answer. Nothing was begun, or it goes on later.
+    /// The database did not answer. A call of [`Steps::run`](super::Steps::run) has begun nothing.
     #[error("the database did not answer")]
     Database(#[source] BoxError),
     /// The tables or functions are not there. In Postgres open a `PostgresStore` on the database, or run
@@ -47,18 +59,66 @@ pub enum StepsError {
          open a PostgresStore on it"
     )]
     NotInstalled(#[source] BoxError),
-    /// What is stored was written by another version of onlyonce. Use the same version everywhere.
-    #[error("another version of onlyonce has written this operation")]
+    /// The tables were made by another version of onlyonce. Use the same version everywhere.
+    #[error("another version of onlyonce has made these tables")]
     OtherVersion,
+    /// The operation is there, and cannot be read: another version has written it, or somebody has changed it by hand. Nobody
+    /// goes on with it. Use the version that has written it, or settle it by hand.
+    #[error("operation {operation} cannot be read")]
+    Unreadable {
+        /// The operation.
+        operation: String,
+        /// What cannot be read.
+        #[source]
+        error: BoxError,
+    },
     /// The request cannot be written as JSON, or has more than 1 MiB. Nothing was begun.
     #[error("the request cannot be stored")]
     Request(#[source] BoxError),
     /// A setting of the SQLite connection under which a commit may be lost. Nothing was done.
     #[error("the SQLite connection is not set up for it")]
     Setting(#[source] BoxError),
-    /// The kept answer cannot be read.
-    #[error("the kept answer cannot be read")]
-    Reply(#[from] ReplyError),
+    /// The operation is completed, and its answer cannot be read. Never do it again; read from your own tables what it did.
+    #[error("the kept answer of operation {operation} cannot be read")]
+    Reply {
+        /// The operation.
+        operation: String,
+        /// The status of the answer.
+        status: Option<StatusCode>,
+        /// What cannot be read.
+        #[source]
+        error: BoxError,
+    },
+}
+
+impl StepsError {
+    /// Whether the operation is begun, or may be. Then it goes on without its client, or has been executed: do not answer that
+    /// it was not.
+    pub fn may_be_begun(&self) -> bool {
+        match self {
+            Self::Database(_) | Self::NotInstalled(_) | Self::Setting(_) | Self::Request(_) => {
+                false
+            }
+            Self::MaybeBegun { .. }
+            | Self::Failed { .. }
+            | Self::Stuck { .. }
+            | Self::OtherProgram { .. }
+            | Self::OtherVersion
+            | Self::Unreadable { .. }
+            | Self::Reply { .. } => true,
+        }
+    }
+
+    /// The same where the operation is begun, or may be.
+    #[cfg(any(feature = "sqlite", feature = "sqlx"))]
+    pub(super) fn of_begun(self, operation: String) -> Self {
+        match self {
+            Self::Database(error) | Self::NotInstalled(error) | Self::Setting(error) => {
+                Self::MaybeBegun { operation, error }
+            }
+            other => other,
+        }
+    }
 }
 
 /// What does not fit between the stored operation and the program.

@@ -15,7 +15,7 @@ use crate::http::request::{id_by, is_respelled, plain, value_fingerprint};
 use crate::http::token;
 use crate::http::{Body, IDEMPOTENT_REPLAYED, Who, kept_headers};
 use crate::key;
-use crate::policy::Policy;
+use crate::policy::{Policy, Recovery};
 use crate::problem::Problem;
 use crate::scope::{Principal, ScopePart};
 use crate::transaction::Reply;
@@ -144,19 +144,28 @@ where
     fn refused(&self, outcome: &StepsOutcome) -> Problem {
         match outcome {
             StepsOutcome::Reused => Problem::key_reused(self.policy.mismatch()),
-            StepsOutcome::Unknown { .. } => Problem::held(self.policy.recovery()),
+            StepsOutcome::Unknown { .. } => Problem::held(Recovery::Hold),
             _ => Problem::in_progress(),
         }
     }
 
+    /// Only what [has begun nothing](StepsError::may_be_begun) is said not to be executed: a client would be free to use a new
+    /// key. No recovery of the policy applies to steps.
     fn failed(&self, error: &StepsError) -> Problem {
         match error {
-            StepsError::Failed { .. } => Problem::in_progress(),
-            StepsError::Request(_) => Problem::request_too_large(&self.policy),
-            StepsError::Stuck { .. } | StepsError::OtherProgram { .. } => {
-                Problem::held(self.policy.recovery())
+            StepsError::Failed { .. } | StepsError::MaybeBegun { .. } => Problem::in_progress(),
+            StepsError::Stuck { .. }
+            | StepsError::OtherProgram { .. }
+            | StepsError::OtherVersion
+            | StepsError::Unreadable { .. } => Problem::held(Recovery::Hold),
+            StepsError::Reply { status: Some(status), .. } => {
+                Problem::response_unavailable(*status)
             }
-            _ => Problem::store_unavailable(),
+            StepsError::Reply { status: None, .. } => Problem::already_done(),
+            StepsError::Request(_) => Problem::request_too_large(&self.policy),
+            StepsError::Database(_) | StepsError::NotInstalled(_) | StepsError::Setting(_) => {
+                Problem::store_unavailable()
+            }
         }
     }
 }
@@ -187,3 +196,6 @@ fn replay(reply: Reply) -> Response<Body> {
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use self::tables::Fault;
-use super::database::{Change, Chosen, CommitError, Database, Journal};
+use super::database::{Change, Chosen, CommitError, Database, InsertError, Journal};
 use super::error::StepsError;
 use super::held::{Draft, Guard, Held, Next};
 use super::lent::Lent;
@@ -77,12 +77,17 @@ impl Journal for SqliteDatabase {
         token: Token,
         lease_ms: i64,
         expired: Option<i64>,
-    ) -> Result<bool, StepsError> {
+    ) -> Result<bool, InsertError> {
+        let connection = turn(&self.connection).await.map_err(InsertError::NotMade)?;
         let draft = draft.clone();
-        self.on(move |db| {
-            tables::written(db, |db| tables::insert(db, &draft, token, lease_ms, expired))
+        let inserted = spawn_blocking(move || {
+            tables::written(&connection, |db| tables::insert(db, &draft, token, lease_ms, expired))
+        });
+        let inserted = inserted.await.map_err(|error| InsertError::Unsure(error.into()))?;
+        inserted.map_err(|fault| match fault {
+            Fault::Unsure(error) => InsertError::Unsure(error.into()),
+            fault => InsertError::NotMade(fault.into()),
         })
-        .await
     }
 
     async fn swap(&self, id: &str, guard: Guard, next: &Next) -> Result<bool, StepsError> {
@@ -122,7 +127,7 @@ impl Journal for SqliteDatabase {
         match begun.await {
             Ok(Ok(work)) => Ok(work),
             Ok(Err(Fault::Busy(error))) => Err(Reason::Conflict(error.into())),
-            Ok(Err(Fault::Failed(error))) => Err(Reason::Failed(error.into())),
+            Ok(Err(fault)) => Err(Reason::Failed(StepsError::from(fault).into())),
             Err(error) => Err(Reason::Failed(error.into())),
         }
     }

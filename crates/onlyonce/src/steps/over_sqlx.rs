@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, Row};
 use tokio::sync::OnceCell;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use self::statements::Statements;
 use super::StepsState;
-use super::database::{Change, Chosen, CommitError, Database, Journal};
+use super::database::{Change, Chosen, CommitError, Database, InsertError, Journal};
 use super::error::StepsError;
 use super::held::{Answer, Calling, Draft, Guard, Held, Next, points};
 use super::lent::Lent;
@@ -175,7 +175,11 @@ impl Journal for PgDatabase {
 
     async fn load(&self, id: &str) -> Result<Option<Held>, StepsError> {
         let load = query(&self.statements.load).bind(id.to_owned());
-        in_time(self.alone(load)).await?.as_ref().map(read).transpose()
+        let row = within_time(self.alone(load)).await.map_err(|error| match is_damage(&error) {
+            true => StepsError::Unreadable { operation: id.to_owned(), error: error.into() },
+            false => failed(error),
+        })?;
+        row.as_ref().map(held).transpose()
     }
 
     async fn works_on_snapshots(&self) -> Result<bool, StepsError> {
@@ -188,7 +192,7 @@ impl Journal for PgDatabase {
         token: Token,
         lease_ms: i64,
         expired: Option<i64>,
-    ) -> Result<bool, StepsError> {
+    ) -> Result<bool, InsertError> {
         let draft = draft.clone();
         let insert = query(&self.statements.insert)
             .bind(draft.id)
@@ -203,7 +207,27 @@ impl Journal for PgDatabase {
             .bind(text(token))
             .bind(lease_ms as f64)
             .bind(expired);
-        self.is_swapped(insert).await
+        let unsure = |error| match is_undone(&error) {
+            true => InsertError::NotMade(failed(error)),
+            false => InsertError::Unsure(error.into()),
+        };
+        // Who has no connection, or no transaction, has sent nothing that counts.
+        let is_above =
+            in_time(self.is_above_read_committed()).await.map_err(InsertError::NotMade)?;
+        if !is_above {
+            let connection = in_time(self.pool.acquire()).await;
+            let mut connection = connection.map_err(InsertError::NotMade)?;
+            let insert = within_time(self.is_written(&mut *connection, insert));
+            return insert.await.map_err(unsure);
+        }
+        let transaction = in_time(Whole::begin(&self.pool, READ_COMMITTED)).await;
+        let mut transaction = transaction.map_err(InsertError::NotMade)?;
+        let insert = async {
+            let is_inserted = self.is_written(&mut *transaction, insert).await?;
+            transaction.commit().await?;
+            Ok(is_inserted)
+        };
+        within_time(insert).await.map_err(unsure)
     }
 
     async fn swap(&self, id: &str, guard: Guard, next: &Next) -> Result<bool, StepsError> {
@@ -229,7 +253,7 @@ impl Journal for PgDatabase {
         let mut taken = Vec::new();
         for row in &rows {
             // One that cannot be read keeps no others waiting.
-            let Some(held) = read(row).inspect_err(tell_unreadable).ok() else { continue };
+            let Some(held) = held(row).inspect_err(tell_unreadable).ok() else { continue };
             let Some(chosen) = choose(&held) else { continue };
             let guard = Guard { revision: held.revision, owner: None };
             let swap = self.swap_query(&held.id, guard, &chosen.next);
@@ -361,38 +385,44 @@ impl fmt::Debug for PgDatabase {
     }
 }
 
-fn read(row: &PgRow) -> Result<Held, StepsError> {
-    let state =
-        StepsState::of(row.try_get("state").map_err(failed)?).ok_or(StepsError::OtherVersion)?;
-    let points = points(row.try_get("points").map_err(failed)?);
-    let points = points.map_err(|_| StepsError::OtherVersion)?;
-    let ms = |name| row.try_get::<Option<i64>, _>(name).map(|ms| ms.map(StoreTime::from_ms));
-    let read = || {
-        let answer = match (row.try_get("status")?, ms("expires_ms")?) {
-            (Some(status), Some(expires_at)) => {
-                let (headers, body) = (row.try_get("headers")?, row.try_get("body")?);
-                Some(Answer { status, headers, body, expires_at })
-            }
-            _ => None,
-        };
-        Ok(Held {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            fingerprint: row.try_get("fingerprint")?,
-            request: row.try_get("request")?,
-            state,
-            since: StoreTime::from_ms(row.try_get("since_ms")?),
-            revision: row.try_get("revision")?,
-            due_at: ms("due_ms")?,
-            attempts: row.try_get::<i32, _>("attempts")?.unsigned_abs(),
-            calling: Calling::of(row.try_get("calling")?, row.try_get("repeatable")?),
-            error: row.try_get("error")?,
-            points,
-            answer,
-            now: StoreTime::from_ms(row.try_get("now_ms")?),
-        })
+fn held(row: &PgRow) -> Result<Held, StepsError> {
+    read(row).map_err(|error| {
+        let operation = row.try_get("id").unwrap_or_default();
+        StepsError::Unreadable { operation, error }
+    })
+}
+
+fn read(row: &PgRow) -> Result<Held, BoxError> {
+    let state: String = row.try_get("state")?;
+    let state = StepsState::of(&state).ok_or_else(|| format!("its state is {state:?}"))?;
+    let points = points(row.try_get("points")?)?;
+    let ms = |name| -> Result<_, sqlx::Error> {
+        let ms: Option<f64> = row.try_get(name)?;
+        Ok(ms.map(|ms| StoreTime::from_ms(ms.round() as i64)))
     };
-    read().map_err(failed)
+    let answer = match (row.try_get("status")?, ms("expires_ms")?) {
+        (Some(status), Some(expires_at)) => {
+            let (headers, body) = (row.try_get("headers")?, row.try_get("body")?);
+            Some(Answer { status, headers, body, expires_at })
+        }
+        _ => None,
+    };
+    Ok(Held {
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        fingerprint: row.try_get("fingerprint")?,
+        request: row.try_get("request")?,
+        state,
+        since: ms("since_ms")?.ok_or("it has no time")?,
+        revision: row.try_get("revision")?,
+        due_at: ms("due_ms")?,
+        attempts: row.try_get::<i32, _>("attempts")?.unsigned_abs(),
+        calling: Calling::of(row.try_get("calling")?, row.try_get("repeatable")?),
+        error: row.try_get("error")?,
+        points,
+        answer,
+        now: ms("now_ms")?.ok_or("the database tells no time")?,
+    })
 }
 
 fn demand_written(is_written: bool) -> Result<(), CommitError> {
@@ -415,11 +445,34 @@ fn failed(error: sqlx::Error) -> StepsError {
     }
 }
 
+/// Whether the server has said that the statement, a transaction of its own, was undone: not if it ended the session, or does
+/// not know itself.
+fn is_undone(error: &sqlx::Error) -> bool {
+    let Some(said) = error.as_database_error().and_then(|said| said.try_downcast_ref()) else {
+        return false;
+    };
+    let said: &PgDatabaseError = said;
+    let class = said.code().get(..2).unwrap_or_default();
+    said.severity() == PgSeverity::Error
+        && said.code() != "40003"
+        && !matches!(class, "08" | "57" | "58" | "XX")
+}
+
+/// Whether there is a row, and the server cannot read it or cannot tell what is in it.
+fn is_damage(error: &sqlx::Error) -> bool {
+    let state = error.as_database_error().and_then(|error| error.code());
+    state.is_some_and(|state| state.starts_with("22") || state.starts_with("XX"))
+}
+
 async fn in_time<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StepsError> {
-    match timeout(CALL_WAIT_MAX, call).await {
-        Ok(answer) => answer.map_err(failed),
-        Err(elapsed) => Err(StepsError::Database(elapsed.into())),
-    }
+    within_time(call).await.map_err(failed)
+}
+
+async fn within_time<T>(
+    call: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let answer = timeout(CALL_WAIT_MAX, call).await;
+    answer.unwrap_or_else(|elapsed| Err(sqlx::Error::Io(elapsed.into())))
 }
 
 fn tell_unreadable(error: &StepsError) {

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use http::StatusCode;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::StepsState;
-use super::database::Database;
+use super::database::{Database, InsertError};
 use super::decide::{Asked, Decision, Ended, after, decide};
 use super::definition::{Program, StepsOutcome};
 use super::error::{StepsError, StuckError};
-use super::held::{Draft, Guard, Held};
+use super::held::{Answer, Draft, Guard, Held};
 use super::owned::{Owned, Start, WRITE_WAIT_MAX};
 use super::rules::{ERROR_CHARS_MAX, jitter};
 use super::run::{Finished, Run};
@@ -22,21 +23,33 @@ use super::stopped::{Reason, Stopped, told};
 use crate::clock::{Clock, SystemClock, as_ms};
 use crate::record::Token;
 
-/// What a caller gets.
+/// What a caller gets. Once the operation is begun, or may be, no error says that it is not.
 pub(super) async fn ask<D: Database>(
     program: &Program<D>,
     database: &D,
     draft: Draft,
 ) -> Result<StepsOutcome, StepsError> {
-    let lease_ms = as_ms(program.rules.lease);
+    let (operation, mut may_be_begun) = (draft.id.clone(), false);
+    let told = claim_and_do(program, database, draft, &mut may_be_begun).await;
+    told.map_err(|error| if may_be_begun { error.of_begun(operation) } else { error })
+}
+
+/// Notes in `may_be_begun` whether the operation is begun, by whomever, or may be.
+async fn claim_and_do<D: Database>(
+    program: &Program<D>,
+    database: &D,
+    draft: Draft,
+    may_be_begun: &mut bool,
+) -> Result<StepsOutcome, StepsError> {
     for _ in 0..ROUNDS_MAX {
         let (token, asked_at) = (Token::random(), SystemClock.boot());
         let asked = Asked { name: &program.name, fingerprint: Some(&draft.fingerprint), token };
         let seen = database.load(&draft.id).await?;
         let decision = decide(seen.as_ref(), &asked, &program.rules);
+        *may_be_begun |= !matches!(decision, Decision::Insert { .. });
         match (decision, seen) {
             (Decision::Insert { expired }, _) => {
-                if database.insert(&draft, token, lease_ms, expired).await? {
+                if insert(program, database, &draft, token, expired, may_be_begun).await? {
                     let Draft { revision, fingerprint, .. } = draft;
                     let start = Start { revision, attempts: 1, fingerprint, ..Start::default() };
                     let owned = owned(program, database, draft.id, token, start, asked_at);
@@ -59,6 +72,23 @@ pub(super) async fn ask<D: Database>(
         }
     }
     Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER })
+}
+
+async fn insert<D: Database>(
+    program: &Program<D>,
+    database: &D,
+    draft: &Draft,
+    token: Token,
+    expired: Option<i64>,
+    may_be_begun: &mut bool,
+) -> Result<bool, StepsError> {
+    let lease_ms = as_ms(program.rules.lease);
+    let inserted = database.insert(draft, token, lease_ms, expired).await;
+    *may_be_begun |= matches!(inserted, Ok(true) | Err(InsertError::Unsure(_)));
+    inserted.map_err(|error| match error {
+        InsertError::NotMade(error) => error,
+        InsertError::Unsure(error) => StepsError::Database(error),
+    })
 }
 
 /// An operation that was read and then taken.
@@ -94,10 +124,7 @@ fn owned<D: Database>(
 fn answer(decision: Decision, held: Held, asked: &str) -> Result<StepsOutcome, StepsError> {
     let operation = held.id;
     match decision {
-        Decision::Replay => {
-            let answer = held.answer.ok_or(StepsError::OtherVersion)?;
-            Ok(StepsOutcome::Replay(answer.reply()?))
-        }
+        Decision::Replay => replay(operation, held.answer),
         Decision::Reused => Ok(StepsOutcome::Reused),
         Decision::InProgress { retry_after } => Ok(StepsOutcome::InProgress { retry_after }),
         Decision::Unknown => {
@@ -115,6 +142,17 @@ fn answer(decision: Decision, held: Held, asked: &str) -> Result<StepsOutcome, S
             Ok(StepsOutcome::InProgress { retry_after: RETRY_AFTER })
         }
     }
+}
+
+fn replay(operation: String, answer: Option<Answer>) -> Result<StepsOutcome, StepsError> {
+    let Some(answer) = answer else {
+        return Err(StepsError::Reply { operation, status: None, error: "it is not there".into() });
+    };
+    answer.reply().map(StepsOutcome::Replay).map_err(|error| {
+        let status = u16::try_from(answer.status).ok();
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        StepsError::Reply { operation, status, error: error.into() }
+    })
 }
 
 /// A client that hangs up must not stop a call.
@@ -217,7 +255,7 @@ async fn write_down<D: Database>(
         Reason::Failed(error) | Reason::Conflict(error) | Reason::InDoubt(error) => {
             StepsError::Failed { operation, error }
         }
-        Reason::Lost => StepsError::OtherVersion,
+        Reason::Lost => StepsError::MaybeBegun { operation, error: "another owner has it".into() },
     })
 }
 

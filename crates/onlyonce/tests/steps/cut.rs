@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use onlyonce::steps::{PgDatabase, StepsOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,47 +59,72 @@ async fn a_line_cut_at_any_packet_has_each_effect_once() {
     panic!("an operation has more than {PACKETS_MAX} packets");
 }
 
-const PACKETS_MAX: i64 = 300;
+pub(crate) const PACKETS_MAX: i64 = 300;
 
 /// A line to the server that is cut once, at a packet: it is lost, and its connection with it.
-struct Line {
-    url: String,
+pub(crate) struct Line {
+    pub(crate) url: String,
     /// Packets until then.
-    left: Arc<AtomicI64>,
+    pub(crate) left: Arc<AtomicI64>,
 }
 
 impl Line {
-    async fn lay(url: &str, packets: i64) -> Self {
+    pub(crate) async fn lay(url: &str, packets: i64) -> Self {
+        Self::lay_counted(url, packets, "").await
+    }
+
+    /// The packets are counted from the one on that has `first` in it.
+    pub(crate) async fn lay_counted(url: &str, packets: i64, first: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (before, after) = url.rsplit_once(':').unwrap();
         let (server, database) = after.split_once('/').unwrap();
         let server: SocketAddr = format!("127.0.0.1:{server}").parse().unwrap();
         let url = format!("{before}:{}/{database}", listener.local_addr().unwrap().port());
         let left = Arc::new(AtomicI64::new(packets));
-        let counted = left.clone();
+        let count = Count { left: left.clone(), first, is_on: Arc::default() };
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, server, counted.clone()));
+                tokio::spawn(carry(near, server, count.clone()));
             }
         });
         Self { url, left }
     }
 }
 
-async fn carry(mut near: TcpStream, server: SocketAddr, left: Arc<AtomicI64>) {
+#[derive(Clone)]
+struct Count {
+    left: Arc<AtomicI64>,
+    first: &'static str,
+    is_on: Arc<AtomicBool>,
+}
+
+impl Count {
+    /// Whether this packet is the one that is lost.
+    fn is_over(&self, packet: &[u8]) -> bool {
+        let is_first = || {
+            packet.windows(self.first.len().max(1)).any(|w| w.starts_with(self.first.as_bytes()))
+        };
+        if !self.is_on.load(Ordering::SeqCst) && is_first() {
+            self.is_on.store(true, Ordering::SeqCst);
+        }
+        self.is_on.load(Ordering::SeqCst) && self.left.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+}
+
+async fn carry(mut near: TcpStream, server: SocketAddr, count: Count) {
     let mut far = TcpStream::connect(server).await.unwrap();
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
         tokio::select! {
             read = near.read(&mut up) => {
                 let Ok(length @ 1..) = read else { return };
-                if left.fetch_sub(1, Ordering::SeqCst) == 1 || far.write_all(&up[..length]).await.is_err() {
+                if count.is_over(&up[..length]) || far.write_all(&up[..length]).await.is_err() {
                     return;
                 }
             }
             read = far.read(&mut down) => {
                 let Ok(length @ 1..) = read else { return };
-                if left.fetch_sub(1, Ordering::SeqCst) == 1 || near.write_all(&down[..length]).await.is_err() {
+                if count.is_over(&down[..length]) || near.write_all(&down[..length]).await.is_err() {
                     return;
                 }
             }

@@ -16,4 +16,6 @@ mod provider;
 mod saga;
 mod search_path;
 mod shop;
+#[cfg(feature = "tower")]
+mod told;
 mod zombies;

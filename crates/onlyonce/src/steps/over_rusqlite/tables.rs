@@ -10,6 +10,7 @@ use crate::steps::StepsState;
 use crate::steps::database::{Change, Chosen};
 use crate::steps::error::StepsError;
 use crate::steps::held::{Answer, Calling, Draft, Guard, Held, Next, points};
+use crate::store::BoxError;
 use crate::transaction::TransactionError;
 use crate::transaction::over_rusqlite::settings;
 
@@ -39,9 +40,11 @@ pub(in crate::steps) fn written<T>(
     write: impl FnOnce(&Connection) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     begin(db)?;
-    let ended = write(db).and_then(|value| {
-        db.execute_batch("COMMIT")?;
-        Ok(value)
+    let ended = write(db).and_then(|value| match db.execute_batch("COMMIT") {
+        Ok(()) => Ok(value),
+        Err(error) if is_busy(&error) => Err(Fault::Busy(error)),
+        // It is rolled back below, and may be in the log all the same: a crash would bring it back.
+        Err(error) => Err(Fault::Unsure(error)),
     });
     if ended.is_err() && !db.is_autocommit() {
         db.execute_batch("ROLLBACK")?;
@@ -64,7 +67,8 @@ pub(in crate::steps) fn begin(db: &Connection) -> Result<(), Fault> {
 pub(in crate::steps) fn load(db: &Connection, id: &str) -> Result<Option<Held>, Fault> {
     let mut read = db.prepare_cached(&format!("{COLUMNS} WHERE s.id = ?1"))?;
     let held = read.query_row([id], |row| Ok(held(row))).optional()?;
-    held.transpose()
+    let unreadable = |error| StepsError::Unreadable { operation: id.to_owned(), error };
+    held.transpose().map_err(|error| unreadable(error).into())
 }
 
 pub(in crate::steps) fn due(
@@ -247,7 +251,10 @@ pub(in crate::steps) fn add_message(
 pub(in crate::steps) enum Fault {
     /// Another connection has the lock.
     Busy(rusqlite::Error),
+    /// Nothing was written.
     Failed(StepsError),
+    /// The commit failed.
+    Unsure(rusqlite::Error),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -272,7 +279,7 @@ impl From<StepsError> for Fault {
 impl From<Fault> for StepsError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Busy(error) => Self::Database(error.into()),
+            Fault::Busy(error) | Fault::Unsure(error) => Self::Database(error.into()),
             Fault::Failed(error) => error,
         }
     }
@@ -286,9 +293,10 @@ const COLUMNS: &str = "
               FROM (SELECT name, value FROM main.onlyonce_point WHERE operation = s.id ORDER BY number) p) AS points
       FROM main.onlyonce_steps s";
 
-fn held(row: &Row<'_>) -> Result<Held, Fault> {
-    let state = StepsState::of(&row.get::<_, String>("state")?).ok_or(StepsError::OtherVersion)?;
-    let points = points(&row.get::<_, String>("points")?).map_err(|_| StepsError::OtherVersion)?;
+fn held(row: &Row<'_>) -> Result<Held, BoxError> {
+    let state: String = row.get("state")?;
+    let state = StepsState::of(&state).ok_or_else(|| format!("its state is {state:?}"))?;
+    let points = points(&row.get::<_, String>("points")?)?;
     let answer = match (row.get("status")?, row.get::<_, Option<i64>>("expires_at")?) {
         (Some(status), Some(expires_at)) => Some(Answer {
             status,

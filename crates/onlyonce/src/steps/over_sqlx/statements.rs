@@ -57,14 +57,14 @@ fn filled_in(text: &str, schema: &str) -> String {
     names.iter().fold(text.to_owned(), |text, (name, full)| text.replace(name, full))
 }
 
-/// A row and its points, in one snapshot.
+/// A row and its points, in one snapshot. Times are no integers here: `infinity` would be an error.
 const COLUMNS: &str = "
     SELECT s.id::{text} AS id, s.name, s.fingerprint, s.request, s.state, s.revision, s.attempts, s.calling, s.repeatable, s.error,
            s.status, s.headers::{text} AS headers, s.body,
-           (EXTRACT(epoch FROM s.since) {* 1000})::bigint AS since_ms,
-           (EXTRACT(epoch FROM s.due_at) {* 1000})::bigint AS due_ms,
-           (EXTRACT(epoch FROM s.expires_at) {* 1000})::bigint AS expires_ms,
-           (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) {* 1000})::bigint AS now_ms,
+           (EXTRACT(epoch FROM s.since) {* 1000})::double precision AS since_ms,
+           (EXTRACT(epoch FROM s.due_at) {* 1000})::double precision AS due_ms,
+           (EXTRACT(epoch FROM s.expires_at) {* 1000})::double precision AS expires_ms,
+           (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) {* 1000})::double precision AS now_ms,
            (SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(p.name, p.value) ORDER BY p.number), '[]')::{text}
               FROM {schema}.point p WHERE p.operation {=} s.id) AS points
       FROM {schema}.steps s";

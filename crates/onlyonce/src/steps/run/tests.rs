@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::database::{Chosen, Journal, Lent};
+use super::super::database::{Chosen, InsertError, Journal, Lent};
 use super::super::held::{Draft, Guard, Held, Next};
 use super::super::owned::Start;
 use super::super::rules::Rules;
@@ -44,7 +44,7 @@ impl Journal for Taken {
         _: Token,
         _: i64,
         _: Option<i64>,
-    ) -> Result<bool, StepsError> {
+    ) -> Result<bool, InsertError> {
         Ok(false)
     }
 
