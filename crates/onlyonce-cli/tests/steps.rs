@@ -132,6 +132,18 @@ fn operations_in_postgres_are_listed_and_settled() {
     let list = told(&url, &["list", "--state", "stuck"]);
     assert!(list.contains("order-1") && list.contains("charge"), "{list}");
     assert!(told(&url, &["show", "order-1"]).contains("point 2 is another"));
+    postgres.sql(
+        &url,
+        "ALTER TABLE onlyonce.steps DROP CONSTRAINT steps_state_check, DROP CONSTRAINT open_is_due;
+         UPDATE onlyonce.steps SET state = 'paused'",
+    );
+    let list = told(&url, &["list"]);
+    assert!(list.lines().nth(1).unwrap().starts_with("unreadable"), "{list}");
+    let shown = told(&url, &["show", id]);
+    assert!(shown.starts_with("It cannot be read") && shown.contains("\"paused\""), "{shown}");
+    let retry = refused(&url, &["retry", id, "--reason", "try"], 1);
+    assert!(retry.contains("the operation is unreadable"), "{retry}");
+    postgres.sql(&url, "UPDATE onlyonce.steps SET state = 'stuck'");
     let settle = ["settle", id, "--status", "402", "--header", "x-a: b", "--reason", "declined"];
     told(&url, &settle);
     let row = "SELECT state, status, headers->>'x-a' FROM onlyonce.steps";

@@ -99,6 +99,8 @@ mod over_sqlx;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 mod owned;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
+mod passed_over;
+#[cfg(any(feature = "sqlite", feature = "sqlx"))]
 mod perform;
 #[cfg(any(feature = "sqlite", feature = "sqlx"))]
 mod rules;

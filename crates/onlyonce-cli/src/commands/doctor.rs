@@ -14,6 +14,7 @@ mod postgres;
 mod redis;
 mod report;
 mod sqlite;
+mod steps;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

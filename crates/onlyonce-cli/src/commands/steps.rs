@@ -88,7 +88,13 @@ fn object(stored: &StoredSteps) -> Value {
         "error": stored.error,
         "note": stored.note,
         "status": stored.status,
+        "unreadable": stored.unreadable,
     })
+}
+
+/// Its state in one word.
+fn state_word(stored: &StoredSteps) -> &'static str {
+    if stored.unreadable.is_some() { "unreadable" } else { stored.state.name() }
 }
 
 /// A state by its name.

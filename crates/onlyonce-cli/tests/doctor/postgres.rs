@@ -25,6 +25,32 @@ fn a_good_server_holds_and_nothing_is_made() {
     doctor_of(&with_schema(&postgres)).is_sound();
 }
 
+// threat K26
+#[test]
+fn operations_of_several_steps_that_cannot_be_read_are_named() {
+    let postgres = Postgres::start();
+    let url = with_schema(&postgres);
+    let insert = |id: u32| {
+        format!(
+            "SELECT onlyonce.steps_insert('11111111-1111-1111-1111-{id:012}', 'charge', 's', 'p', 'k', '\\x00', 60000,
+                                          '1', 1, gen_random_uuid(), 0, NULL)"
+        )
+    };
+    for id in 1..=250 {
+        postgres.sql(&url, &insert(id));
+    }
+    doctor_of(&url).is_sound();
+    postgres.sql(
+        &url,
+        "ALTER TABLE onlyonce.steps DROP CONSTRAINT steps_state_check, DROP CONSTRAINT running_has_a_token,
+           DROP CONSTRAINT open_is_due;
+         UPDATE onlyonce.steps SET state = 'paused' WHERE id IN
+           ('11111111-1111-1111-1111-000000000007', '11111111-1111-1111-1111-000000000240')",
+    );
+    let told = doctor_of(&url);
+    told.breaks("usable", "steps", "2 of 250 open operations of several steps cannot be read");
+}
+
 #[test]
 fn settings_that_lose_what_was_committed_are_named() {
     let postgres = Postgres::start_with(&[

@@ -11,11 +11,12 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::database::{Chosen, Database};
+use super::database::{Chosen, Database, Due};
 use super::decide::{Asked, Decision, decide};
 use super::definition::{Program, Steps};
 use super::error::StepsError;
 use super::held::Held;
+use super::passed_over::PassedOver;
 use super::perform::{execute, taken};
 use super::rules::jitter;
 use crate::clock::{Clock, SystemClock};
@@ -73,12 +74,12 @@ impl<D: Database> Completer<D> {
     /// what is left is stopped where it is, and goes on when its lease is over.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
-        let mut running = JoinSet::new();
+        let (mut running, mut passed_over) = (JoinSet::new(), PassedOver::default());
         loop {
             let found = tokio::select! {
                 // What it was about to take is nobody's then, and is due again when its lease is over.
                 () = &mut shutdown => break,
-                found = self.start_due(&mut running) => found,
+                found = self.start_due(&mut running, &mut passed_over) => found,
             };
             let look_at = Instant::now() + self.pause(found);
             tokio::select! {
@@ -97,22 +98,24 @@ impl<D: Database> Completer<D> {
         }
     }
 
-    /// Starts what is due, as far as there is room; returns how many.
-    async fn start_due(&self, running: &mut JoinSet<()>) -> usize {
+    /// Starts what is due, as far as there is room; returns how many it has found.
+    async fn start_due(&self, running: &mut JoinSet<()>, passed_over: &mut PassedOver) -> usize {
         let room = self.running_max.saturating_sub(running.len());
         if room == 0 || self.programs.is_empty() {
             return 0;
         }
         let asked_at = SystemClock.boot();
         let names: Vec<_> = self.programs.keys().map(|name| name.to_string()).collect();
-        let found = self.database.take_due(&names, room, |held| self.choose(held)).await;
-        let found = found.unwrap_or_else(|error| {
+        let choose = |held: &Held| self.choose(held);
+        let found = self.database.take_due(&names, passed_over.ids(), room, choose).await;
+        let Due { taken, unreadable } = found.unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "the database did not tell what is due");
-            Vec::new()
+            Due::default()
         });
-        let count = found.len();
-        for (held, token) in found {
+        let count = taken.len() + unreadable.len();
+        passed_over.note(unreadable);
+        for (held, token) in taken {
             self.start(held, token, asked_at, running);
         }
         count

@@ -47,14 +47,15 @@ pub(super) trait Journal: Clone + Send + Sync + 'static {
         lease_ms: i64,
     ) -> impl Future<Output = Result<bool, StepsError>> + Send;
 
-    /// Locks up to `rows_max` operations that are due and that nobody else has locked, and writes what `choose` says, in one
-    /// transaction. Returns those that `choose` has marked as taken, as they were read.
+    /// Locks up to `rows_max` operations that are due, that nobody else has locked and that are not among `passed_over`, and
+    /// writes what `choose` says, in one transaction. One that cannot be read keeps no others waiting.
     fn take_due(
         &self,
         names: &[String],
+        passed_over: Vec<String>,
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
-    ) -> impl Future<Output = Result<Vec<(Held, Token)>, StepsError>> + Send;
+    ) -> impl Future<Output = Result<Due, StepsError>> + Send;
 
     /// Whether the transaction of a step works on a snapshot, so that it cannot commit after a renewal of its lease.
     fn works_on_snapshots(&self) -> impl Future<Output = Result<bool, StepsError>> + Send;
@@ -89,6 +90,15 @@ pub(super) enum InsertError {
     NotMade(StepsError),
     /// It may have been: then its lease will be over, and somebody goes on with it.
     Unsure(BoxError),
+}
+
+/// What was found among the due operations.
+#[derive(Default)]
+pub(super) struct Due {
+    /// Those that `choose` has marked as taken, as they were read.
+    pub(super) taken: Vec<(Held, Token)>,
+    /// Why others cannot be read: [`StepsError::Unreadable`].
+    pub(super) unreadable: Vec<StepsError>,
 }
 
 /// What is written about a due operation.

@@ -176,3 +176,21 @@ pub enum StuckError {
     #[error("{0}")]
     Found(String),
 }
+
+/// An error with its causes.
+pub(super) fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    for _ in 0..CAUSES_MAX {
+        let Some(error) = cause else { break };
+        let more = error.to_string();
+        // Some errors tell their cause themselves.
+        if !text.ends_with(&more) {
+            text += &format!(": {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+const CAUSES_MAX: usize = 8;

@@ -11,6 +11,7 @@ use std::fmt;
 use self::in_postgres::InPostgres;
 #[cfg(feature = "sqlite")]
 use self::in_sqlite::InSqlite;
+use super::error::told;
 use super::{StepsError, StepsState};
 use crate::clock::StoreTime;
 #[cfg(feature = "postgres")]
@@ -209,6 +210,9 @@ pub struct StoredSteps {
     pub status: Option<u16>,
     /// What the program was asked, as JSON.
     pub request: String,
+    /// What cannot be read of it, if something cannot: another version has written it, or somebody has changed it by hand. No
+    /// owner goes on with it, and its client gets no answer. A state that is not known is told as unknown.
+    pub unreadable: Option<String>,
 }
 
 /// Without the key and the request: they belong in no log.
@@ -218,6 +222,16 @@ impl fmt::Debug for StoredSteps {
         shown.field("id", &self.id).field("name", &self.name).field("state", &self.state);
         shown.field("point", &self.point).field("error", &self.error).finish_non_exhaustive()
     }
+}
+
+/// The state as it is told, and what cannot be read of an operation with this state and this kept answer.
+fn judged(state: &str, answer: Option<(i32, &str)>) -> (StepsState, Option<String>) {
+    let Some(state) = StepsState::of(state) else {
+        return (StepsState::Unknown, Some(format!("its state is {state:?}")));
+    };
+    let kept = answer.map(|(status, headers)| Reply::kept(status, headers, Vec::new()));
+    let unreadable = kept.and_then(Result::err).map(|error| told(&error));
+    (state, unreadable)
 }
 
 /// A committed point.

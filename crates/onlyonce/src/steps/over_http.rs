@@ -197,5 +197,6 @@ fn replay(reply: Reply) -> Response<Body> {
     response
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod tests;

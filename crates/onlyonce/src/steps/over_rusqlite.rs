@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use self::tables::Fault;
-use super::database::{Change, Chosen, CommitError, Database, InsertError, Journal};
+use super::database::{Change, Chosen, CommitError, Database, Due, InsertError, Journal};
 use super::error::StepsError;
 use super::held::{Draft, Guard, Held, Next};
 use super::lent::Lent;
@@ -103,18 +103,25 @@ impl Journal for SqliteDatabase {
     async fn take_due(
         &self,
         names: &[String],
+        passed_over: Vec<String>,
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
-    ) -> Result<Vec<(Held, Token)>, StepsError> {
+    ) -> Result<Due, StepsError> {
         let names = names.to_vec();
-        let due = self.on(move |db| tables::due(db, &names, rows_max)).await?;
-        let chosen = due.into_iter().filter_map(|held| choose(&held).map(|chosen| (held, chosen)));
-        let chosen: Vec<_> = chosen.collect();
-        if chosen.is_empty() {
-            return Ok(Vec::new());
+        let due = self.on(move |db| tables::due(db, &names, &passed_over, rows_max)).await?;
+        let (mut chosen, mut unreadable) = (Vec::new(), Vec::new());
+        for held in due {
+            match held {
+                Ok(held) => chosen.extend(choose(&held).map(|chosen| (held, chosen))),
+                Err(error) => unreadable.push(error),
+            }
         }
-        // Another one may have written since they were read: the revision tells.
-        self.on(move |db| tables::written(db, |db| tables::take(db, chosen))).await
+        let taken = match chosen.is_empty() {
+            true => Vec::new(),
+            // Another one may have written since they were read: the revision tells.
+            false => self.on(move |db| tables::written(db, |db| tables::take(db, chosen))).await?,
+        };
+        Ok(Due { taken, unreadable })
     }
 
     async fn begin(&self, _: &str, _: usize) -> Result<SqliteWork, Reason> {

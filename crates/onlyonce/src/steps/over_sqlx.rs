@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use self::statements::Statements;
 use super::StepsState;
-use super::database::{Change, Chosen, CommitError, Database, InsertError, Journal};
+use super::database::{Change, Chosen, CommitError, Database, Due, InsertError, Journal};
 use super::error::StepsError;
 use super::held::{Answer, Calling, Draft, Guard, Held, Next, points};
 use super::lent::Lent;
@@ -105,11 +105,13 @@ impl PgDatabase {
         &self,
         transaction: &mut Whole,
         names: &[String],
+        passed_over: Vec<String>,
         rows_max: usize,
     ) -> Result<Vec<PgRow>, StepsError> {
         let due = query(&self.statements.due)
             .bind(names.to_vec())
-            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX));
+            .bind(i64::try_from(rows_max).unwrap_or(i64::MAX))
+            .bind(passed_over);
         let locked = in_time(due.fetch_all(&mut **transaction)).await?;
         let ids: Result<Vec<String>, _> = locked.iter().map(|row| row.try_get("id")).collect();
         let read = query(&self.statements.locked).bind(ids.map_err(failed)?);
@@ -245,25 +247,31 @@ impl Journal for PgDatabase {
     async fn take_due(
         &self,
         names: &[String],
+        passed_over: Vec<String>,
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
-    ) -> Result<Vec<(Held, Token)>, StepsError> {
+    ) -> Result<Due, StepsError> {
         let mut transaction = in_time(Whole::begin(&self.pool, READ_COMMITTED)).await?;
-        let rows = self.lock_due(&mut transaction, names, rows_max).await?;
-        let mut taken = Vec::new();
+        let rows = self.lock_due(&mut transaction, names, passed_over, rows_max).await?;
+        let mut due = Due::default();
         for row in &rows {
-            // One that cannot be read keeps no others waiting.
-            let Some(held) = held(row).inspect_err(tell_unreadable).ok() else { continue };
+            let held = match held(row) {
+                Ok(held) => held,
+                Err(error) => {
+                    due.unreadable.push(error);
+                    continue;
+                }
+            };
             let Some(chosen) = choose(&held) else { continue };
             let guard = Guard { revision: held.revision, owner: None };
             let swap = self.swap_query(&held.id, guard, &chosen.next);
             let is_written = in_time(self.is_written(&mut *transaction, swap)).await?;
             if let (true, Some(token)) = (is_written, chosen.taken) {
-                taken.push((held, token));
+                due.taken.push((held, token));
             }
         }
         in_time(transaction.commit()).await?;
-        Ok(taken)
+        Ok(due)
     }
 
     async fn begin(&self, id: &str, number: usize) -> Result<PgWork, Reason> {
@@ -473,10 +481,6 @@ async fn within_time<T>(
 ) -> Result<T, sqlx::Error> {
     let answer = timeout(CALL_WAIT_MAX, call).await;
     answer.unwrap_or_else(|elapsed| Err(sqlx::Error::Io(elapsed.into())))
-}
-
-fn tell_unreadable(error: &StepsError) {
-    tracing::error!(error = error as &dyn Error, "an operation cannot be read");
 }
 
 fn text(token: Token) -> String {

@@ -14,12 +14,12 @@ use super::StepsState;
 use super::database::{Database, InsertError};
 use super::decide::{Asked, Decision, Ended, after, decide};
 use super::definition::{Program, StepsOutcome};
-use super::error::{StepsError, StuckError};
+use super::error::{StepsError, StuckError, told};
 use super::held::{Answer, Draft, Guard, Held};
 use super::owned::{Owned, Start, WRITE_WAIT_MAX};
 use super::rules::{ERROR_CHARS_MAX, jitter};
 use super::run::{Finished, Run};
-use super::stopped::{Reason, Stopped, told};
+use super::stopped::{Reason, Stopped};
 use crate::clock::{Clock, SystemClock, as_ms};
 use crate::record::Token;
 

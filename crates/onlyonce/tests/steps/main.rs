@@ -18,4 +18,5 @@ mod search_path;
 mod shop;
 #[cfg(feature = "tower")]
 mod told;
+mod unreadable;
 mod zombies;

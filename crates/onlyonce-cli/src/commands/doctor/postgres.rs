@@ -3,11 +3,15 @@
 use onlyonce::store::postgres::{PostgresFacts, SchemaFound, inspect};
 
 use super::report::{Finding, Promise};
-use super::{judge_clock, told};
+use super::{judge_clock, steps, told};
 
 pub(super) async fn examine(url: &str) -> Result<Vec<Finding>, String> {
     let facts = inspect(url).await.map_err(|error| told(&error))?;
-    Ok(judge(&facts))
+    let mut findings = judge(&facts);
+    if matches!(facts.schema, SchemaFound::Ours { .. }) && !facts.is_pooled {
+        findings.push(steps::examine(url).await);
+    }
+    Ok(findings)
 }
 
 fn judge(facts: &PostgresFacts) -> Vec<Finding> {

@@ -8,7 +8,7 @@ use onlyonce::steps::{CallAgain, Operators, StepsState, StoredSteps};
 use onlyonce::transaction::Reply;
 
 use super::place::{PlaceFlags, named, trouble};
-use super::{Format, object};
+use super::{Format, object, state_word};
 use crate::commands::access::{Failed, print};
 use crate::commands::keys::read;
 use crate::commands::operating_user;
@@ -90,7 +90,7 @@ impl Retry {
 
 /// Why an operation was not retried, as it was found.
 fn not_called_again(stored: &StoredSteps, asked: i64) -> String {
-    let (state, revision) = (stored.state.name(), stored.revision);
+    let (state, revision) = (state_word(stored), stored.revision);
     match stored.quiet_until {
         _ if revision != asked => format!(
             "not retried: the operation has changed. It is {state} and has revision {revision}; look at it again"
@@ -144,7 +144,7 @@ impl Change {
     ) -> Result<ExitCode, Failed> {
         let (stored, _) = named(operators, id).await?;
         if !is_done {
-            let state = stored.state.name();
+            let state = state_word(&stored);
             return Err(Failed::bad_news(&format!("not {done}: the operation is {state}")));
         }
         print(&match self.format {

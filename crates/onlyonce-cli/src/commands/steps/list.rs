@@ -7,7 +7,7 @@ use onlyonce::steps::{StepsFilter, StepsState, StoredSteps};
 use serde_json::Value;
 
 use super::place::{PlaceFlags, trouble};
-use super::{Format, object, state};
+use super::{Format, object, state, state_word};
 use crate::commands::access::{Failed, print};
 use crate::words::{plain, span};
 
@@ -84,7 +84,7 @@ fn row(stored: &StoredSteps) -> [String; 7] {
     let name = plain(&stored.name);
     let attempts = stored.attempts.to_string();
     [
-        stored.state.name().to_owned(),
+        state_word(stored).to_owned(),
         age,
         attempts,
         name,

@@ -67,6 +67,7 @@ fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
         ("Calling", stored.calling.as_deref().map(plain)),
         ("Quiet after", stored.quiet_until.map(|quiet_until| quiet_until.rfc3339())),
         ("Revision", Some(stored.revision.to_string())),
+        ("Unreadable", stored.unreadable.as_deref().map(plain)),
         ("Error", stored.error.as_deref().map(plain)),
         ("Operator", stored.note.as_deref().map(plain)),
         ("Answer", stored.status.map(|status| status.to_string())),
@@ -87,6 +88,9 @@ fn told(stored: &StoredSteps, points: &[StoredPoint]) -> String {
 
 /// What became of it, and what to do.
 fn verdict(stored: &StoredSteps) -> String {
+    if stored.unreadable.is_some() {
+        return UNREADABLE.to_owned();
+    }
     match (stored.state, stored.calling.as_ref().filter(|_| !stored.is_repeatable)) {
         (StepsState::Running, _) => "A process does its steps, or its lease is not over yet.".to_owned(),
         (StepsState::Waiting, _) => {
@@ -106,3 +110,7 @@ fn verdict(stored: &StoredSteps) -> String {
         (StepsState::Completed, _) => "It is done, and retries get its answer.".to_owned(),
     }
 }
+
+const UNREADABLE: &str = "It cannot be read: another version has written it, or somebody has changed it by hand. Nothing more is \
+                          done, and its client gets no answer. Run the version that has written it, or repair the row: see \
+                          docs/recovery-points.md.";

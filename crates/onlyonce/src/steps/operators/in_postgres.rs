@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
+use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps, judged};
 use crate::clock::StoreTime;
 use crate::steps::{StepsError, StepsState};
 use crate::store::BoxError;
@@ -92,9 +92,15 @@ impl InPostgres {
 }
 
 fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
-    let state =
-        StepsState::of(row.try_get("state")?).ok_or("a state that this version does not know")?;
-    let since_us: i64 = row.try_get("since_us")?;
+    let ms = |name| -> Result<_, tokio_postgres::Error> {
+        let ms: Option<f64> = row.try_get(name)?;
+        Ok(ms.map(|ms| StoreTime::from_ms(ms.floor() as i64)))
+    };
+    let (status, headers): (Option<i32>, Option<&str>) =
+        (row.try_get("status")?, row.try_get("headers")?);
+    let answer = status.map(|status| (status, headers.unwrap_or_default()));
+    let (state, unreadable) = judged(row.try_get("state")?, answer);
+    let since_us = row.try_get::<_, f64>("since_us")? as i64;
     Ok(StoredSteps {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         name: row.try_get("name")?,
@@ -102,18 +108,19 @@ fn stored(row: &Row) -> Result<StoredSteps, BoxError> {
         state,
         since: StoreTime::from_ms(since_us.div_euclid(US_PER_MS)),
         since_us,
-        begun_at: StoreTime::from_ms(row.try_get("begun_ms")?),
-        due_at: row.try_get::<_, Option<i64>>("due_ms")?.map(StoreTime::from_ms),
+        begun_at: ms("begun_ms")?.ok_or("it has no beginning")?,
+        due_at: ms("due_ms")?,
         attempts: row.try_get::<_, i32>("attempts")?.unsigned_abs(),
         point: row.try_get("point")?,
         calling: row.try_get("calling")?,
         is_repeatable: row.try_get("repeatable")?,
         revision: row.try_get("revision")?,
-        quiet_until: row.try_get::<_, Option<i64>>("quiet_ms")?.map(StoreTime::from_ms),
+        quiet_until: ms("quiet_ms")?,
         error: row.try_get("error")?,
         note: row.try_get("note")?,
-        status: row.try_get::<_, Option<i32>>("status")?.map(u16::try_from).transpose()?,
+        status: status.and_then(|status| u16::try_from(status).ok()),
         request: row.try_get("request")?,
+        unreadable,
     })
 }
 

@@ -6,8 +6,9 @@ use rusqlite::{Connection, Row, params};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps};
+use super::{CallAgain, PAGE_ROWS_MAX, StepsFilter, StoredPoint, StoredSteps, judged};
 use crate::clock::{Clock, StoreTime, SystemClock};
+use crate::steps::error::told;
 use crate::steps::over_rusqlite::tables::{self, Fault};
 use crate::steps::over_rusqlite::turn;
 use crate::steps::{StepsError, StepsState};
@@ -38,7 +39,11 @@ impl InSqlite {
                 params![state, name, key, id, with_completed, after.0, after.1, PAGE_ROWS_MAX],
                 stored,
             )?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+            for row in &mut rows {
+                note_unreadable(db, row)?;
+            }
+            Ok(rows)
         })
         .await
     }
@@ -51,7 +56,8 @@ impl InSqlite {
             )?;
             let rows = points.query_map([id], |row| {
                 let committed_at = StoreTime::from_ms(row.get(2)?);
-                Ok(StoredPoint { name: row.get(0)?, value: row.get(1)?, committed_at })
+                let (name, value) = (text(row, "name")?, text(row, "value")?);
+                Ok(StoredPoint { name, value, committed_at })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
@@ -103,29 +109,53 @@ impl InSqlite {
     }
 }
 
+/// As much of it as can be read.
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredSteps> {
-    let state: String = row.get("state")?;
     let since: i64 = row.get("since")?;
+    let (status, headers): (Option<i32>, _) = (row.get("status")?, optional_text(row, "headers")?);
+    let answer = status.map(|status| (status, headers.as_deref().unwrap_or_default()));
+    let (state, unreadable) = judged(&text(row, "state")?, answer);
     Ok(StoredSteps {
-        id: row.get("id")?,
-        name: row.get("name")?,
-        key: row.get("key")?,
-        state: StepsState::of(&state).ok_or(rusqlite::Error::InvalidQuery)?,
+        id: text(row, "id")?,
+        name: text(row, "name")?,
+        key: text(row, "key")?,
+        state,
         since: StoreTime::from_ms(since),
         since_us: since.saturating_mul(1_000),
         begun_at: StoreTime::from_ms(row.get("begun_at")?),
         due_at: row.get::<_, Option<i64>>("due_at")?.map(StoreTime::from_ms),
-        attempts: row.get("attempts")?,
-        point: row.get("point")?,
-        calling: row.get("calling")?,
+        attempts: u32::try_from(row.get::<_, i64>("attempts")?).unwrap_or_default(),
+        point: optional_text(row, "point")?,
+        calling: optional_text(row, "calling")?,
         is_repeatable: row.get("repeatable")?,
         revision: row.get("revision")?,
         quiet_until: row.get::<_, Option<i64>>("quiet_until")?.map(StoreTime::from_ms),
-        error: row.get("error")?,
-        note: row.get("note")?,
-        status: row.get("status")?,
-        request: row.get("request")?,
+        error: optional_text(row, "error")?,
+        note: optional_text(row, "note")?,
+        status: status.and_then(|status| u16::try_from(status).ok()),
+        request: text(row, "request")?,
+        unreadable,
     })
+}
+
+/// In SQLite a text may be any bytes: whoever does the steps judges that, points included.
+fn note_unreadable(db: &Connection, stored: &mut StoredSteps) -> Result<(), Fault> {
+    match tables::load(db, &stored.id) {
+        Err(Fault::Failed(StepsError::Unreadable { error, .. })) => {
+            stored.unreadable.get_or_insert_with(|| told(&*error));
+            Ok(())
+        }
+        loaded => loaded.map(drop),
+    }
+}
+
+fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
+fn optional_text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// As `sql/list.sql`.

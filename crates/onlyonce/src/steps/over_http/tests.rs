@@ -15,7 +15,7 @@ use crate::code::{Code, Executed};
 use crate::policy::Policy;
 use crate::record::Token;
 use crate::scope::Principal;
-use crate::steps::database::{Change, Chosen, CommitError, Database, InsertError, Journal};
+use crate::steps::database::{Change, Chosen, CommitError, Database, Due, InsertError, Journal};
 use crate::steps::held::{Draft, Guard, Held, Next};
 use crate::steps::over_rusqlite::SqliteWork;
 use crate::steps::stopped::{Reason, Stopped};
@@ -102,10 +102,11 @@ impl Journal for Faulty {
     async fn take_due(
         &self,
         names: &[String],
+        passed_over: Vec<String>,
         rows_max: usize,
         choose: impl Fn(&Held) -> Option<Chosen> + Send,
-    ) -> Result<Vec<(Held, Token)>, StepsError> {
-        self.file.take_due(names, rows_max, choose).await
+    ) -> Result<Due, StepsError> {
+        self.file.take_due(names, passed_over, rows_max, choose).await
     }
 
     async fn begin(&self, id: &str, number: usize) -> Result<SqliteWork, Reason> {

@@ -67,26 +67,27 @@ pub(in crate::steps) fn begin(db: &Connection) -> Result<(), Fault> {
 pub(in crate::steps) fn load(db: &Connection, id: &str) -> Result<Option<Held>, Fault> {
     let mut read = db.prepare_cached(&format!("{COLUMNS} WHERE s.id = ?1"))?;
     let held = read.query_row([id], |row| Ok(held(row))).optional()?;
-    let unreadable = |error| StepsError::Unreadable { operation: id.to_owned(), error };
-    held.transpose().map_err(|error| unreadable(error).into())
+    Ok(held.transpose()?)
 }
 
+/// Each by itself: one that cannot be read keeps no others waiting.
 pub(in crate::steps) fn due(
     db: &Connection,
     names: &[String],
+    passed_over: &[String],
     rows_max: usize,
-) -> Result<Vec<Held>, Fault> {
+) -> Result<Vec<Result<Held, StepsError>>, Fault> {
     let sql = format!(
         "{COLUMNS} WHERE s.due_at <= ?1 AND s.name IN (SELECT value FROM json_each(?2))
+            AND s.id NOT IN (SELECT value FROM json_each(?4))
           ORDER BY s.due_at LIMIT ?3"
     );
     let mut read = db.prepare_cached(&sql)?;
-    let names = serde_json::to_string(names).map_err(|_| StepsError::OtherVersion)?;
+    let list = |texts: &[String]| serde_json::Value::from(texts).to_string();
     let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
-    let rows = read.query_map(params![now().as_ms(), names, rows_max], |row| Ok(held(row)))?;
-    let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
-    // One that cannot be read keeps no others waiting.
-    Ok(rows.into_iter().filter_map(Result::ok).collect())
+    let values = params![now().as_ms(), list(names), rows_max, list(passed_over)];
+    let rows = read.query_map(values, |row| Ok(held(row)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(in crate::steps) fn insert(
@@ -293,7 +294,14 @@ const COLUMNS: &str = "
               FROM (SELECT name, value FROM main.onlyonce_point WHERE operation = s.id ORDER BY number) p) AS points
       FROM main.onlyonce_steps s";
 
-fn held(row: &Row<'_>) -> Result<Held, BoxError> {
+fn held(row: &Row<'_>) -> Result<Held, StepsError> {
+    read(row).map_err(|error| {
+        let operation = row.get("id").unwrap_or_default();
+        StepsError::Unreadable { operation, error }
+    })
+}
+
+fn read(row: &Row<'_>) -> Result<Held, BoxError> {
     let state: String = row.get("state")?;
     let state = StepsState::of(&state).ok_or_else(|| format!("its state is {state:?}"))?;
     let points = points(&row.get::<_, String>("points")?)?;

@@ -47,11 +47,11 @@ async fn an_owner_that_renews_its_lease_before_it_is_taken_keeps_it() {
         assert!(tables::renew(&open(&directory), &held.id, owner, 60_000).is_ok_and(|kept| kept));
         Some(taken_by(other))
     };
-    assert!(shop.take_due(&names, 1, renewed).await.unwrap().is_empty());
+    assert!(shop.take_due(&names, Vec::new(), 1, renewed).await.unwrap().taken.is_empty());
     // Late again, and silent.
     assert!(shop.renew(&draft().id, owner, 0).await.unwrap());
-    let taken = shop.take_due(&names, 1, |_| Some(taken_by(other))).await.unwrap();
-    assert_eq!(taken.len(), 1);
+    let due = shop.take_due(&names, Vec::new(), 1, |_| Some(taken_by(other))).await.unwrap();
+    assert_eq!(due.taken.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ impl Statements {
             load: sql(&format!("{COLUMNS} WHERE s.id {{=}} $1{{uuid}}")),
             due: sql("SELECT s.id::{text} AS id FROM {schema}.steps s
                        WHERE s.due_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp() AND s.name {=} ANY ($1)
+                         AND s.id OPERATOR(pg_catalog.<>) ALL ($3::{text}[]::pg_catalog.uuid[])
                        ORDER BY s.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"),
             locked: sql(&format!(
                 "{COLUMNS} WHERE s.id {{=}} ANY ($1::{{text}}[]::pg_catalog.uuid[]) ORDER BY s.due_at"

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::database::{Chosen, InsertError, Journal, Lent};
+use super::super::database::{Chosen, Due, InsertError, Journal, Lent};
 use super::super::held::{Draft, Guard, Held, Next};
 use super::super::owned::Start;
 use super::super::rules::Rules;
@@ -59,10 +59,11 @@ impl Journal for Taken {
     async fn take_due(
         &self,
         _: &[String],
+        _: Vec<String>,
         _: usize,
         _: impl Fn(&Held) -> Option<Chosen> + Send,
-    ) -> Result<Vec<(Held, Token)>, StepsError> {
-        Ok(Vec::new())
+    ) -> Result<Due, StepsError> {
+        Ok(Due::default())
     }
 
     async fn begin(&self, _: &str, _: usize) -> Result<(), Reason> {
