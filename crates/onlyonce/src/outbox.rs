@@ -11,11 +11,11 @@
 //!    Messages without a key have no order.
 //! 3. **Many relays** share the work by leases: rows in the database, with the database's time. No transaction is open
 //!    and no row is locked while a sink is waited for.
-//! 4. **An outage costs nothing.** While the sink is [unavailable](SinkError::Unavailable), messages wait and no attempt is
-//!    counted.
-//! 5. **A refusal is counted.** A message that the sink [refuses](SinkError::Refused) is tried again after a pause that
-//!    doubles, and is parked at the limit: it keeps the later messages of its key waiting, and no others. [`Parked`] lists
-//!    parked messages with their errors, and retries or discards them.
+//! 4. **An outage costs nothing.** While the sink is [unavailable](SinkError::Unavailable), or refuses the messages of several
+//!    keys of a topic and takes none, messages of that topic wait and no attempt is counted.
+//! 5. **A refusal is counted** if the sink takes others. A message that it [refuses](SinkError::Refused) is tried again after a
+//!    pause that doubles, and is parked at the limit: it keeps the later messages of its key waiting, and no others. [`Parked`]
+//!    lists parked messages with their errors, and retries or discards them.
 //!
 //! The messages of one key are shipped one by one, each in a round trip to the sink and two to the database. An idle relay
 //! finds a new message within [`with_poll_max`](RelayOptions::with_poll_max). docs/outbox.md is for operators.
@@ -41,8 +41,10 @@
 
 mod backoff;
 mod counts;
+mod health;
 #[cfg(feature = "outbox-kafka")]
 mod kafka;
+mod leasing;
 #[cfg(any(feature = "outbox-kafka", feature = "outbox-nats"))]
 mod link;
 mod message;
@@ -65,7 +67,6 @@ mod sqlite_parked;
 mod sqlite_queue;
 #[cfg(any(feature = "outbox-kafka", feature = "outbox-nats"))]
 mod tls;
-mod unlucky;
 #[cfg(feature = "outbox-webhook")]
 mod webhook;
 

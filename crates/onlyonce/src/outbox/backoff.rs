@@ -22,10 +22,15 @@ impl Backoff {
 
     /// Pauses, twice as long as the last time. During a pause it changes nothing: of many failures at once, one counts.
     pub(super) fn pause(&mut self) {
+        self.pause_at_most(self.max);
+    }
+
+    /// The same, with another longest pause.
+    pub(super) fn pause_at_most(&mut self, max: Duration) {
         let now = Instant::now();
         if now >= self.until {
             let factor = 2_u32.saturating_pow(self.pauses);
-            self.until = now + self.first.saturating_mul(factor).min(self.max);
+            self.until = now + self.first.saturating_mul(factor).min(max);
             self.pauses = self.pauses.saturating_add(1);
         }
     }
@@ -38,6 +43,11 @@ impl Backoff {
     /// Whether there was a pause and no success since.
     pub(super) fn is_active(&self) -> bool {
         self.pauses > 0
+    }
+
+    /// The pauses since the last success.
+    pub(super) fn pauses(&self) -> u32 {
+        self.pauses
     }
 
     pub(super) fn until(&self) -> Instant {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::queue::Found;
+use super::queue::Leased;
 
 /// What one relay has done since it was made, for metrics: [`Relay::counts`](super::Relay::counts). It may be read while the
 /// relay runs, and after it has ended; clones share the numbers.
@@ -47,7 +47,8 @@ impl RelayCounts {
         self.0.parked.load(Ordering::Relaxed)
     }
 
-    /// How often the sink became unavailable. An outage that lasts counts once.
+    /// How often the sink was away for a topic: it was unavailable, or refused the messages of several keys and took none. An
+    /// outage that lasts counts once.
     pub fn outages(&self) -> u64 {
         self.0.outages.load(Ordering::Relaxed)
     }
@@ -74,12 +75,16 @@ impl RelayCounts {
         self.0.outages.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_age(&self, found: &Found) {
-        let messages = found.leased.iter().map(|leased| &leased.message);
+    pub(super) fn note_age(&self, leased: &[Leased]) {
+        let messages = leased.iter().map(|leased| &leased.message);
         let ages = messages.map(|message| message.leased_at.since_ms(message.created_at));
-        let oldest = ages.max().map(|age_ms| u64::try_from(age_ms).unwrap_or(0));
-        if let Some(oldest) = oldest.or_else(|| found.is_idle.then_some(0)) {
-            self.0.oldest_ms.store(oldest, Ordering::Relaxed);
+        if let Some(oldest_ms) = ages.max() {
+            self.0.oldest_ms.store(u64::try_from(oldest_ms).unwrap_or(0), Ordering::Relaxed);
         }
+    }
+
+    /// There is nothing to take.
+    pub(super) fn note_no_age(&self) {
+        self.0.oldest_ms.store(0, Ordering::Relaxed);
     }
 }

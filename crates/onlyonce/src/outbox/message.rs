@@ -48,11 +48,12 @@ pub trait Sink: Send + Sync + 'static {
 /// Why a message was not sent, or may not have been.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// No fault of the message: the sink is away, busy, or gave no answer. The relay pauses, and sends the message again
-    /// without an end.
+    /// No fault of the message: the sink is away, busy, or gave no answer. The relay sends the message again without an end; it
+    /// only probes the topic meanwhile, unless the sink takes others of it.
     #[error("the sink is unavailable")]
     Unavailable(#[source] BoxError),
-    /// The sink will not take this message. It is counted: the message is parked at the limit.
+    /// The sink will not take this message. It is counted, and the message is parked at the limit, if the sink takes others of
+    /// its topic or refuses no others. A sink that refuses several and takes none is away.
     #[error("the sink refused the message")]
     Refused(#[source] BoxError),
 }

@@ -37,15 +37,15 @@ impl RelayOptions {
         self
     }
 
-    /// Ships only this topic. A relay whose sink is unavailable pauses for all of its topics, so give each destination that
-    /// can fail alone a relay of its own. A topic that no relay ships is kept for ever.
+    /// Ships only this topic. A topic that the sink does not take stops no other, but a destination that hangs takes places from
+    /// others: give one that is often slow a relay of its own. A topic that no relay ships is kept for ever.
     #[must_use]
     pub fn with_topic(mut self, topic: impl Into<String>) -> Self {
         self.topic = Some(topic.into());
         self
     }
 
-    /// How many messages are sent at the same time: 64, at most 1,000. Each may have 1 MiB in memory. A small number also keeps
+    /// How many messages are sent at the same time: 64, at most 1,000; a quarter of them may have failed before. Each may have 1 MiB in memory. A small number also keeps
     /// small what the relay asks of the database at once, which is at most 16 messages.
     #[must_use]
     pub fn with_in_flight_max(mut self, in_flight_max: usize) -> Self {
@@ -69,8 +69,8 @@ impl RelayOptions {
         self
     }
 
-    /// How often a message may find the sink unavailable, each time after the sink took another one: without an end by
-    /// default. From then on each such time counts as a refusal, so that a receiver that answers 500 to one message parks
+    /// How often a message may find the sink unavailable, each time after the sink took another one of its topic: without an end
+    /// by default. From then on each such time counts as a refusal, so that a receiver that answers 500 to one message parks
     /// it. Each relay counts for itself, and an outage counts nothing. With a sink that is often busy, a small number parks
     /// messages that only had bad luck.
     #[must_use]

@@ -1,6 +1,7 @@
 //! The messages of a Postgres schema, as a relay sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -8,10 +9,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::Message;
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{Found, LANES_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk};
-use super::sending::{Outcome, Sent};
-use super::{Message, SinkError};
+use super::queue::{Ask, Found, LANES_MAX, Lane, Leased, NewlyParked, Queue, Settled, Verdict};
 use crate::clock::{StoreTime, as_ms};
 use crate::record::Token;
 use crate::store::BoxError;
@@ -21,65 +21,80 @@ use crate::store::postgres::{PostgresOpenError, PreparedConnection};
 #[derive(Debug)]
 pub(super) struct PostgresQueue {
     connection: PreparedConnection,
-    walk: Walk,
 }
 
 impl PostgresQueue {
     pub(super) async fn open(url: &str, options: &RelayOptions) -> Result<Self, PostgresOpenError> {
-        let after = if options.topic.is_some() { AFTER_IN_TOPIC } else { AFTER };
-        let lease = include_str!("sql/lease.sql").replace("{after}", after);
-        let texts = [&lease, include_str!("sql/shipped.sql"), include_str!("sql/failed.sql")];
-        let texts = texts.map(str::to_owned);
-        let connection = PreparedConnection::open(url, options.schema.as_deref(), texts.into());
-        Ok(Self { connection: connection.await?, walk: Walk::default() })
+        let lease = |after| include_str!("sql/lease.sql").replace("{after}", after);
+        let texts = vec![
+            lease(AFTER),
+            lease(AFTER_IN_TOPIC),
+            lease(AFTER_IN_LANES),
+            include_str!("sql/shipped.sql").to_owned(),
+            include_str!("sql/failed.sql").to_owned(),
+        ];
+        let connection = PreparedConnection::open(url, options.schema.as_deref(), texts);
+        Ok(Self { connection: connection.await? })
     }
 
-    async fn lease_due(
-        &mut self,
-        options: &RelayOptions,
-        rows_max: usize,
-    ) -> Result<Found, BoxError> {
+    async fn lease_due(&mut self, ask: &Ask, lease_max: Duration) -> Result<Found, BoxError> {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
-        let rows_max = i64::try_from(rows_max)?;
-        let lanes_max = i64::try_from(LANES_MAX)?;
-        let (topic, lane) = self.walk.go_on();
-        let lease_ms = as_ms(options.lease) as f64;
-        let params: [&(dyn ToSql + Sync); 7] =
-            [&topic, &lane, &lanes_max, &rows_max, &lease, &lease_ms, &options.topic];
-        let rows = self.connection.query(LEASE, &params).await?;
+        let (rows_max, lanes_max) = (i64::try_from(ask.rows_max)?, i64::try_from(LANES_MAX)?);
+        let suspects_max = i64::try_from(ask.suspects_max)?;
+        let (topic, lane) = &ask.after;
+        let lease_ms = as_ms(lease_max) as f64;
+        let params: [&(dyn ToSql + Sync); 11] = [
+            topic,
+            lane,
+            &lanes_max,
+            &rows_max,
+            &lease,
+            &lease_ms,
+            &ask.topic,
+            &ask.except,
+            &suspects_max,
+            &ask.is_probe,
+            &ask.lanes,
+        ];
+        let statement = match (&ask.topic, &ask.lanes) {
+            (None, _) => LEASE,
+            (Some(_), None) => LEASE_IN_TOPIC,
+            (Some(_), Some(_)) => LEASE_IN_LANES,
+        };
+        let rows = self.connection.query(statement, &params).await?;
         let mut leased = Vec::with_capacity(rows.len());
         for row in &rows {
             if let Some(id) = row.try_get("id")? {
-                let message = Arc::new(message(row, id)?);
-                leased.push(Leased { message, id, lease, asked_at });
+                let (message, is_suspect) =
+                    (Arc::new(message(row, id)?), row.try_get("is_suspect")?);
+                leased.push(Leased { message, id, lease, is_suspect, asked_at });
             }
         }
         let stopped = rows.first().map(last_visit).transpose()?.flatten();
-        let is_idle = self.walk.note(!leased.is_empty(), stopped);
-        Ok(Found { leased, is_idle })
+        Ok(Found { leased, stopped })
     }
 
     async fn write_down(
         &mut self,
-        outcomes: &mut Vec<Outcome>,
+        settled: &mut Vec<Settled>,
         options: &RelayOptions,
     ) -> Result<Vec<NewlyParked>, BoxError> {
-        let is_shipped = |outcome: &Outcome| matches!(outcome.sent, Sent::Shipped);
-        if outcomes.iter().any(is_shipped) {
-            self.delete_shipped(outcomes.iter().filter(|outcome| is_shipped(outcome))).await?;
-            outcomes.retain(|outcome| !is_shipped(outcome));
+        let is_shipped = |settled: &Settled| settled.verdict == Verdict::Shipped;
+        if settled.iter().any(is_shipped) {
+            self.delete_shipped(settled.iter().filter(|settled| is_shipped(settled))).await?;
+            settled.retain(|settled| !is_shipped(settled));
         }
-        if outcomes.is_empty() {
+        if settled.is_empty() {
             return Ok(Vec::new());
         }
-        let parked = self.give_back(outcomes, options).await?;
-        outcomes.clear();
+        let parked = self.give_back(settled, options).await?;
+        settled.clear();
         Ok(parked)
     }
 
     async fn delete_shipped(
         &mut self,
-        shipped: impl Iterator<Item = &Outcome>,
+        shipped: impl Iterator<Item = &Settled>,
     ) -> Result<(), BoxError> {
         let (ids, leases) = ids(shipped);
         let gone = self.connection.query(SHIPPED, &[&ids, &leases]).await?;
@@ -95,18 +110,21 @@ impl PostgresQueue {
 
     async fn give_back(
         &mut self,
-        failed: &[Outcome],
+        failed: &[Settled],
         options: &RelayOptions,
     ) -> Result<Vec<NewlyParked>, BoxError> {
         let (ids, leases) = ids(failed.iter());
-        let error = |outcome: &Outcome| outcome.sent.error().map(SinkError::text);
-        let errors: Vec<_> = failed.iter().map(error).collect();
-        let is_refusal = |outcome: &Outcome| outcome.sent.is_refusal();
-        let refusals: Vec<_> = failed.iter().map(is_refusal).collect();
-        let pauses = [options.retry_pause, RETRY_PAUSE_MAX, OUTAGE_PAUSE];
-        let [first, longest, outage] = pauses.map(|pause| as_ms(pause) as f64);
-        let params: [&(dyn ToSql + Sync); 8] =
-            [&ids, &leases, &errors, &refusals, &options.attempts_max, &first, &longest, &outage];
+        let errors: Vec<_> = failed.iter().map(|failed| failed.error.as_deref()).collect();
+        // `None`: the refusal is counted, and the pause goes by its number.
+        let pause_ms = |failed: &Settled| match failed.verdict {
+            Verdict::Later(pause) => Some(as_ms(pause) as f64),
+            Verdict::Refused | Verdict::Shipped => None,
+        };
+        let pauses: Vec<_> = failed.iter().map(pause_ms).collect();
+        let [first, longest] =
+            [options.retry_pause, RETRY_PAUSE_MAX].map(|pause| as_ms(pause) as f64);
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&ids, &leases, &errors, &pauses, &options.attempts_max, &first, &longest];
         let mut parked = Vec::new();
         for row in self.connection.query(FAILED, &params).await? {
             if row.try_get("is_parked")? {
@@ -121,23 +139,23 @@ impl PostgresQueue {
 impl Queue for PostgresQueue {
     fn lease<'a>(
         &'a mut self,
-        options: &'a RelayOptions,
-        rows_max: usize,
+        ask: &'a Ask,
+        lease: Duration,
     ) -> BoxFuture<'a, Result<Found, BoxError>> {
-        Box::pin(self.lease_due(options, rows_max))
+        Box::pin(self.lease_due(ask, lease))
     }
 
     fn settle<'a>(
         &'a mut self,
-        outcomes: &'a mut Vec<Outcome>,
+        settled: &'a mut Vec<Settled>,
         options: &'a RelayOptions,
     ) -> BoxFuture<'a, Result<Vec<NewlyParked>, BoxError>> {
-        Box::pin(self.write_down(outcomes, options))
+        Box::pin(self.write_down(settled, options))
     }
 }
 
-fn ids<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (Vec<Uuid>, Vec<Uuid>) {
-    outcomes.map(|outcome| (outcome.leased.id, outcome.leased.lease)).unzip()
+fn ids<'a>(settled: impl Iterator<Item = &'a Settled>) -> (Vec<Uuid>, Vec<Uuid>) {
+    settled.map(|settled| (settled.leased.id, settled.leased.lease)).unzip()
 }
 
 fn message(row: &Row, id: Uuid) -> Result<Message, BoxError> {
@@ -159,9 +177,14 @@ fn last_visit(row: &Row) -> Result<Option<Lane>, BoxError> {
 }
 
 /// The lanes that come after one, for the statement that leases.
-const AFTER: &str = "(o.topic, o.lane) > (h.topic, h.lane) AND $7::text IS NULL";
-const AFTER_IN_TOPIC: &str = "o.topic = $7::text AND o.lane > h.lane";
+const AFTER: &str =
+    "(o.topic, o.lane) > (h.topic, h.lane) AND $7::text IS NULL AND $11::text[] IS NULL";
+const AFTER_IN_TOPIC: &str = "o.topic = $7::text AND o.lane > h.lane AND $11::text[] IS NULL";
+const AFTER_IN_LANES: &str =
+    "o.topic = $7::text AND o.lane > h.lane AND o.lane = ANY ($11::text[])";
 /// The numbers of the statements.
 const LEASE: usize = 0;
-const SHIPPED: usize = 1;
-const FAILED: usize = 2;
+const LEASE_IN_TOPIC: usize = 1;
+const LEASE_IN_LANES: usize = 2;
+const SHIPPED: usize = 3;
+const FAILED: usize = 4;

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::Message;
 use super::options::RelayOptions;
-use super::sending::Outcome;
 use crate::store::BoxError;
 
 /// The committed messages of a database.
@@ -17,20 +16,38 @@ use crate::store::BoxError;
 /// A lease keeps a message from other relays until it is over. Of one lane (a topic and key) only the first message is ever
 /// leased; one that is leased, paused or parked keeps the rest of its lane waiting.
 pub(super) trait Queue: std::fmt::Debug + Send + Sync {
-    /// Leases up to `rows_max` messages that are due. Their payloads must arrive within the time of one answer.
+    /// Leases messages that are due. Their payloads must arrive within the time of one answer.
     fn lease<'a>(
         &'a mut self,
-        options: &'a RelayOptions,
-        rows_max: usize,
+        ask: &'a Ask,
+        lease: Duration,
     ) -> BoxFuture<'a, Result<Found, BoxError>>;
 
     /// Writes down what came of messages whose lease is still ours: shipped ones are deleted, others are given back, and
     /// parked at the limit. Takes out what was written, and returns what was parked. Harmless to repeat.
     fn settle<'a>(
         &'a mut self,
-        outcomes: &'a mut Vec<Outcome>,
+        settled: &'a mut Vec<Settled>,
         options: &'a RelayOptions,
     ) -> BoxFuture<'a, Result<Vec<NewlyParked>, BoxError>>;
+}
+
+/// Which messages are asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ask {
+    /// Only of this topic.
+    pub(super) topic: Option<String>,
+    /// Only of these lanes of the topic.
+    pub(super) lanes: Option<Vec<String>>,
+    /// Not of these topics.
+    pub(super) except: Vec<String>,
+    /// Only of the lanes after this one.
+    pub(super) after: Lane,
+    pub(super) rows_max: usize,
+    /// How many of them may be suspects: messages that were not shipped at their last attempt.
+    pub(super) suspects_max: usize,
+    /// Whether suspects are taken only if nothing else is found.
+    pub(super) is_probe: bool,
 }
 
 /// A message that is ours until its lease is over.
@@ -39,22 +56,50 @@ pub(super) struct Leased {
     pub(super) message: Arc<Message>,
     pub(super) id: Uuid,
     pub(super) lease: Uuid,
+    /// It was not shipped at its last attempt, or is a probe: only some of the places are for these.
+    pub(super) is_suspect: bool,
     /// Counted from before the database was asked, so that it is over here before it is over there.
     pub(super) asked_at: Instant,
 }
 
+impl Leased {
+    /// As both databases make it.
+    pub(super) fn lane(&self) -> String {
+        let Message { id, key, .. } = &*self.message;
+        key.as_ref().map_or_else(|| id.clone(), |key| format!("={key}"))
+    }
+}
+
 /// What came of asking for messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) leased: Vec<Leased>,
-    /// All lanes were visited, by this call and those before it, and none had a message for us.
-    pub(super) is_idle: bool,
+    /// The lane where it stopped; `None` after the last one.
+    pub(super) stopped: Option<Lane>,
+}
+
+/// What came of a message, to be written down.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) leased: Leased,
+    pub(super) verdict: Verdict,
+    /// Why it was not shipped.
+    pub(super) error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Shipped,
+    /// The refusal is counted: the message is due again after a pause that doubles with each, or parked.
+    Refused,
+    /// It is due again after this pause, and nothing is counted.
+    Later(Duration),
 }
 
 /// A topic and a lane of it.
 pub(super) type Lane = (String, String);
 
-/// Where a relay is on its walk over all lanes. One call visits [`LANES_MAX`] of them, so a walk may take several.
+/// Where a relay is on a walk over lanes. One call visits [`LANES_MAX`] of them, so a walk may take several.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// The lane that was visited last; the empty one is before all others.
@@ -91,7 +136,7 @@ pub(super) struct NewlyParked {
 
 /// Lanes that one call visits.
 pub(super) const LANES_MAX: usize = 1_000;
-/// When a message is due again that was given back because the sink was unavailable.
+/// When a message is due again that was not shipped, and is not to blame for it.
 pub(super) const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -10,15 +10,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backoff::Backoff;
 use super::counts::RelayCounts;
+use super::health::{Health, Judged};
+use super::leasing::LEASE_ROWS_MAX;
 use super::options::{POLL_FIRST, RelayOptions};
 use super::postgres_queue::PostgresQueue;
-use super::queue::{NewlyParked, Queue};
-use super::sending::{Outcome, Sending, Sent};
+use super::queue::{Leased, NewlyParked, Queue, Settled, Verdict, Walk};
+use super::sending::{Outcome, Sending};
 #[cfg(feature = "sqlite")]
 use super::sqlite_file::OutboxFileError;
 #[cfg(feature = "sqlite")]
 use super::sqlite_queue::SqliteQueue;
-use super::unlucky::Unlucky;
 use super::{Message, Sink, SinkError};
 use crate::store::BoxError;
 use crate::store::postgres::PostgresOpenError;
@@ -28,21 +29,21 @@ use crate::store::postgres::PostgresOpenError;
 /// Dropped while it runs, it stops at once; what it was sending is sent again when the leases are over.
 #[derive(Debug)]
 pub struct Relay<S> {
-    options: RelayOptions,
-    queue: Box<dyn Queue>,
-    sending: Sending<S>,
+    pub(super) options: RelayOptions,
+    pub(super) queue: Box<dyn Queue>,
+    pub(super) sending: Sending<S>,
     /// How many messages a lease may ask for.
-    lease_rows_max: usize,
+    pub(super) lease_rows_max: usize,
+    /// Where the look at all lanes is.
+    pub(super) walk: Walk,
     /// What came of messages and is not written down yet. They count as being sent.
-    outcomes: Vec<Outcome>,
+    settled: Vec<Settled>,
     /// Nothing was found.
-    idle: Backoff,
-    /// The sink is unavailable.
-    outage: Backoff,
-    /// The database is.
-    offline: Backoff,
-    counts: RelayCounts,
-    unlucky: Unlucky,
+    pub(super) idle: Backoff,
+    /// The database is unavailable.
+    pub(super) offline: Backoff,
+    pub(super) counts: RelayCounts,
+    pub(super) health: Health,
 }
 
 impl<S: Sink> Relay<S> {
@@ -98,12 +99,12 @@ impl<S: Sink> Relay<S> {
             queue,
             sending: Sending::new(sink),
             lease_rows_max: LEASE_ROWS_MAX,
-            outcomes: Vec::new(),
+            walk: Walk::default(),
+            settled: Vec::new(),
             idle: Backoff::new(POLL_FIRST, options.poll_max),
-            outage: Backoff::new(OUTAGE_FIRST, OUTAGE_MAX),
             offline: Backoff::new(OFFLINE_FIRST, OFFLINE_MAX),
             counts: RelayCounts::default(),
-            unlucky: Unlucky::default(),
+            health: Health::new(options.unavailable_max),
             options,
         }
     }
@@ -144,113 +145,71 @@ impl<S: Sink> Relay<S> {
     }
 
     fn in_flight(&self) -> usize {
-        self.sending.len() + self.outcomes.len()
+        self.sending.len() + self.settled.len()
     }
 
-    /// How many messages may be leased now. In an outage, one: to see whether it is over.
-    fn room(&self) -> usize {
-        let room = self.options.in_flight_max.saturating_sub(self.in_flight());
-        if self.outage.is_active() { room.min(1) } else { room }
+    /// How many messages may be leased now.
+    pub(super) fn room(&self) -> usize {
+        self.options.in_flight_max.saturating_sub(self.in_flight())
     }
 
     /// When there is something to do although no send ends.
     fn wake_at(&self, is_stopping: bool) -> Instant {
-        match (self.outcomes.is_empty(), is_stopping || self.room() == 0) {
+        match (self.settled.is_empty(), is_stopping || self.room() == 0) {
             (false, _) => self.offline.until(),
             (true, true) => Instant::now() + self.options.lease,
             (true, false) => self.lease_at(),
         }
     }
 
-    fn lease_at(&self) -> Instant {
-        self.idle.until().max(self.outage.until()).max(self.offline.until())
-    }
-
-    async fn lease(&mut self) {
-        let room = self.room();
-        if room == 0 || Instant::now() < self.lease_at() {
-            return;
-        }
-        let rows_max = room.min(self.lease_rows_max);
-        let found = self.queue.lease(&self.options, rows_max).await;
-        let Some(found) = self.noted(found) else {
-            // Their payloads may have been too much for the time of one answer.
-            self.lease_rows_max = (self.lease_rows_max / 2).max(1);
-            return;
-        };
-        if found.leased.len() == self.lease_rows_max {
-            self.lease_rows_max = (self.lease_rows_max + 1).min(LEASE_ROWS_MAX);
-        }
-        self.counts.note_age(&found);
-        if found.is_idle {
-            self.idle.pause();
-        }
-        if self.outage.is_active() && !found.leased.is_empty() {
-            // The next look at the sink is after a longer pause, also if this one never ends.
-            self.outage.pause();
-        }
-        for leased in found.leased {
-            self.idle.reset();
-            self.sending.start(leased, self.options.lease / 2);
-        }
-    }
-
-    /// Takes what came of a message. One that was shipped proves that the sink is there, and may have uncovered the next of
-    /// its key.
-    fn take(&mut self, outcome: Outcome) {
-        let outcome = self.blamed(outcome);
-        match &outcome.sent {
-            Sent::Shipped => {
+    /// Takes what came of a message. One that was shipped may have uncovered the next of its key.
+    fn take(&mut self, Outcome { leased, sent }: Outcome) {
+        let settled = match sent {
+            Ok(()) => {
                 self.counts.add_shipped();
-                self.outage.reset();
+                self.health.shipped(&leased);
                 self.idle.reset();
+                Settled { leased, verdict: Verdict::Shipped, error: None }
             }
-            Sent::Failed(SinkError::Unavailable(error)) => {
-                tracing::warn!(error = &**error, "the sink is unavailable");
-                if !self.outage.is_active() {
-                    self.counts.add_outage();
-                }
-                self.outage.pause();
+            Err(error) => {
+                let (verdict, error) = (self.judged(&leased, &error), Some(error.text()));
+                Settled { leased, verdict, error }
             }
-            // The sink has answered.
-            Sent::Failed(SinkError::Refused(error)) => {
-                let Message { id, topic, .. } = &*outcome.leased.message;
-                tracing::warn!(error = &**error, %id, topic, "the sink refused a message");
-                self.counts.add_refused();
-                self.outage.reset();
-            }
-        }
-        self.outcomes.push(outcome);
+        };
+        self.settled.push(settled);
     }
 
-    /// A message that finds the sink unavailable again and again, although the sink takes others, may be to blame itself.
-    fn blamed(&mut self, outcome: Outcome) -> Outcome {
-        let (id, Some(times_max)) = (outcome.leased.id, self.options.unavailable_max) else {
-            return outcome;
-        };
-        match outcome.sent {
-            Sent::Failed(SinkError::Unavailable(why)) => {
-                let is_to_blame = self.unlucky.note(id, self.counts.shipped()) >= times_max;
-                let error = match is_to_blame {
-                    true => SinkError::Refused(why),
-                    false => SinkError::Unavailable(why),
-                };
-                Outcome { sent: Sent::Failed(error), ..outcome }
+    /// What a failure means, and tells it.
+    fn judged(&mut self, leased: &Leased, error: &SinkError) -> Verdict {
+        let Message { id, topic, .. } = &*leased.message;
+        match error {
+            SinkError::Unavailable(error) => {
+                tracing::warn!(error = &**error, %id, topic, "the sink is unavailable");
             }
-            Sent::Shipped => {
-                self.unlucky.forget(id);
-                outcome
+            SinkError::Refused(error) => {
+                tracing::warn!(error = &**error, %id, topic, "the sink refused a message");
             }
-            Sent::Failed(_) => outcome,
         }
+        let Judged { verdict, begins_outage } = self.health.failed(leased, error.is_refusal());
+        if error.is_refusal() || verdict == Verdict::Refused {
+            self.counts.add_refused();
+        }
+        if begins_outage {
+            self.counts.add_outage();
+            tracing::warn!(
+                topic,
+                "the sink is away for a topic: it is only probed, and no refusal is counted"
+            );
+        }
+        verdict
     }
 
     /// Writes down what came of messages. After the lease it is left to the relay that takes over.
     async fn settle(&mut self) {
         let lease = self.options.lease;
-        self.outcomes.retain(|outcome| outcome.leased.asked_at.elapsed() < lease);
-        if !self.outcomes.is_empty() && Instant::now() >= self.offline.until() {
-            let settled = self.queue.settle(&mut self.outcomes, &self.options).await;
+        self.settled.retain(|settled| settled.leased.asked_at.elapsed() < lease);
+        if !self.settled.is_empty() && Instant::now() >= self.offline.until() {
+            let settled = self.queue.settle(&mut self.settled, &self.options).await;
             for NewlyParked { id, topic } in self.noted(settled).into_iter().flatten() {
                 tracing::error!(%id, topic, "a message was refused too often and is parked");
                 self.counts.add_parked();
@@ -259,7 +218,7 @@ impl<S: Sink> Relay<S> {
     }
 
     /// What the database answered; without an answer it is asked again after a pause.
-    fn noted<T>(&mut self, answer: Result<T, BoxError>) -> Option<T> {
+    pub(super) fn noted<T>(&mut self, answer: Result<T, BoxError>) -> Option<T> {
         match &answer {
             Ok(_) => self.offline.reset(),
             Err(error) => {
@@ -274,11 +233,6 @@ impl<S: Sink> Relay<S> {
     }
 }
 
-/// Messages that a lease asks for if their payloads arrive in time.
-const LEASE_ROWS_MAX: usize = 16;
-/// Pauses of a relay whose sink is unavailable.
-const OUTAGE_FIRST: Duration = Duration::from_millis(100);
-const OUTAGE_MAX: Duration = Duration::from_secs(5);
 /// Pauses between two tries to reach the database.
 const OFFLINE_FIRST: Duration = Duration::from_millis(100);
 const OFFLINE_MAX: Duration = Duration::from_secs(2);

@@ -22,26 +22,7 @@ pub(super) struct Sending<S> {
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) leased: Leased,
-    pub(super) sent: Sent,
-}
-
-#[derive(Debug)]
-pub(super) enum Sent {
-    Shipped,
-    Failed(SinkError),
-}
-
-impl Sent {
-    pub(super) fn error(&self) -> Option<&SinkError> {
-        match self {
-            Self::Shipped => None,
-            Self::Failed(error) => Some(error),
-        }
-    }
-
-    pub(super) fn is_refusal(&self) -> bool {
-        self.error().is_some_and(SinkError::is_refusal)
-    }
+    pub(super) sent: Result<(), SinkError>,
 }
 
 impl<S: Sink> Sending<S> {
@@ -51,6 +32,11 @@ impl<S: Sink> Sending<S> {
 
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// How many of them are suspects.
+    pub(super) fn suspects(&self) -> usize {
+        self.leased.values().filter(|leased| leased.is_suspect).count()
     }
 
     /// Sends the message, within `send_max` of the moment when the lease was asked for.
@@ -70,10 +56,9 @@ impl<S: Sink> Sending<S> {
     pub(super) async fn next(&mut self) -> Option<Outcome> {
         let ended = self.tasks.join_next_with_id().await?;
         let (id, sent) = match ended {
-            Ok((id, Ok(()))) => (id, Sent::Shipped),
-            Ok((id, Err(error))) => (id, Sent::Failed(error)),
+            Ok(ended) => ended,
             // Counted: a message that makes the sink panic must not be sent for ever.
-            Err(panicked) => (panicked.id(), Sent::Failed(SinkError::refused(panicked))),
+            Err(panicked) => (panicked.id(), Err(SinkError::refused(panicked))),
         };
         let leased = self.leased.remove(&id).expect("a task has a message");
         Some(Outcome { leased, sent })

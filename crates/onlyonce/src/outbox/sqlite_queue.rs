@@ -2,17 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::Message;
 use super::options::{RETRY_PAUSE_MAX, RelayOptions};
-use super::queue::{Found, LANES_MAX, Lane, Leased, NewlyParked, OUTAGE_PAUSE, Queue, Walk};
-use super::sending::Outcome;
+use super::queue::{Ask, Found, LANES_MAX, Lane, Leased, NewlyParked, Queue, Settled, Verdict};
 use super::sqlite_file::{OutboxFile, OutboxFileError};
-use super::{Message, SinkError};
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
 use crate::record::Token;
 use crate::store::BoxError;
@@ -21,47 +21,45 @@ use crate::store::BoxError;
 #[derive(Debug)]
 pub(super) struct SqliteQueue {
     file: OutboxFile,
-    walk: Walk,
 }
 
 impl SqliteQueue {
     pub(super) async fn open(path: &Path) -> Result<Self, OutboxFileError> {
-        Ok(Self { file: OutboxFile::open(path).await?, walk: Walk::default() })
+        Ok(Self { file: OutboxFile::open(path).await? })
     }
 
-    async fn lease_due(
-        &mut self,
-        options: &RelayOptions,
-        rows_max: usize,
-    ) -> Result<Found, BoxError> {
+    async fn lease_due(&mut self, ask: &Ask, lease_max: Duration) -> Result<Found, BoxError> {
         let (asked_at, lease) = (Instant::now(), Uuid::from_bytes(*Token::random().as_bytes()));
-        let after = self.walk.go_on();
-        let (topic, lease_ms) = (options.topic.clone(), as_ms(options.lease));
+        let (ask, lease_ms) = (ask.clone(), as_ms(lease_max));
         let call = move |db: &mut Connection| {
             let now = SystemClock.wall();
-            let (due, next) = due_heads(db, after, topic.as_deref(), rows_max, now)?;
+            let (due, next) = due_heads(db, &ask, now)?;
             Ok((lease_all(db, &due, lease, lease_ms, now)?, next))
         };
         let (messages, stopped) = self.file.run(call).await?;
-        let is_idle = self.walk.note(!messages.is_empty(), stopped);
-        let leased = |(id, message)| Leased { message: Arc::new(message), id, lease, asked_at };
-        Ok(Found { leased: messages.into_iter().map(leased).collect(), is_idle })
+        let leased = |(id, is_suspect, message)| Leased {
+            message: Arc::new(message),
+            id,
+            lease,
+            is_suspect,
+            asked_at,
+        };
+        Ok(Found { leased: messages.into_iter().map(leased).collect(), stopped })
     }
 
     async fn write_down(
         &mut self,
-        outcomes: &mut Vec<Outcome>,
+        settled: &mut Vec<Settled>,
         options: &RelayOptions,
     ) -> Result<Vec<NewlyParked>, BoxError> {
-        let ended: Vec<_> = outcomes.iter().map(Ended::of).collect();
+        let ended: Vec<_> = settled.iter().map(Ended::of).collect();
         let pauses = Pauses {
             attempts_max: options.attempts_max,
             first_ms: as_ms(options.retry_pause),
             longest_ms: as_ms(RETRY_PAUSE_MAX),
-            outage_ms: as_ms(OUTAGE_PAUSE),
         };
         let parked = self.file.run(move |db| settle_all(db, &ended, &pauses)).await?;
-        outcomes.clear();
+        settled.clear();
         Ok(parked)
     }
 }
@@ -69,71 +67,111 @@ impl SqliteQueue {
 impl Queue for SqliteQueue {
     fn lease<'a>(
         &'a mut self,
-        options: &'a RelayOptions,
-        rows_max: usize,
+        ask: &'a Ask,
+        lease: Duration,
     ) -> BoxFuture<'a, Result<Found, BoxError>> {
-        Box::pin(self.lease_due(options, rows_max))
+        Box::pin(self.lease_due(ask, lease))
     }
 
     fn settle<'a>(
         &'a mut self,
-        outcomes: &'a mut Vec<Outcome>,
+        settled: &'a mut Vec<Settled>,
         options: &'a RelayOptions,
     ) -> BoxFuture<'a, Result<Vec<NewlyParked>, BoxError>> {
-        Box::pin(self.write_down(outcomes, options))
+        Box::pin(self.write_down(settled, options))
     }
 }
 
-/// The positions of up to `rows_max` messages that are the first of their lanes and due, in the lanes after one; and where
-/// to go on, `None` after the last lane. It only reads: a relay that finds nothing is in no writer's way.
+/// The first message of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    position: i64,
+    is_suspect: bool,
+}
+
+/// The messages that are asked for, and where to go on: `None` after the last lane. It only reads: a relay that finds nothing
+/// is in no writer's way. As `sql/lease.sql`.
 fn due_heads(
     db: &Connection,
-    after: Lane,
-    topic: Option<&str>,
-    rows_max: usize,
+    ask: &Ask,
     now: StoreTime,
-) -> rusqlite::Result<(Vec<i64>, Option<Lane>)> {
-    let sql = if topic.is_some() { NEXT_IN_TOPIC } else { NEXT };
-    let mut next = db.prepare_cached(sql)?;
-    let (mut due, mut lane) = (Vec::new(), after);
+) -> rusqlite::Result<(Vec<Head>, Option<Lane>)> {
+    let (mut others, mut suspects, mut lane) = (Vec::new(), Vec::new(), ask.after.clone());
+    let mut stopped = None;
     for _ in 0..LANES_MAX {
-        let within = topic.unwrap_or(&lane.0);
-        let head = next.query_row([within, &lane.1], head).optional()?;
-        let Some((head_lane, position, due_at)) = head else { return Ok((due, None)) };
-        lane = head_lane;
-        if due_at <= now.as_ms() {
-            due.push(position);
+        let Some((next, head, due_at)) = next_head(db, ask, &lane)? else {
+            stopped = None;
+            break;
+        };
+        lane = next;
+        let is_due = due_at <= now.as_ms() && !ask.except.contains(&lane.0);
+        match head.is_suspect {
+            true if is_due && suspects.len() < ask.suspects_max => suspects.push(head),
+            false if is_due => others.push(head),
+            _ => {}
         }
-        if due.len() >= rows_max {
+        stopped = Some(lane.clone());
+        let found = others.len() + if ask.is_probe { 0 } else { suspects.len() };
+        if found >= ask.rows_max {
             break;
         }
     }
-    Ok((due, Some(lane)))
+    // Of a probe, those that are left are for suspects.
+    let heads = others.into_iter().chain(suspects).take(ask.rows_max);
+    Ok((heads.collect(), stopped))
 }
 
-fn head(row: &Row<'_>) -> rusqlite::Result<(Lane, i64, i64)> {
-    Ok(((row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?))
+/// The first message of the lane after this one, and when it is due.
+fn next_head(
+    db: &Connection,
+    ask: &Ask,
+    after: &Lane,
+) -> rusqlite::Result<Option<(Lane, Head, i64)>> {
+    let sql = match (&ask.topic, &ask.lanes) {
+        (None, _) => NEXT,
+        (Some(_), None) => NEXT_IN_TOPIC,
+        (Some(_), Some(_)) => IN_LANE,
+    };
+    let topic = ask.topic.as_ref().unwrap_or(&after.0);
+    let mut next = db.prepare_cached(sql)?;
+    let Some(lanes) = &ask.lanes else {
+        return next.query_row([topic, &after.1], head).optional();
+    };
+    let mut lanes: Vec<_> = lanes.iter().filter(|lane| **lane > after.1).collect();
+    lanes.sort_unstable();
+    for lane in lanes {
+        if let Some(found) = next.query_row([topic, lane], head).optional()? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn head(row: &Row<'_>) -> rusqlite::Result<(Lane, Head, i64)> {
+    let head = Head { position: row.get(2)?, is_suspect: row.get(4)? };
+    Ok(((row.get(0)?, row.get(1)?), head, row.get(3)?))
 }
 
 /// Leases those of the messages that are still there and due. One that was the first of its lane still is: messages come to
 /// a lane at its end alone.
 fn lease_all(
     db: &mut Connection,
-    positions: &[i64],
+    heads: &[Head],
     lease: Uuid,
     lease_ms: i64,
     now: StoreTime,
-) -> rusqlite::Result<Vec<(Uuid, Message)>> {
-    if positions.is_empty() {
+) -> rusqlite::Result<Vec<(Uuid, bool, Message)>> {
+    if heads.is_empty() {
         return Ok(Vec::new());
     }
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let (mut messages, until) = (Vec::with_capacity(positions.len()), now.plus_ms(lease_ms));
+    let (mut messages, until) = (Vec::with_capacity(heads.len()), now.plus_ms(lease_ms));
     {
         let mut update = transaction.prepare_cached(LEASE)?;
-        for position in positions {
+        for Head { position, is_suspect } in heads {
             let values = params![position, lease.as_bytes(), until.as_ms(), now.as_ms()];
-            messages.extend(update.query_row(values, |row| message(row, now)).optional()?);
+            let leased = update.query_row(values, |row| message(row, now)).optional()?;
+            messages.extend(leased.map(|(id, message)| (id, *is_suspect, message)));
         }
     }
     transaction.commit()?;
@@ -160,33 +198,23 @@ fn message(row: &Row<'_>, leased_at: StoreTime) -> rusqlite::Result<(Uuid, Messa
 struct Ended {
     id: String,
     lease: Uuid,
-    /// `None`: it was shipped.
-    failure: Option<Failure>,
-}
-
-struct Failure {
-    error: String,
-    is_refusal: bool,
+    verdict: Verdict,
+    error: Option<String>,
 }
 
 impl Ended {
-    fn of(outcome: &Outcome) -> Self {
-        let failure =
-            |error: &SinkError| Failure { error: error.text(), is_refusal: error.is_refusal() };
-        Self {
-            id: outcome.leased.message.id.clone(),
-            lease: outcome.leased.lease,
-            failure: outcome.sent.error().map(failure),
-        }
+    fn of(settled: &Settled) -> Self {
+        let Settled { leased, verdict, error } = settled;
+        let (id, lease) = (leased.message.id.clone(), leased.lease);
+        Self { id, lease, verdict: *verdict, error: error.clone() }
     }
 }
 
-/// When a message that was given back is due again.
+/// When a message that was refused is due again.
 struct Pauses {
     attempts_max: i32,
     first_ms: i64,
     longest_ms: i64,
-    outage_ms: i64,
 }
 
 fn settle_all(
@@ -196,20 +224,20 @@ fn settle_all(
 ) -> rusqlite::Result<Vec<NewlyParked>> {
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (mut parked, now) = (Vec::new(), SystemClock.wall());
-    for Ended { id, lease, failure } in ended {
+    for Ended { id, lease, verdict, error } in ended {
         let lease = lease.as_bytes();
-        match failure {
-            None => {
+        match verdict {
+            Verdict::Shipped => {
                 transaction.prepare_cached(SHIPPED)?.execute(params![id, lease])?;
             }
-            Some(Failure { error, is_refusal: false }) => {
-                let due_at = now.plus_ms(pauses.outage_ms).as_ms();
+            Verdict::Later(pause) => {
+                let due_at = now.plus(*pause).as_ms();
                 transaction
                     .prepare_cached(GIVEN_BACK)?
                     .execute(params![id, lease, error, due_at])?;
             }
-            Some(Failure { error, is_refusal: true }) => {
-                let Pauses { attempts_max, first_ms, longest_ms, .. } = pauses;
+            Verdict::Refused => {
+                let Pauses { attempts_max, first_ms, longest_ms } = pauses;
                 let values =
                     params![id, lease, error, now.as_ms(), attempts_max, first_ms, longest_ms];
                 let mut refused = transaction.prepare_cached(REFUSED)?;
@@ -224,11 +252,14 @@ fn settle_all(
 
 /// The first message of the next lane: one probe of the index, however long the lanes are.
 const NEXT: &str = "\
-    SELECT topic, lane, position, due_at FROM main.onlyonce_outbox
+    SELECT topic, lane, position, due_at, error IS NOT NULL FROM main.onlyonce_outbox
      WHERE (topic, lane) > (?1, ?2) ORDER BY topic, lane, position LIMIT 1";
 const NEXT_IN_TOPIC: &str = "\
-    SELECT topic, lane, position, due_at FROM main.onlyonce_outbox
+    SELECT topic, lane, position, due_at, error IS NOT NULL FROM main.onlyonce_outbox
      WHERE topic = ?1 AND lane > ?2 ORDER BY lane, position LIMIT 1";
+const IN_LANE: &str = "\
+    SELECT topic, lane, position, due_at, error IS NOT NULL FROM main.onlyonce_outbox
+     WHERE topic = ?1 AND lane = ?2 ORDER BY position LIMIT 1";
 /// Whether it is still due is judged again under the write lock.
 const LEASE: &str = "\
     UPDATE main.onlyonce_outbox SET lease = ?2, due_at = ?3 WHERE position = ?1 AND due_at <= ?4
@@ -250,6 +281,7 @@ const REFUSED: &str = "\
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbox::queue::Walk;
 
     // threat J10: two relays have found the same message.
     #[test]
@@ -261,7 +293,8 @@ mod tests {
         let add = "INSERT INTO onlyonce_outbox (id, operation, topic, payload, created_at) VALUES (?1, '', 't', x'', 0)";
         one.execute(add, [Uuid::from_u128(1).to_string()]).unwrap();
         let now = SystemClock.wall();
-        let find = |db: &Connection| due_heads(db, Lane::default(), None, 16, now).unwrap().0;
+        let ask = Ask { rows_max: 16, ..Ask::default() };
+        let find = |db: &Connection| due_heads(db, &ask, now).unwrap().0;
         let (found_by_one, found_by_two) = (find(&one), find(&two));
         assert_eq!((found_by_one.len(), &found_by_one), (1, &found_by_two));
         let lease = |db: &mut Connection, now| {
@@ -284,10 +317,12 @@ mod tests {
             SELECT format('%036d', n), '', 't', x'', 0, 9223372036854775806 FROM numbers";
         db.execute_batch(waiting).unwrap();
         let mut queue = SqliteQueue::open(&path).await.unwrap();
-        let options = RelayOptions::new();
+        let mut walk = Walk::default();
         for is_idle in [false, false, true, false, false, true] {
-            let found = queue.lease_due(&options, 16).await.unwrap();
-            assert_eq!((found.leased.len(), found.is_idle), (0, is_idle));
+            let ask = Ask { rows_max: 16, after: walk.go_on(), ..Ask::default() };
+            let found = queue.lease_due(&ask, Duration::from_secs(30)).await.unwrap();
+            assert!(found.leased.is_empty());
+            assert_eq!(walk.note(false, found.stopped), is_idle);
         }
     }
 
@@ -295,7 +330,11 @@ mod tests {
     fn the_next_lane_is_found_by_a_probe_of_the_index() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(include_str!("../transaction/over_rusqlite/tables.sql")).unwrap();
-        let probes = [(NEXT, "(topic,lane)>(?,?)"), (NEXT_IN_TOPIC, "topic=? AND lane>?")];
+        let probes = [
+            (NEXT, "(topic,lane)>(?,?)"),
+            (NEXT_IN_TOPIC, "topic=? AND lane>?"),
+            (IN_LANE, "topic=? AND lane=?"),
+        ];
         for (sql, probe) in probes {
             let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let plan = explain.query_map(["t", "=k"], |row| row.get::<_, String>(3)).unwrap();

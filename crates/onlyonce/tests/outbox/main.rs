@@ -14,4 +14,6 @@ mod redis_streams;
 mod search_path;
 mod slow_link;
 mod standard_webhooks;
+mod suspects;
+mod suspects_in_postgres;
 mod webhooks;

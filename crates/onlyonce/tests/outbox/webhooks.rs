@@ -1,6 +1,7 @@
 //! Webhooks as the sink.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -88,6 +89,34 @@ async fn a_refusal_of_the_receiver_parks_the_message() {
     relay.shut_down().await;
     assert_eq!(lab.sql("SELECT error FROM onlyonce.outbox"), "the receiver answered 410 Gone");
     assert_eq!(receiver.bodies().len(), 2);
+}
+
+// threat K24: a receiver that was moved, or whose secret was replaced, while one message is really refused.
+#[tokio::test]
+async fn a_receiver_that_refuses_every_key_for_a_while_parks_nothing_but_poison() {
+    for status in [401, 404] {
+        // Enough to park each of the ten heads twenty times.
+        let (receiver, url) = Receiver::start(&vec![status; 400]).await;
+        let lab = Lab::start().await;
+        for number in 0..10 {
+            let key = format!("acct_{number}");
+            lab.add("charges", Some(&key), "first").await;
+            lab.add("charges", Some(&key), "second").await;
+        }
+        let relay =
+            lab.relay(Webhook::new(&url, SECRET).unwrap(), quick().with_attempts_max(2)).await;
+        lab.until("SELECT count(error) FROM onlyonce.outbox", "10").await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(lab.sql("SELECT count(*), count(parked_at) FROM onlyonce.outbox"), "20|0");
+        let asked = receiver.bodies().len();
+        assert!((10..400).contains(&asked), "{status}: {asked} requests");
+        receiver.answers.lock().unwrap().clear();
+        lab.until("SELECT count(*) FROM onlyonce.outbox", "0").await;
+        receiver.answers.lock().unwrap().extend([204, 204, status, status, status]);
+        lab.add("charges", Some("acct_1"), "poison").await;
+        lab.until("SELECT count(parked_at) FROM onlyonce.outbox", "1").await;
+        relay.shut_down().await;
+    }
 }
 
 // The status has said it. The body breaks off one byte before its end, or never ends.

@@ -8,3 +8,6 @@ mod file;
 mod lab;
 mod order;
 mod poison;
+#[path = "../outbox/suspects.rs"]
+mod suspects;
+mod suspects_in_sqlite;
