@@ -34,9 +34,8 @@ mod velocity;
 mod wait;
 mod waiters;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -82,7 +81,7 @@ use self::flight::Flights;
 use self::live_keys::LiveKeys;
 use self::reconcile::Absences;
 use self::rekeyed::Rekeyed;
-use self::routes::RouteState;
+use self::routes::Routes;
 use self::settle::UnsettledAnswers;
 use self::velocity::Meters;
 use crate::clock::{Clock, StoreTime, SystemClock, as_ms};
@@ -129,9 +128,10 @@ impl Once {
         of_routes.fold(self.inner.counters.snapshot(), Counts::plus)
     }
 
-    /// The counts of each route, by the name in its policy, since this engine started.
+    /// The counts of each route, by the name in its policy, since this engine started. Of the names that only
+    /// [`run`](Self::run) was given, the first 1,000 are told; all further ones are `(other routes)`.
     pub fn counts_by_route(&self) -> Vec<(Arc<str>, Counts)> {
-        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.inner.routes.read().unwrap_or_else(PoisonError::into_inner);
         let counts = routes.iter().map(|(name, route)| (name.clone(), route.counts()));
         counts.collect()
     }
@@ -150,7 +150,7 @@ impl Once {
 
     /// How long the handlers and the guarded requests of each route took, by the name in its policy.
     pub fn latencies_by_route(&self) -> Vec<(Arc<str>, RouteLatency)> {
-        let routes = self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.inner.routes.read().unwrap_or_else(PoisonError::into_inner);
         routes.iter().map(|(name, route)| (name.clone(), route.latency())).collect()
     }
 
@@ -339,7 +339,7 @@ pub(crate) struct Inner {
     swept_at_ms: AtomicU64,
     /// The shortest lease in use. The background thread wakes when a shorter one comes into use.
     lease_min: watch::Sender<Duration>,
-    routes: Mutex<BTreeMap<Arc<str>, RouteState>>,
+    routes: RwLock<Routes>,
     /// How often the layers were replaced.
     generation: AtomicUsize,
 }
@@ -371,7 +371,7 @@ impl Inner {
             given_up: Arc::new(crate::problem::given_up()),
             swept_at_ms: AtomicU64::new(as_ms(store.clock().boot()).unsigned_abs()),
             lease_min: watch::Sender::new(LEASE_DEFAULT),
-            routes: Mutex::default(),
+            routes: RwLock::default(),
             generation: AtomicUsize::new(0),
             limits,
             store,

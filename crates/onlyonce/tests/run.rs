@@ -232,3 +232,45 @@ async fn a_retried_batch_runs_only_what_is_left() {
     assert_eq!(other, Outcome::Fresh(10));
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
+
+/// Who puts what an operation is about into the name of its kind has a name for each.
+// threat K25
+#[tokio::test]
+async fn kinds_without_end_are_counted_together_above_a_thousand() {
+    let once = once();
+    for number in 0..3_000 {
+        let kind = format!("POST /orders/{number}");
+        let operation = Operation::new(&kind, Principal::of("queue", b"orders"), "a").unwrap();
+        let done = once.run(operation, |_| async { Ok(1) }).await.unwrap();
+        assert_eq!(done, Outcome::Fresh(1));
+    }
+    let by_route = once.counts_by_route();
+    assert_eq!((by_route.len(), once.latencies_by_route().len()), (1_001, 1_001));
+    let named = by_route.iter().filter(|(name, _)| name.starts_with("POST /orders/"));
+    assert_eq!(named.map(|(_, counts)| counts.executed).sum::<u64>(), 1_000);
+    let others = by_route.iter().find(|(name, _)| &**name == "(other routes)").unwrap();
+    assert_eq!((others.1.executed, once.counts().executed), (2_000, 3_000));
+    // Those that are known stay what they are, and so does what they promise.
+    for kind in ["POST /orders/7", "POST /orders/2999"] {
+        let operation = Operation::new(kind, Principal::of("queue", b"orders"), "a").unwrap();
+        let again = once.run(operation, |_| async { Ok(2) }).await.unwrap();
+        assert_eq!(again, Outcome::Replayed(1));
+    }
+    assert_eq!(once.counts_by_route().len(), 1_001);
+}
+
+// threat K25
+#[tokio::test]
+async fn a_kind_is_one_route_whatever_its_policies() {
+    let once = once();
+    for number in 0..2_000_u64 {
+        let policy = Policy::default()
+            .with_route("ship")
+            .with_hold_max(Duration::from_secs(number))
+            .with_lease(Duration::from_secs(30 + number % 3));
+        let operation = operation(&number.to_string()).with_policy(policy);
+        let _ = once.run(operation, |_| async { Ok(1) }).await.unwrap();
+    }
+    let by_route = once.counts_by_route();
+    assert_eq!((by_route.len(), by_route[0].1.executed), (1, 2_000));
+}

@@ -108,7 +108,9 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The operation of kind `namespace` that `principal` calls `key`, under [`Policy::default`].
+    /// The operation of kind `namespace` that `principal` calls `key`, under [`Policy::default`]. The kind is also its route,
+    /// by which it is counted: a name such as `ship-order`, not one for each order. What tells two operations of a kind apart
+    /// belongs in the key. An engine counts a thousand kinds; all further ones together.
     pub fn new(namespace: &str, principal: Principal, key: &str) -> Result<Self, KeyError> {
         let policy = Policy::default().with_route(namespace);
         let key = Key::from_text(key, policy.key_rules())?;
@@ -179,20 +181,18 @@ impl Operation {
     }
 
     fn ask(self, once: &Once) -> Ask {
+        let secret = once.inner.secret.as_ref();
+        let id = operation_id_of(secret, &self.namespace, &self.principal, &self.key);
+        let fingerprint = self.fingerprint().kept(secret);
         // Values have no observe mode: the work of a second caller is never run.
-        let policy = self.policy.clone().with_mode(Mode::Enforce);
+        let policy = self.policy.with_mode(Mode::Enforce);
         let policy = policy.with_live_keys_max(0).with_live_bytes_max(0);
-        let (policy, counters) = once.inner.learn(policy);
+        let (policy, counters) = once.inner.learn_of_run(policy);
         Ask {
-            id: operation_id_of(
-                once.inner.secret.as_ref(),
-                &self.namespace,
-                &self.principal,
-                &self.key,
-            ),
+            id,
             key: KeyText::new(self.key.as_str()),
-            fingerprint: self.fingerprint().kept(once.inner.secret.as_ref()),
-            principal: self.principal.kept(once.inner.secret.as_ref()),
+            fingerprint,
+            principal: self.principal.kept(secret),
             place: None,
             failure: Arc::new(failed(&policy)),
             policy,
