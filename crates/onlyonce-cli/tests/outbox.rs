@@ -154,12 +154,18 @@ fn list_hides_payloads_from_screens(lab: &Lab) {
 }
 
 fn a_dry_run_changes_nothing(lab: &Lab) {
-    let retry = lab.run(&["retry", "--all", "--dry-run"]);
-    assert!(retry.status.success() && text(&retry.stderr).contains("would change 2"), "{retry:?}");
-    let discard = ["discard", "--id", &id(1), "--reason", "why", "--dry-run"];
-    let discard = lab.run(&discard);
-    assert!(text(&discard.stdout).contains(&id(1)), "{discard:?}");
-    assert_eq!(lab.json(&["status"])["parked"], 2);
+    let id = id(1);
+    for (which, count) in
+        [(&["--all"][..], 2), (&["--id", &id], 1), (&["--all", "--topic", "charges"], 1)]
+    {
+        for command in [&["retry"][..], &["discard", "--reason", "why"]] {
+            let dry = lab.run(&[command, which, &["--dry-run"]].concat());
+            let would = format!("would change {count}; nothing was changed");
+            assert!(dry.status.success() && text(&dry.stderr).contains(&would), "{dry:?}");
+            assert!(text(&dry.stdout).contains(&id), "{dry:?}");
+            assert_eq!(lab.json(&["status"])["parked"], 2, "{command:?} {which:?}");
+        }
+    }
 }
 
 fn retried_is_not_parked(lab: &Lab) {
