@@ -99,6 +99,46 @@ async fn an_operator_finds_out_why_operations_of_a_file_do_not_go_on_and_ends_th
     assert!(refused(&store, &["show", "nobody"], 1).contains("no operation"));
 }
 
+/// A caller chooses its keys, so also the text of somebody else's id.
+#[tokio::test]
+async fn a_key_that_is_the_text_of_an_id_makes_no_operator_change_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("shop.db");
+    let store = format!("sqlite:{}", file.display());
+    let db = rusqlite::Connection::open(&file).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").unwrap();
+    let shop = SqliteDatabase::new(db).unwrap();
+    let waits = Steps::new("charge", async |_: Run<SqliteDatabase>, _: u32| {
+        Err(Stopped::failed("the card network is away"))
+    });
+    let operation = |caller: &[u8], key: &str| {
+        Operation::new("POST /orders", Principal::of("account", caller), key).unwrap()
+    };
+    waits.run(&shop, &operation(b"ann", "order-1"), &1).await.unwrap_err();
+    let shown = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&told(&store, &[arguments, &["--format", "json"]].concat())).unwrap()
+    };
+    let of_ann = shown(&["show", "order-1"])["id"].as_str().unwrap().to_owned();
+    waits.run(&shop, &operation(b"mallory", &of_ann), &1).await.unwrap_err();
+    let of_mallory = shown(&["show", "--key", &of_ann])["id"].as_str().unwrap().to_owned();
+    assert_ne!(of_ann, of_mallory);
+    let settle = ["settle", &of_ann, "--status", "201", "--reason", "done by phone"];
+    for command in [&["show", &of_ann][..], &["retry", &of_ann, "--reason", "back"], &settle] {
+        let why = refused(&store, command, 1);
+        assert!(
+            why.contains(&of_mallory) && why.contains("--id") && why.contains("--key"),
+            "{why}"
+        );
+    }
+    let settle = ["settle", "--id", &of_ann, "--status", "201", "--reason", "done by phone"];
+    told(&store, &settle);
+    let states = [&["--id", of_ann.as_str()], &["--key", of_ann.as_str()]];
+    let states = states.map(|name| shown(&[&["show"], &name[..]].concat())["state"].clone());
+    assert_eq!(states, ["completed", "waiting"]);
+    refused(&store, &["show"], 2);
+    refused(&store, &["show", "order-1", "--key", "order-1"], 2);
+}
+
 #[test]
 fn a_store_without_such_operations_says_so() {
     refused("redis://127.0.0.1:1", &["list"], 2);

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use onlyonce::steps::{CallAgain, Operators, StepsState, StoredSteps};
 use onlyonce::transaction::Reply;
 
-use super::place::{PlaceFlags, named, trouble};
+use super::place::{NameFlags, PlaceFlags, by_id, trouble};
 use super::{Format, object, state_word};
 use crate::commands::access::{Failed, print};
 use crate::commands::keys::read;
@@ -45,9 +45,8 @@ pub(super) struct Settle {
 
 #[derive(Debug, clap::Args)]
 struct Change {
-    /// The key, or the id
-    #[arg(value_name = "KEY-OR-ID")]
-    name: String,
+    #[command(flatten)]
+    name: NameFlags,
     /// Why it is changed; kept with the operation, and logged
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -64,7 +63,7 @@ struct Change {
 impl Retry {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
         let operators = self.change.place.open().await?;
-        let (stored, _) = named(&operators, &self.change.name).await?;
+        let (stored, _) = self.change.name.find(&operators).await?;
         let is_in_doubt = stored.calling.is_some() && !stored.is_repeatable;
         if is_in_doubt && stored.state == StepsState::Unknown && self.call_again.is_none() {
             return Err(Failed::bad_news(&IN_DOUBT));
@@ -107,7 +106,7 @@ impl Settle {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
         let reply = self.reply()?;
         let operators = self.change.place.open().await?;
-        let (stored, _) = named(&operators, &self.change.name).await?;
+        let (stored, _) = self.change.name.find(&operators).await?;
         let settled = operators.settle(&stored.id, &reply, &self.change.note()).await;
         let is_done = settled.map_err(|error| trouble(&error))?;
         self.change.tell(&operators, "settled", &stored.id, is_done).await
@@ -142,7 +141,7 @@ impl Change {
         id: &str,
         is_done: bool,
     ) -> Result<ExitCode, Failed> {
-        let (stored, _) = named(operators, id).await?;
+        let (stored, _) = by_id(operators, id).await?;
         if !is_done {
             let state = state_word(&stored);
             return Err(Failed::bad_news(&format!("not {done}: the operation is {state}")));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use onlyonce::steps::{StepsState, StoredPoint, StoredSteps};
 use serde_json::{Value, json};
 
-use super::place::{PlaceFlags, named};
+use super::place::{NameFlags, PlaceFlags};
 use super::{Format, object};
 use crate::commands::access::{Failed, print};
 use crate::words::plain;
@@ -14,9 +14,8 @@ use crate::words::plain;
 /// Show one operation: first what became of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
-    /// The key, or the id
-    #[arg(value_name = "KEY-OR-ID")]
-    name: String,
+    #[command(flatten)]
+    name: NameFlags,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -27,7 +26,7 @@ pub(super) struct Show {
 impl Show {
     pub(super) async fn run(self) -> Result<ExitCode, Failed> {
         let operators = self.place.open().await?;
-        let (stored, points) = named(&operators, &self.name).await?;
+        let (stored, points) = self.name.find(&operators).await?;
         print(&match self.format {
             Format::Json => whole(&stored, &points).to_string() + "\n",
             Format::Text => told(&stored, &points),
