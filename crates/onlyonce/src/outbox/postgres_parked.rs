@@ -11,7 +11,7 @@ use super::parked::{
     OutboxStatus, PAGE_ROWS_MAX, ParkedFilter, ParkedMessage, ParkedRows, RETRY_ROWS_MAX,
     TOPICS_MAX, TopicStatus, WithPayload,
 };
-use crate::clock::StoreTime;
+use super::postgres_queue::{count, time};
 use crate::store::BoxError;
 use crate::store::postgres::{PostgresOpenError, PreparedConnection};
 
@@ -97,9 +97,9 @@ fn parked_message(row: &Row) -> Result<ParkedMessage, BoxError> {
         id: row.try_get::<_, Uuid>("id")?.to_string(),
         topic: row.try_get("topic")?,
         key: row.try_get("key")?,
-        created_at: StoreTime::from_ms(row.try_get("created_ms")?),
-        parked_at: StoreTime::from_ms(row.try_get("parked_ms")?),
-        attempts: u32::try_from(row.try_get::<_, i32>("attempts")?)?,
+        created_at: time(row, "created_ms")?,
+        parked_at: time(row, "parked_ms")?,
+        attempts: count(row, "attempts")?,
         error: row.try_get::<_, Option<String>>("error")?.unwrap_or_default(),
         position: row.try_get("position")?,
     })

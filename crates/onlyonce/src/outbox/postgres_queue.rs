@@ -164,10 +164,19 @@ fn message(row: &Row, id: Uuid) -> Result<Message, BoxError> {
         topic: row.try_get("topic")?,
         key: row.try_get("key")?,
         payload: row.try_get::<_, Vec<u8>>("payload")?.into(),
-        created_at: StoreTime::from_ms(row.try_get("created_ms")?),
+        created_at: time(row, "created_ms")?,
         leased_at: StoreTime::from_ms(row.try_get("now_ms")?),
-        refusals: u32::try_from(row.try_get::<_, i32>("attempts")?)?,
+        refusals: count(row, "attempts")?,
     })
+}
+
+/// As near as a row tells it: one that somebody has changed by hand must not stop a relay, or hide others.
+pub(super) fn time(row: &Row, column: &str) -> Result<StoreTime, tokio_postgres::Error> {
+    Ok(StoreTime::from_ms(row.try_get::<_, f64>(column)?.floor() as i64))
+}
+
+pub(super) fn count(row: &Row, column: &str) -> Result<u32, tokio_postgres::Error> {
+    Ok(u32::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0))
 }
 
 /// The lane where the call stopped; `None` after the last one.

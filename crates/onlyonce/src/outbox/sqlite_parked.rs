@@ -12,6 +12,7 @@ use super::parked::{
     TOPICS_MAX, TopicStatus, WithPayload,
 };
 use super::sqlite_file::{OutboxFile, OutboxFileError};
+use super::sqlite_queue::count;
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::store::BoxError;
 
@@ -89,7 +90,7 @@ fn parked_message(row: &Row<'_>) -> rusqlite::Result<ParkedMessage> {
         position: row.get(1)?,
         topic: row.get(2)?,
         key: row.get(3)?,
-        attempts: row.get(4)?,
+        attempts: count(row, 4)?,
         error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
         created_at: StoreTime::from_ms(row.get(6)?),
         parked_at: StoreTime::from_ms(row.get(7)?),

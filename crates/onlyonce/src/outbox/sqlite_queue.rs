@@ -189,9 +189,15 @@ fn message(row: &Row<'_>, leased_at: StoreTime) -> rusqlite::Result<(Uuid, Messa
         payload: row.get::<_, Vec<u8>>(3)?.into(),
         created_at: StoreTime::from_ms(row.get(4)?),
         leased_at,
-        refusals: row.get(5)?,
+        refusals: count(row, 5)?,
     };
     Ok((uuid, message))
+}
+
+/// As near as a row tells it: one that somebody has changed by hand must not stop a relay, or hide others.
+pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+    let count: i64 = row.get(column)?;
+    Ok(u32::try_from(count.max(0)).unwrap_or(u32::MAX))
 }
 
 /// What came of a message, for the thread.

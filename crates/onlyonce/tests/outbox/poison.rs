@@ -164,3 +164,31 @@ async fn a_role_with_few_rights_ships_and_discards() {
     assert!(operator.discard(&id).await.unwrap());
     assert_eq!(book.payloads(), ["1"]);
 }
+
+// Rows that somebody has changed by hand, or made.
+#[tokio::test]
+async fn odd_times_and_counts_of_one_row_stop_no_relay_and_hide_no_parked_message() {
+    let lab = Lab::start().await;
+    for (number, created_at) in ["now()", "'infinity'", "'-infinity'"].iter().enumerate() {
+        let id = lab.add("t", Some(&number.to_string()), &number.to_string()).await;
+        lab.sql(&format!(
+            "UPDATE onlyonce.outbox SET created_at = {created_at}, attempts = -1 WHERE id = '{id}'"
+        ));
+    }
+    lab.sql("UPDATE onlyonce.outbox SET parked_at = now(), due_at = 'infinity'");
+    let parked = Parked::open(&lab.url).await.unwrap();
+    let listed = parked.list(ParkedFilter::default(), 0).await.unwrap();
+    assert_eq!(listed.len(), 3);
+    for message in listed {
+        assert!(parked.find(&message.id).await.unwrap().is_some());
+    }
+    assert_eq!(parked.status().await.unwrap().topics[0].parked, 3);
+    assert_eq!(parked.retry_all(ParkedFilter::default()).await.unwrap(), 3);
+    assert_eq!(parked.status().await.unwrap().topics[0].waiting, 3);
+    lab.sql("UPDATE onlyonce.outbox SET attempts = -1");
+    let book = Book::taking();
+    let relay = lab.relay(book.clone(), quick()).await;
+    book.until_taken(3).await;
+    relay.shut_down().await;
+    assert_eq!(lab.waiting(), "0");
+}

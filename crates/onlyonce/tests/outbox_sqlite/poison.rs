@@ -124,3 +124,25 @@ async fn a_refused_message_is_tried_again_after_a_pause_that_doubles() {
     running.shut_down().await;
     assert!(counts.refused() >= 5, "{counts:?}");
 }
+
+// Rows that somebody has changed by hand, or made.
+#[tokio::test]
+async fn odd_counts_of_one_row_stop_no_relay_and_hide_no_parked_message() {
+    let lab = Lab::new();
+    for number in ["1", "2"] {
+        lab.add("t", Some(number), number);
+    }
+    lab.sql(
+        "UPDATE onlyonce_outbox SET attempts = -1, parked_at = 1, due_at = 9223372036854775807",
+    );
+    let parked = Parked::open_sqlite(lab.path()).await.unwrap();
+    assert_eq!(parked.list(ParkedFilter::default(), 0).await.unwrap().len(), 2);
+    assert_eq!(parked.retry_all(ParkedFilter::default()).await.unwrap(), 2);
+    lab.sql("UPDATE onlyonce_outbox SET attempts = -1 WHERE key = '1'");
+    lab.sql("UPDATE onlyonce_outbox SET attempts = 9223372036854775807 WHERE key = '2'");
+    let book = Book::taking();
+    let relay = lab.relay(book.clone(), quick()).await;
+    book.until_taken(2).await;
+    relay.shut_down().await;
+    assert_eq!(lab.row(COUNT), "0");
+}

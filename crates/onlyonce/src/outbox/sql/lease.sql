@@ -10,7 +10,8 @@
 -- is found on the whole way.
 --
 -- A row that was the first of its lane in an old snapshot is still the first, unless it was deleted: rows come to a lane
--- at its end alone. Whether it is still due is judged again once it is locked.
+-- at its end alone. Whether it is still due is judged again once it is locked. Times of rows are no integers: `infinity` would be
+-- an error of the whole statement.
 WITH RECURSIVE head AS (
   SELECT $1::text AS topic, $2::text AS lane, NULL::uuid AS id, false AS is_due, false AS is_suspect,
          0::bigint AS lanes, 0::bigint AS others, 0::bigint AS suspects, {now} AS now
@@ -36,7 +37,7 @@ leased AS (
   UPDATE {schema}.outbox o SET lease = $5::uuid, due_at = d.now + $6::float8 * interval '1 ms'
     FROM due d WHERE o.id = d.id
   RETURNING o.id, o.position, o.topic, o.key, o.payload, o.attempts, d.is_suspect,
-            (extract(epoch FROM o.created_at) * 1000)::bigint AS created_ms)
+            (extract(epoch FROM o.created_at) * 1000)::float8 AS created_ms)
 -- Where the next call goes on; NULL after the last lane.
 SELECT CASE WHEN t.is_stopped THEN t.topic END AS next_topic, CASE WHEN t.is_stopped THEN t.lane END AS next_lane,
        (extract(epoch FROM t.now) * 1000)::bigint AS now_ms, l.*
