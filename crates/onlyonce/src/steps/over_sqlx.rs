@@ -2,7 +2,6 @@
 
 mod statements;
 
-use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use super::stopped::Reason;
 use crate::clock::StoreTime;
 use crate::hex::uuid_text;
 use crate::record::Token;
-use crate::sqlstate::is_conflict;
+use crate::sqlstate::{is_conflict, is_definite};
 use crate::store::BoxError;
 use crate::transaction::pool::{IS_ABOVE_READ_COMMITTED, LEFT_OPEN, READ_COMMITTED, Whole};
 
@@ -453,17 +452,12 @@ fn failed(error: sqlx::Error) -> StepsError {
     }
 }
 
-/// Whether the server has said that the statement, a transaction of its own, was undone: not if it ended the session, or does
-/// not know itself.
+/// Whether the server has said that a statement, or the transaction that it is alone in, was undone.
 fn is_undone(error: &sqlx::Error) -> bool {
-    let Some(said) = error.as_database_error().and_then(|said| said.try_downcast_ref()) else {
-        return false;
-    };
-    let said: &PgDatabaseError = said;
-    let class = said.code().get(..2).unwrap_or_default();
-    said.severity() == PgSeverity::Error
-        && said.code() != "40003"
-        && !matches!(class, "08" | "57" | "58" | "XX")
+    let said = error.as_database_error().and_then(|said| said.try_downcast_ref());
+    said.is_some_and(|said: &PgDatabaseError| {
+        is_definite(said.code(), said.severity() != PgSeverity::Error)
+    })
 }
 
 /// Whether there is a row, and the server cannot read it or cannot tell what is in it.
