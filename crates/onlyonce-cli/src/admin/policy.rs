@@ -231,7 +231,7 @@ mod tests {
         let told = told(
             "upstream = \"http://127.0.0.1:9\"\n[[route]]\nmatch = \"POST /hooks\"\nrecovery = \"reconcile\"\n\
              reconcile = { ask = \"GET /hooks?key={key}\", found = \"/0/id\" }\n\
-             webhook = { provider = \"twilio\", secrets = [\"a secret that is long\"], url = \"https://hooks.example\" }\n",
+             webhook = { provider = \"twilio\", secrets = [\"file:Cargo.toml\"], url = \"https://hooks.example\" }\n",
         );
         let (policy, route) = (&told["policy"], &told["routes"][0]);
         let forgotten = |table: &Value, section| -> Vec<_> {
