@@ -230,7 +230,7 @@ codes! {
     StoreUnavailable {
         text: "idempotency_store_unavailable",
         title: "Idempotency store unavailable",
-        sentence: "The record of the key cannot be read or written right now. The request was not executed.",
+        sentence: "The store of the keys gave no answer. The request was not executed.",
         statuses: [503],
         retry: SameKey,
         executed: No,

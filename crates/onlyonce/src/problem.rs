@@ -240,6 +240,11 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, Code::OutcomeUnknown, detail).after(retry_after_s)
     }
 
+    /// The operation has a record, and what became of it cannot be read.
+    pub(crate) fn unreadable() -> Self {
+        Self::new(StatusCode::CONFLICT, Code::OutcomeUnknown, UNREADABLE).after(HELD_RETRY_AFTER_S)
+    }
+
     /// For the first caller.
     fn outcome_unknown(status: StatusCode, recovery: Recovery) -> Self {
         let next = match recovery {
@@ -614,6 +619,9 @@ const SET_UP_RETRY_AFTER_S: u32 = 60;
 const HELD_RETRY_AFTER_S: u32 = 60;
 /// `Retry-After` for an unknown outcome that the next retries may resolve.
 const RECOVERING_RETRY_AFTER_S: u32 = 5;
+const UNREADABLE: &str = "The record of this key is damaged, so that the outcome of its operation is unknown: it may have \
+                          been executed. It is not executed again automatically; an operator must restore the record. Do \
+                          not use a new key: that could execute the operation twice.";
 const OPERATOR: &str = "It is not executed again automatically; an operator must resolve it. Until then every \
                         retry with this key gets this answer.";
 const ASKED: &str = "The service is asked what became of it; retry with the same key after the time in \

@@ -39,6 +39,7 @@ pub(crate) fn refused(
         Refusal::Respelled => Problem::key_respelled(policy.mismatch()),
         Refusal::InProgress => Problem::in_progress(),
         Refusal::Unknown { .. } => Problem::held(policy.recovery()),
+        Refusal::Unreadable => Problem::unreadable(),
         Refusal::StoreDown { .. } => Problem::store_unavailable(),
         Refusal::Overloaded => Problem::overloaded(),
         Refusal::DeadlineExceeded => Problem::deadline_exceeded(),

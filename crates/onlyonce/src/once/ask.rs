@@ -73,7 +73,7 @@ impl Counters {
             Refusal::Replay(_) => &self.replayed,
             Refusal::Reused | Refusal::Respelled => &self.reused,
             Refusal::InProgress => &self.in_progress,
-            Refusal::Unknown { .. } => &self.unknown,
+            Refusal::Unknown { .. } | Refusal::Unreadable => &self.unknown,
             Refusal::StoreDown { .. } => &self.store_down,
             Refusal::Overloaded => &self.overloaded,
             Refusal::DeadlineExceeded => &self.deadline_exceeded,
@@ -116,6 +116,8 @@ pub(crate) enum Refusal {
     InProgress,
     /// The operation was sent, and its outcome is not known.
     Unknown { since: StoreTime },
+    /// There is a record, and it cannot be read: it may be of an operation that was executed.
+    Unreadable,
     /// The store gave no answer. Unreachable: it is certain that the claim did not reach the store.
     StoreDown { is_unreachable: bool, policy: StoreDown },
     /// A limit of this process is reached, or the process is shutting down.

@@ -32,9 +32,10 @@ pub(crate) struct Claim {
 pub(crate) enum NoAnswer {
     /// The call has not happened and never will: the store cannot be reached.
     Unavailable,
-    /// The call has not happened and never will, although the store is there: busy, closed, or with an unreadable
-    /// record.
+    /// The call has not happened and never will, although the store is there: busy or closed.
     NotDone,
+    /// The call has not happened and never will: there is a record, and it cannot be read.
+    Unreadable,
     /// The call may have happened, or may still happen.
     Unsure,
 }
@@ -43,8 +44,19 @@ impl From<Fault> for NoAnswer {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::NotDone(StoreError::Unavailable(_)) => Self::Unavailable,
+            Fault::NotDone(StoreError::Unreadable(_)) => Self::Unreadable,
             Fault::NotDone(_) => Self::NotDone,
             Fault::Unsure(_) => Self::Unsure,
+        }
+    }
+}
+
+impl NoAnswer {
+    /// Of a store that has shown a record, or would have to be asked for one: `store_down = "pass"` must not run unguarded.
+    const fn after_record(self) -> Self {
+        match self {
+            Self::Unavailable | Self::NotDone | Self::Unsure => Self::Unsure,
+            Self::Unreadable => Self::Unreadable,
         }
     }
 }
@@ -75,8 +87,9 @@ impl Inner {
             let (seen, place) = seen.map_err(|why| match (why, round) {
                 (NotClaimed::VelocityExceeded { wait }, _) => Refusal::VelocityExceeded { wait },
                 (NotClaimed::NoAnswer(no_answer), 0) => self.no_answer(ask, no_answer),
-                // The store has shown a record in an earlier round: `store_down = "pass"` must not run unguarded.
-                (NotClaimed::NoAnswer(_), _) => self.no_answer(ask, NoAnswer::Unsure),
+                (NotClaimed::NoAnswer(no_answer), _) => {
+                    self.no_answer(ask, no_answer.after_record())
+                }
             })?;
             let asked = Asked { draft: &draft, recovery: ask.policy.recovery() };
             match decide(&seen, asked) {
@@ -106,8 +119,7 @@ impl Inner {
     pub(super) async fn by_record(&self, ask: &Ask, why: Refusal) -> Refusal {
         match self.store.load(ask.id).await {
             Ok(seen) => by_record(&seen, ask).unwrap_or(why),
-            // Unsure: `store_down = "pass"` must not run it either.
-            Err(_) => self.no_answer(ask, NoAnswer::Unsure),
+            Err(fault) => self.no_answer(ask, NoAnswer::from(fault).after_record()),
         }
     }
 
@@ -117,8 +129,7 @@ impl Inner {
         match self.store.load(ask.id).await {
             Ok(seen) if by_record(&seen, ask).is_some() => None,
             Ok(_) => Some(Refusal::TooManyKeys { wait }),
-            // Unsure: `store_down = "pass"` must not run it either.
-            Err(_) => Some(self.no_answer(ask, NoAnswer::Unsure)),
+            Err(fault) => Some(self.no_answer(ask, NoAnswer::from(fault).after_record())),
         }
     }
 
@@ -169,8 +180,8 @@ impl Inner {
         if let Ok(Swap::Done(_)) = swap {
             self.tell_of(ask, kind, None, status);
         }
-        // The store has shown a record: `store_down = "pass"` must not run unguarded, whether this was written or not.
-        swap.map(drop).map_err(|_| self.no_answer(ask, NoAnswer::Unsure))
+        // Whether this was written or not.
+        swap.map(drop).map_err(|no_answer| self.no_answer(ask, no_answer.after_record()))
     }
 
     /// Takes over a record that has no live owner; `None` if another request was first.
@@ -206,11 +217,13 @@ impl Inner {
             }
             Err(no_answer) => {
                 match no_answer {
-                    NoAnswer::Unavailable | NoAnswer::NotDone => place.known(),
+                    NoAnswer::Unavailable | NoAnswer::NotDone | NoAnswer::Unreadable => {
+                        place.known()
+                    }
                     NoAnswer::Unsure => ask.counters.disowned.one(),
                 }
-                // The store has shown a record: `store_down = "pass"` must not run unguarded, whether it was taken or not.
-                Err(self.no_answer(ask, NoAnswer::Unsure))
+                // Whether it was taken or not.
+                Err(self.no_answer(ask, no_answer.after_record()))
             }
         }
     }
@@ -325,10 +338,12 @@ impl Inner {
     }
 
     fn no_answer(&self, ask: &Ask, no_answer: NoAnswer) -> Refusal {
-        Refusal::StoreDown {
-            is_unreachable: no_answer == NoAnswer::Unavailable,
-            policy: ask.policy.store_down(),
-        }
+        let is_unreachable = match no_answer {
+            NoAnswer::Unreadable => return Refusal::Unreadable,
+            NoAnswer::Unavailable => true,
+            NoAnswer::NotDone | NoAnswer::Unsure => false,
+        };
+        Refusal::StoreDown { is_unreachable, policy: ask.policy.store_down() }
     }
 
     async fn draft(&self, ask: &Ask) -> Result<Draft, Refusal> {

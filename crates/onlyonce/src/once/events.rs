@@ -245,6 +245,7 @@ impl Refusal {
             Self::Reused | Self::Respelled => Some((EventKind::Mismatched, None)),
             Self::InProgress => Some((EventKind::RefusedInFlight, None)),
             Self::Unknown { .. }
+            | Self::Unreadable
             | Self::StoreDown { .. }
             | Self::Overloaded
             | Self::DeadlineExceeded

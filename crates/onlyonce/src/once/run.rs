@@ -352,6 +352,7 @@ fn outcome<T: DeserializeOwned>(
         Ended::Refused(Refusal::Reused | Refusal::Respelled) => Ok(Outcome::Reused),
         Ended::Refused(Refusal::InProgress) => Ok(Outcome::InProgress { retry_after: RETRY_AFTER }),
         Ended::Refused(Refusal::Unknown { since }) => Ok(Outcome::Unknown { since, cause: None }),
+        Ended::Refused(Refusal::Unreadable) => unknown("its record cannot be read".into()),
         Ended::Refused(Refusal::StoreDown { .. }) => Err(OnceError::StoreDown),
         Ended::Refused(
             Refusal::Overloaded

@@ -34,7 +34,7 @@ async fn keys_credentials_and_bodies_are_in_no_event_and_no_span() {
         lab.store.next(call, 2, Act::LoseCall);
         ask(&lab, &format!("{call:?}"), "", "1").await;
     }
-    for (act, status) in [(Act::NotDone, 503), (Act::Unreadable, 503), (Act::Busy, 503)] {
+    for (act, status) in [(Act::NotDone, 503), (Act::Unreadable, 409), (Act::Busy, 503)] {
         lab.store.next(Call::Claim, 1, act);
         assert_eq!(ask(&lab, "down", "", "1").await, status);
     }
