@@ -122,9 +122,39 @@ pub trait Maintain: Store {
     /// What the store can take.
     fn limits(&self) -> StoreLimits;
 
+    /// Which store this is; `None` if it does not say, or does not say yet. Two stores never have the same identity, not even
+    /// when one was made as a copy of the other. It may change when the store reconnects, and finds another one at its address.
+    ///
+    /// A filter in front of the store ([`layered`]) answers only from what was written under this identity, and never for a
+    /// store without one.
+    fn identity(&self) -> Option<StoreIdentity> {
+        None
+    }
+
     /// The meter that all nodes of this store share; `None` if it has none, and each node counts by itself.
     fn meter(&self) -> Option<&dyn Meter> {
         None
+    }
+}
+
+/// Tells one store from all others: see [`Maintain::identity`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreIdentity([u8; 16]);
+
+impl StoreIdentity {
+    /// The identity with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// A new one, for a store that nobody else can reach.
+    pub fn random() -> Self {
+        Self(*Token::random().as_bytes())
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
     }
 }
 

@@ -34,12 +34,17 @@ pub struct Migrate {
     /// The database, and where the records go: postgres://…, dynamodb:TABLE or env:NAME
     #[arg(long, value_name = "STORE", value_parser = StoreFlag::parse)]
     to: StoreFlag,
+    /// Tell the database apart from the one whose whole disk it was copied from: for a copy that shares a Redis filter with the
+    /// original. No gateway may run on it meanwhile
+    #[arg(long, conflicts_with = "from")]
+    new_identity: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   onlyonce migrate --to env:DATABASE_URL
-  onlyonce migrate --from sqlite:onlyonce.db --to env:DATABASE_URL";
+  onlyonce migrate --from sqlite:onlyonce.db --to env:DATABASE_URL
+  onlyonce migrate --to env:COPY_OF_PRODUCTION --new-identity";
 
 impl Migrate {
     /// Makes the tables, or moves the records and says how many.
@@ -50,6 +55,7 @@ impl Migrate {
             (Err(error), _) | (_, Err(error)) => return exit::usage(&error.to_string()),
         };
         let done = match (&from, Destination::of(to)) {
+            (None, Some(to)) if self.new_identity => super::block_on(to.new_identity()),
             (None, Some(to)) => super::block_on(to.make()),
             (Some(StoreUrl::Sqlite(path)), Some(to)) => {
                 super::block_on(move_all(path, &to, &format!("sqlite:{}", path.display())))

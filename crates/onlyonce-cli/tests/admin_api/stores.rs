@@ -3,7 +3,7 @@
 use serde_json::json;
 use servers::{Postgres, Redis};
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, ask, text};
 
 fn find_settle_release_forget(store: &str) {
     let lab = Lab::with(&format!("store = \"{store}\""), "", "");
@@ -42,6 +42,68 @@ fn operators_find_and_change_on_postgres() {
 fn operators_find_and_change_on_redis() {
     let redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     find_settle_release_forget(&redis.url());
+}
+
+// threat K37
+#[test]
+fn two_deployments_behind_one_filter_do_not_answer_for_each_other() {
+    let (postgres, redis) = (Postgres::start(), Redis::start(&[]));
+    let database = postgres.database();
+    let copy = postgres.database();
+    let top = |store: &str| format!("store = \"{store}\"\nfilter = \"{}\"", redis.url());
+    let name = |url: &str| url.rsplit('/').next().unwrap().split('?').next().unwrap().to_owned();
+    // Made first, so that its generation is that of the original.
+    drop(Lab::with(&top(&database), "", ""));
+    let sql = format!(
+        "DROP DATABASE {}; CREATE DATABASE {} TEMPLATE {}",
+        name(&copy),
+        name(&copy),
+        name(&database)
+    );
+    for statement in sql.split(';') {
+        postgres.sql("postgres", statement);
+    }
+    let mut first = Lab::with(&top(&database), "", "");
+    assert_eq!(first.send("/pay", "order-1").header("idempotent-replayed"), None);
+    until(|| redis.command("KEYS oo:filter/*") != "*0");
+    let runs = |store: &str, what: &str| {
+        let other = Lab::with(&top(store), "", "");
+        // Its authority has told the time, so that the filter may be asked.
+        other.send("/pay", "another");
+        let answer = other.send("/pay", "order-1");
+        assert_eq!((answer.status, answer.header("idempotent-replayed")), (201, None), "{what}");
+        assert_eq!(other.service.executions("order-1"), 1, "{what}");
+    };
+    let is_query = if database.contains('?') { '&' } else { '?' };
+    runs(&format!("{database}{is_query}schema=second"), "another schema");
+    runs(&copy, "a copy of the database");
+    assert_eq!(first.send("/pay", "order-1").header("idempotent-replayed"), Some("true"));
+    // Of a copy of the whole disk all that differs is what the command changes.
+    let migrate = ["migrate", "--to", &database, "--new-identity"];
+    let refused = first.command(&migrate);
+    assert_eq!(refused.status.code(), Some(3), "a gateway runs on it");
+    assert!(text(&refused.stderr).contains("is in use by"), "{}", text(&refused.stderr));
+    first.stop();
+    until(|| first.command(&migrate).status.success());
+    let renewed = Lab::with(&top(&database), "", "");
+    renewed.send("/pay", "another");
+    let hits = || ask(&renewed.admin, "GET", "/metrics", "", "").body;
+    assert_eq!(renewed.send("/pay", "order-1").header("idempotent-replayed"), Some("true"));
+    assert!(hits().contains("onlyonce_filter_hits_total 0"), "Postgres has answered: {}", hits());
+    drop(renewed);
+    postgres.sql(&name(&database), "DROP SCHEMA onlyonce CASCADE");
+    runs(&database, "the same schema, made anew");
+}
+
+/// Waits until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("waited in vain");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!    operation run.
 //! 2. A record that the authority has completed is copied to Redis within a second, if its body has at most 1 MiB. Until it
 //!    expires, by the authority's clock, the copy may answer a retry of the same request: a completed record does not change.
+//!    It counts only for the authority that has the record ([`Maintain::identity`]): another store may have one with its id.
 //! 3. An older copy never replaces a newer one. Copies are signed, with the deployment's secret where
 //!    there is one. A copy whose signature is wrong is not used.
 //! 4. A call of Redis takes at most [`FILTER_WAIT`]. After one that took longer, or failed, there are none
@@ -35,20 +36,21 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use self::authority_time::AuthorityTime;
-use self::entry::{Found, Seal, completed_at};
+use self::entry::{EntryId, Found, Seal, completed_at};
 pub use self::filter::FILTER_WAIT;
 use self::filter::{Filter, count};
 use self::filter_writes::{FilterWrites, Job};
 use self::stale_entries::{StaleEntries, StaleMark};
-use super::audit::Audit;
+use super::audit::{Audit, Calling};
 use super::redis::{Keys, RedisOpenError};
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Meter, Next, Page, Scan, Seen,
-    Store, StoreLimits, Swap, Swept, Watch,
+    Store, StoreError, StoreIdentity, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, StateKind, Token};
 use crate::scope::{IdPrefix, OperationId};
+use crate::velocity::Allowance;
 
 /// A store with Redis in front of it. A clone is the same.
 pub struct Layered<S> {
@@ -145,6 +147,9 @@ impl<S: Watch + Maintain> Layered<S> {
         let (authority_time, stale) = (AuthorityTime::default(), Arc::default());
         let up_by = SystemClock.boot() + UP_WAIT_MAX;
         let inner = Arc::new(Inner { authority, filter, authority_time, stale, clock, up_by });
+        if inner.authority.identity().is_none() {
+            warn!("the Redis filter is not used: {NAMELESS}");
+        }
         Ok(Self { writes: Arc::new(FilterWrites::start(&inner)?), inner })
     }
 
@@ -178,15 +183,17 @@ impl<S: Watch + Maintain> Layered<S> {
         suits: impl Fn(&Record, StoreTime) -> bool + Send,
     ) -> Option<Seen> {
         let inner = &self.inner;
+        let authority = inner.authority.identity()?;
         inner.authority_time.now(inner.clock.boot())?;
         // Asked before Redis is: a mark may be cleared while an answer from before the deletion is on its way.
         if inner.stale.is_marked(id) {
             return None;
         }
-        let found = inner.filter.find(id).await;
+        let entry = EntryId { authority, id };
+        let found = inner.filter.find(entry).await;
         if found == Some(Found::Unreadable) {
             let (done, _) = oneshot::channel();
-            self.writes.send(Job::Changed(id, None, done));
+            self.writes.send(Job::Changed(entry, None, done));
         }
         let Some(Found::Entry(record, expires_at)) = found else {
             return None;
@@ -201,15 +208,22 @@ impl<S: Watch + Maintain> Layered<S> {
         Some(Seen { record: Some(*record), mine: false, now: now.earliest })
     }
 
-    /// Passes on what the authority answered when it was asked at `read_at`, and copies a completed record to Redis.
-    fn repaired(&self, id: OperationId, seen: Seen, read_at: Duration) -> Seen {
+    /// Passes on what the authority answered, and copies a completed record to Redis.
+    fn repaired(&self, id: OperationId, seen: Seen, asked: Asked) -> Seen {
         count(&self.inner.filter.counters.misses);
         if let Some(record) = seen.record.as_ref().filter(|record| completed_at(record).is_some())
             && self.inner.filter.is_up()
+            && let Some(authority) = self.inner.still(asked.authority)
         {
-            self.offer(Job::Read(id, Box::new(record.clone()), read_at));
+            let entry = EntryId { authority, id };
+            self.offer(Job::Read(entry, Box::new(record.clone()), asked.at));
         }
         seen
+    }
+
+    /// Who is asked now.
+    fn asking(&self) -> Asked {
+        Asked { at: SystemClock.boot(), authority: self.inner.authority.identity() }
     }
 
     /// Queues a copy, if there is room for it.
@@ -239,12 +253,34 @@ impl<S: Watch + Maintain> Layered<S> {
         mark: Option<StaleMark>,
     ) -> impl Future<Output = bool> + Send + 'static {
         let (done, forgotten) = oneshot::channel();
-        self.writes.send(Job::Changed(id, mark, done));
+        if let Some(authority) = self.inner.authority.identity() {
+            self.writes.send(Job::Changed(EntryId { authority, id }, mark, done));
+        } else if let Some(mark) = mark {
+            // No node uses a filter for this authority.
+            mark.clear();
+            let _ = done.send(true);
+        }
         async move { matches!(timeout(FORGET_WAIT, forgotten).await, Ok(Ok(true))) }
     }
 }
 
-impl<S: Store> Inner<S> {
+impl<S: Maintain> Meter for Inner<S> {
+    fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>> {
+        Box::pin(async move {
+            match self.authority.identity() {
+                Some(authority) => self.filter.admit(authority, allowances).await,
+                None => Err(Fault::NotDone(StoreError::Unavailable(NAMELESS.into()))),
+            }
+        })
+    }
+}
+
+impl<S: Maintain> Inner<S> {
+    /// The authority that was asked, if the store still leads to it: what another one said is not its answer.
+    fn still(&self, asked: Option<StoreIdentity>) -> Option<StoreIdentity> {
+        asked.filter(|asked| self.authority.identity() == Some(*asked))
+    }
+
     async fn load_authority(&self, id: OperationId) -> Result<Seen, Fault> {
         let asked_at = self.clock.boot();
         let seen = self.authority.load(id).await?;
@@ -276,9 +312,9 @@ impl<S: Watch + Maintain> Store for Layered<S> {
         if let Some(seen) = self.replayed(id, |_, _| true).await {
             return Ok(seen);
         }
-        let read_at = SystemClock.boot();
+        let asked = self.asking();
         let seen = self.inner.load_authority(id).await?;
-        Ok(self.repaired(id, seen, read_at))
+        Ok(self.repaired(id, seen, asked))
     }
 
     async fn swap(&self, id: OperationId, guard: Guard, to: Next) -> Result<Swap, Fault> {
@@ -306,10 +342,10 @@ impl<S: Watch + Maintain> Layered<S> {
         if let Some(seen) = self.replayed(draft.id, suits).await {
             return Ok(seen);
         }
-        let (id, asked_at, read_at) = (draft.id, self.inner.clock.boot(), SystemClock.boot());
+        let (id, asked_at, asked) = (draft.id, self.inner.clock.boot(), self.asking());
         let seen = ask(draft).await?;
         self.inner.authority_time.observe(seen.now, asked_at, self.inner.clock.boot());
-        Ok(self.repaired(id, seen, read_at))
+        Ok(self.repaired(id, seen, asked))
     }
 
     /// Swaps by asking the authority with `ask`, and keeps the copy in Redis true.
@@ -386,9 +422,13 @@ impl<S: Watch + Maintain> Maintain for Layered<S> {
         self.inner.authority.limits()
     }
 
+    fn identity(&self) -> Option<StoreIdentity> {
+        self.inner.authority.identity()
+    }
+
     /// Redis: the limits of many nodes need no database.
     fn meter(&self) -> Option<&dyn Meter> {
-        Some(&self.inner.filter)
+        Some(&*self.inner)
     }
 }
 
@@ -409,6 +449,13 @@ impl<S: Watch + Inspect> Inspect for Layered<S> {
     fn audit(&self) -> Option<&dyn Audit> {
         self.inner.authority.audit().map(|_| self as _)
     }
+}
+
+/// When the authority was asked, on the system's boot clock, and which one it was then.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Duration,
+    authority: Option<StoreIdentity>,
 }
 
 /// What a swap means for the copy in Redis.
@@ -439,6 +486,7 @@ fn may_change_completed(guard: &Guard) -> bool {
     }
 }
 
+const NAMELESS: &str = "the store behind it does not say which one it is";
 /// How long a forget waits for the first connection to Redis, from the start on.
 const UP_WAIT_MAX: Duration = Duration::from_millis(500);
 const UP_PAUSE: Duration = Duration::from_millis(10);

@@ -12,7 +12,7 @@ use super::cas::{self, Effect};
 use super::wake::Wakers;
 use super::{
     Beat, Cursor, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreLimits, Swap, Swept, Watch,
+    StoreIdentity, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::planted::{Planted, planted};
@@ -33,6 +33,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     wakers: Wakers,
     audit: Option<AuditOptions>,
+    identity: StoreIdentity,
 }
 
 #[derive(Default)]
@@ -53,13 +54,27 @@ impl MemoryStore {
     /// An empty store on `clock`.
     pub fn with_clock(clock: impl Clock) -> Self {
         let (inner, wakers) = (Arc::default(), Wakers::default());
-        Self { inner, clock: Arc::new(clock), wakers, audit: None }
+        Self {
+            inner,
+            clock: Arc::new(clock),
+            wakers,
+            audit: None,
+            identity: StoreIdentity::random(),
+        }
     }
 
     /// Keeps an audit trail, in memory. Default: none.
     #[must_use]
     pub fn with_audit(mut self, options: AuditOptions) -> Self {
         self.audit = Some(options);
+        self
+    }
+
+    /// Says that it is this store: for tests of what stands in front of a store, with two that share an identity. Default: a new
+    /// one.
+    #[must_use]
+    pub fn with_identity(mut self, identity: StoreIdentity) -> Self {
+        self.identity = identity;
         self
     }
 
@@ -213,6 +228,10 @@ impl Maintain for MemoryStore {
 
     fn limits(&self) -> StoreLimits {
         StoreLimits { body_bytes_max: usize::MAX, embedded: true, expires_by_itself: false }
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        Some(self.identity)
     }
 }
 

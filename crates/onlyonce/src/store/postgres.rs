@@ -37,6 +37,7 @@ mod batch;
 mod columns;
 mod connection;
 mod error;
+mod identity;
 mod import;
 mod inspect;
 mod maintenance;
@@ -73,7 +74,7 @@ use self::workers::Workers;
 use super::audit::{Audit, AuditOptions, Note};
 use super::{
     Beat, Census, Cursor, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen,
-    Store, StoreLimits, Swap, Swept, Watch,
+    Store, StoreIdentity, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::StoreTime;
 use crate::record::{Record, StateKind, StateSet, Token};
@@ -177,6 +178,16 @@ impl PostgresStore {
     pub async fn mark_moved(&self, to: &str) -> Result<(), Fault> {
         let to = to.to_owned();
         self.maintain(SqlError::fault, |maintenance| Box::pin(maintenance.mark_moved(to))).await
+    }
+
+    /// Makes the schema at `url` another store than the one that it was copied from. A copy of a whole disk is the only one that
+    /// needs this: it has all that the server itself tells copies apart by, and behind one Redis filter the two would answer for each
+    /// other. No store may be open there meanwhile.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open`], and if sessions of a store are connected to the database.
+    pub async fn new_identity(url: &str) -> Result<(), PostgresOpenError> {
+        identity::renew(url).await
     }
 
     /// Finishes what was asked, takes nothing more, and closes the connections. The other clones are closed
@@ -286,6 +297,10 @@ impl Maintain for PostgresStore {
 
     fn limits(&self) -> StoreLimits {
         StoreLimits { body_bytes_max: BODY_BYTES_MAX, embedded: false, expires_by_itself: false }
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        self.workers.address.identity.get()
     }
 }
 

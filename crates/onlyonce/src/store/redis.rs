@@ -256,7 +256,7 @@ impl Maintain for RedisStore {
 
 impl Meter for RedisStore {
     fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>> {
-        let call = self.shared.keys.admit(allowances);
+        let call = self.shared.keys.admit(None, allowances);
         Box::pin(async move { wait(self.link.call(call).await?) })
     }
 }

@@ -69,7 +69,7 @@ use self::writer::job_error;
 use super::audit::{Audit, AuditOptions, Note};
 use super::{
     Beat, Census, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreError, StoreLimits, Swap, Swept, Watch,
+    StoreError, StoreIdentity, StoreLimits, Swap, Swept, Watch,
 };
 use crate::clock::{Clock, StoreTime, SystemClock};
 use crate::record::{Record, State, Token};
@@ -81,6 +81,8 @@ pub struct SqliteStore {
     shared: Arc<Shared>,
     /// Joins the threads when the last clone is dropped.
     threads: Arc<Threads>,
+    /// New with each open: what another process did to the file in between is not known.
+    identity: StoreIdentity,
 }
 
 /// How a store is opened.
@@ -162,7 +164,7 @@ impl SqliteStore {
         options: SqliteOptions,
     ) -> Result<Self, SqliteOpenError> {
         let (threads, shared) = Threads::start(path.as_ref(), options).await?;
-        Ok(Self { shared, threads: Arc::new(threads) })
+        Ok(Self { shared, threads: Arc::new(threads), identity: StoreIdentity::random() })
     }
 
     /// Refuses new calls, answers those that have queued, and closes the file. Every clone is closed.
@@ -299,6 +301,10 @@ impl Maintain for SqliteStore {
     ) -> Result<Option<String>, Fault> {
         let checking = Box::new(CheckValueJob::new(name, from, to));
         self.submit(|reply| WriteJob::CheckValue(checking, reply)).await
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        Some(self.identity)
     }
 
     fn limits(&self) -> StoreLimits {

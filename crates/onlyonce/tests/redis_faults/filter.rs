@@ -6,12 +6,12 @@ use onlyonce::clock::{Clock, StoreTime, SystemClock};
 use onlyonce::record::{Record, StateKind, Token};
 use onlyonce::scope::OperationId;
 use onlyonce::store::conformance::ManualClock;
-use onlyonce::store::layered::{FILTER_WAIT, Layered, LayeredOptions};
+use onlyonce::store::layered::{FILTER_WAIT, FilterCounts, Layered, LayeredOptions};
 use onlyonce::store::memory::MemoryStore;
 use onlyonce::store::sqlite::SqliteStore;
 use onlyonce::store::{
     Beat, Draft, Fault, Guard, Inspect, Lease, Maintain, Next, Page, Scan, Seen, Store,
-    StoreLimits, Swap, Swept, Watch,
+    StoreIdentity, StoreLimits, Swap, Swept, Watch,
 };
 use servers::Redis;
 
@@ -19,9 +19,10 @@ use crate::lab::{completed, done, draft, id, raw, settled, until, won};
 
 pub(crate) type Memory = Layered<MemoryStore>;
 
-/// A node with a store of its own behind it, once Redis answers it.
+/// A node whose view of the authority is a store of its own, so that what it knows besides comes from the filter; once Redis
+/// answers it.
 pub(crate) async fn node(server: &Redis, clock: &ManualClock) -> Memory {
-    let authority = MemoryStore::with_clock(clock.clone());
+    let authority = MemoryStore::with_clock(clock.clone()).with_identity(AUTHORITY);
     up(authority, server, LayeredOptions::new().with_clock(clock.clone())).await
 }
 
@@ -36,8 +37,8 @@ async fn up<S: Watch + Inspect>(
 }
 
 pub(crate) fn entry_key(id: OperationId) -> String {
-    let number = u128::from_be_bytes(*id.as_bytes());
-    format!("oo:filter/{number:032x}")
+    let number = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
+    format!("oo:filter/{:032x}/{:032x}", number(AUTHORITY.as_bytes()), number(id.as_bytes()))
 }
 
 pub(crate) fn entry(server: &Redis, id: OperationId) -> Option<Vec<u8>> {
@@ -69,7 +70,7 @@ async fn a_replay_needs_no_authority_and_a_fresh_key_does() {
     let store = up(authority, &server, LayeredOptions::new()).await;
     let first = draft(1);
     let record = settled(&store, &first, "kept").await;
-    until(async || entry(&server, first.id).is_some()).await;
+    until(async || store.counts().kept > 0).await;
     store.authority().close().await;
     let seen = store.load(first.id).await.unwrap();
     assert_eq!((seen.record.as_ref(), seen.mine), (Some(&record), false));
@@ -156,7 +157,8 @@ async fn an_entry_that_was_tampered_with_is_not_believed() {
     assert!(reader.counts().unreadable > 0);
     put(&server, id(1), &whole);
     let options = LayeredOptions::new().with_clock(clock.clone()).with_secret("another");
-    let stranger = up(MemoryStore::with_clock(clock.clone()), &server, options).await;
+    let authority = MemoryStore::with_clock(clock.clone()).with_identity(AUTHORITY);
+    let stranger = up(authority, &server, options).await;
     stranger.load(id(9)).await.unwrap();
     assert_eq!(
         stranger.load(id(1)).await.unwrap().record,
@@ -170,6 +172,29 @@ async fn heard(server: &Redis, clock: &ManualClock) -> Memory {
     let node = node(server, clock).await;
     node.load(id(99)).await.unwrap();
     node
+}
+
+// threat K37
+#[tokio::test]
+async fn an_entry_of_another_authority_is_none() {
+    let server = Redis::start(&[]);
+    let clock = ManualClock::new();
+    let first = node(&server, &clock).await;
+    copied(&first, &server, &draft(1), "kept").await;
+    let options = LayeredOptions::new().with_clock(clock.clone());
+    let other = up(MemoryStore::with_clock(clock.clone()), &server, options.clone()).await;
+    other.load(id(99)).await.unwrap();
+    assert_eq!(other.load(id(1)).await.unwrap().record, None);
+    won(&other, &draft(1)).await;
+    let moved = entry(&server, id(1)).unwrap();
+    put(&server, id(2), &moved);
+    assert!(heard(&server, &clock).await.load(id(1)).await.unwrap().record.is_some());
+    let nameless = up(SlowReads(MemoryStore::new(), None), &server, options).await;
+    settled(&nameless, &draft(3), "not copied").await;
+    assert_eq!(
+        nameless.counts(),
+        FilterCounts { misses: nameless.counts().misses, ..FilterCounts::default() }
+    );
 }
 
 #[tokio::test]
@@ -308,7 +333,8 @@ async fn an_answer_of_more_than_a_mebibyte_is_not_copied() {
 #[tokio::test]
 async fn nobody_waits_for_the_copies_of_others() {
     let server = Redis::start(&[]);
-    let node = up(SlowReads(MemoryStore::new()), &server, LayeredOptions::new()).await;
+    let authority = SlowReads(MemoryStore::new(), Some(AUTHORITY));
+    let node = up(authority, &server, LayeredOptions::new()).await;
     let (settled, taken) = (draft(1), beside(1, 2));
     won(&node, &taken).await;
     done(&node, &taken, Next::Released { expires_at: None }).await;
@@ -332,7 +358,7 @@ fn beside(number: u32, other: u32) -> Draft {
 }
 
 /// Its loads take long; everything else is done at once.
-struct SlowReads(MemoryStore);
+struct SlowReads(MemoryStore, Option<StoreIdentity>);
 
 impl Store for SlowReads {
     async fn claim(&self, draft: Draft) -> Result<Seen, Fault> {
@@ -380,6 +406,10 @@ impl Maintain for SlowReads {
     fn limits(&self) -> StoreLimits {
         self.0.limits()
     }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        self.1
+    }
 }
 
 impl Inspect for SlowReads {}
@@ -390,6 +420,7 @@ async fn timed<T>(call: impl Future<Output = T>) -> (Duration, T) {
     (SystemClock.boot() - start, answer)
 }
 
+pub(crate) const AUTHORITY: StoreIdentity = StoreIdentity::from_bytes([7; 16]);
 const KEEP: &str = include_str!("../../src/store/layered/keep.lua");
 /// For a machine that is busy.
 const SLACK: Duration = Duration::from_millis(450);

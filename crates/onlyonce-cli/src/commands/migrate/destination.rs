@@ -51,6 +51,23 @@ impl Destination {
         }
     }
 
+    /// Makes it another store than the one that it is a copy of, and says so.
+    pub(super) async fn new_identity(&self) -> Result<String, String> {
+        match self {
+            Self::Postgres(url) => {
+                let made = PostgresStore::new_identity(url.reveal()).await;
+                made.map_err(|error| refused(&self.to_string(), &error))?;
+                Ok(format!(
+                    "{self} has an identity of its own: a filter in front of another copy has nothing for it"
+                ))
+            }
+            #[cfg(feature = "dynamodb")]
+            Self::DynamoDb(address) => Err(format!(
+                "{address}: a table of DynamoDB has no filter in front of it, and needs no identity"
+            )),
+        }
+    }
+
     pub(super) async fn begin(&self, from: &str) -> Result<Filling, String> {
         let failed = |error: &dyn std::error::Error| refused(&self.to_string(), error);
         match self {

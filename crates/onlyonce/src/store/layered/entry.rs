@@ -6,6 +6,14 @@ use sha2::Sha256;
 use crate::clock::StoreTime;
 use crate::record::{Record, State, codec};
 use crate::scope::OperationId;
+use crate::store::StoreIdentity;
+
+/// Which entry it is: that of a record, as this authority has it. Stores that share a Redis may have records with one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EntryId {
+    pub(super) authority: StoreIdentity,
+    pub(super) id: OperationId,
+}
 
 /// Signs entries, with the deployment's secret where there is one.
 #[derive(Clone)]
@@ -28,7 +36,7 @@ impl Seal {
     }
 
     /// The entry of a completed record; `None` for any other.
-    pub(super) fn entry(&self, id: OperationId, record: &Record) -> Option<Vec<u8>> {
+    pub(super) fn entry(&self, id: EntryId, record: &Record) -> Option<Vec<u8>> {
         let completed_at = completed_at(record)?;
         let mut entry = [MAGIC, &[VERSION]].concat();
         entry.extend(completed_at.as_ms().to_le_bytes());
@@ -40,7 +48,7 @@ impl Seal {
         Some(entry)
     }
 
-    pub(super) fn open(&self, id: OperationId, entry: &[u8]) -> Found {
+    pub(super) fn open(&self, id: EntryId, entry: &[u8]) -> Found {
         match entry.strip_prefix(MAGIC) {
             Some([VERSION, ..]) => {}
             Some([_, ..]) => return Found::NotOurs,
@@ -49,7 +57,7 @@ impl Seal {
         self.record(id, entry).map_or(Found::Unreadable, |(record, at)| Found::Entry(record, at))
     }
 
-    fn record(&self, id: OperationId, entry: &[u8]) -> Option<(Box<Record>, StoreTime)> {
+    fn record(&self, id: EntryId, entry: &[u8]) -> Option<(Box<Record>, StoreTime)> {
         let (head, rest) = entry.split_at_checked(HEAD_BYTES)?;
         let (mac, text) = rest.split_at_checked(MAC_BYTES)?;
         if mac != self.mac(id, head, text) {
@@ -62,9 +70,10 @@ impl Seal {
         }
     }
 
-    fn mac(&self, id: OperationId, head: &[u8], text: &[u8]) -> [u8; MAC_BYTES] {
+    fn mac(&self, EntryId { authority, id }: EntryId, head: &[u8], text: &[u8]) -> [u8; MAC_BYTES] {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
-        let mac = mac.chain_update(id.as_bytes()).chain_update(head).chain_update(text);
+        let mac = mac.chain_update(authority.as_bytes()).chain_update(id.as_bytes());
+        let mac = mac.chain_update(head).chain_update(text);
         let mac = mac.finalize().into_bytes();
         mac[..MAC_BYTES].try_into().expect("a digest is longer than that")
     }
@@ -84,7 +93,7 @@ const MAGIC: &[u8] = b"oF";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 2 + 1 + 8 + 16;
 const MAC_BYTES: usize = 16;
-const PURPOSE: &[u8] = b"onlyonce filter 1";
+const PURPOSE: &[u8] = b"onlyonce filter 2";
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +106,10 @@ mod tests {
     use crate::record::{Kept, KeyText, Response, SettledBy, Token};
     use crate::scope::Principal;
 
-    const ID: OperationId = OperationId::from_bytes([3; 16]);
+    const ID: EntryId = EntryId {
+        authority: StoreIdentity::from_bytes([9; 16]),
+        id: OperationId::from_bytes([3; 16]),
+    };
 
     fn record(state: State) -> Record {
         Record {
@@ -154,8 +166,10 @@ mod tests {
         for length in 0..entry.len() {
             assert!(!matches!(seal.open(ID, &entry[..length]), Found::Entry(..)), "{length} bytes");
         }
-        let other = OperationId::from_bytes([4; 16]);
+        let other = EntryId { id: OperationId::from_bytes([4; 16]), ..ID };
         assert_eq!(seal.open(other, &entry), Found::Unreadable);
+        let other = EntryId { authority: StoreIdentity::from_bytes([8; 16]), ..ID };
+        assert_eq!(seal.open(other, &entry), Found::Unreadable, "of another authority");
         assert_eq!(Seal::new(b"").open(ID, &entry), Found::Unreadable);
     }
 }

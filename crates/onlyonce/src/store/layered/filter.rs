@@ -8,15 +8,13 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Value};
 
-use super::entry::{Found, Seal, completed_at};
+use super::entry::{EntryId, Found, Seal, completed_at};
 use crate::clock::{Clock, Reading, StoreTime, SystemClock};
 use crate::record::{Record, State};
-use crate::scope::OperationId;
-use crate::store::audit::Calling;
 use crate::store::redis::{
     Keys, Link, LinkOptions, OnConnect, RedisOpenError, Script, ScriptCall, time, wait,
 };
-use crate::store::{Fault, Meter, StoreError};
+use crate::store::{Fault, StoreError, StoreIdentity};
 use crate::velocity::Allowance;
 
 pub(super) struct Filter {
@@ -53,7 +51,7 @@ impl Filter {
     }
 
     /// The entry of `id`; `None` if there is none, or Redis did not answer in time.
-    pub(super) async fn find(&self, id: OperationId) -> Option<Found> {
+    pub(super) async fn find(&self, id: EntryId) -> Option<Found> {
         match self.call(Script::FilterFind, id, Vec::new()).await? {
             Value::BulkString(entry) => {
                 let found = self.seal.open(id, &entry);
@@ -69,7 +67,7 @@ impl Filter {
     /// Writes the entry of a completed record, which was read at `read_at` of this node's boot clock.
     pub(super) async fn keep(
         &self,
-        id: OperationId,
+        id: EntryId,
         record: &Record,
         read_at: Duration,
         now: StoreTime,
@@ -90,7 +88,7 @@ impl Filter {
     /// `None` if the record was read too long ago, is too large, or has no entry.
     fn keep_args(
         &self,
-        id: OperationId,
+        id: EntryId,
         record: &Record,
         read_at: Duration,
         now: StoreTime,
@@ -115,16 +113,16 @@ impl Filter {
     }
 
     /// Whether Redis has confirmed that it has no entry of `id`, and takes none of a record that was read before.
-    pub(super) async fn forget(&self, id: OperationId) -> bool {
+    pub(super) async fn forget(&self, id: EntryId) -> bool {
         let ms = FORGOTTEN_FOR.as_millis().to_string().into_bytes();
         self.call(Script::FilterForget, id, vec![ms]).await.is_some()
     }
 
-    async fn call(&self, script: Script, id: OperationId, args: Vec<Vec<u8>>) -> Option<Value> {
+    async fn call(&self, script: Script, id: EntryId, args: Vec<Vec<u8>>) -> Option<Value> {
         if !self.link.is_up() {
             return None;
         }
-        let keys = vec![self.keys.filter_entry(id)];
+        let keys = vec![self.keys.filter_entry(id.authority, id.id)];
         let answer = self.link.call(ScriptCall { script, keys, args }).await;
         if answer.is_err() {
             count(&self.counters.unanswered);
@@ -133,15 +131,18 @@ impl Filter {
     }
 }
 
-impl Meter for Filter {
-    fn admit<'a>(&'a self, allowances: &'a [Allowance]) -> Calling<'a, Option<Duration>> {
-        let call = self.keys.admit(allowances);
-        Box::pin(async move {
-            match self.is_up() {
-                true => wait(self.link.call(call).await?),
-                false => Err(Fault::NotDone(StoreError::Unavailable("Redis is away".into()))),
-            }
-        })
+impl Filter {
+    /// See [`Meter`](crate::store::Meter): for all nodes in front of this authority.
+    pub(super) async fn admit(
+        &self,
+        authority: StoreIdentity,
+        allowances: &[Allowance],
+    ) -> Result<Option<Duration>, Fault> {
+        let call = self.keys.admit(Some(authority), allowances);
+        match self.is_up() {
+            true => wait(self.link.call(call).await?),
+            false => Err(Fault::NotDone(StoreError::Unavailable("Redis is away".into()))),
+        }
     }
 }
 

@@ -12,13 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use super::Inner;
+use super::entry::EntryId;
 use super::filter::count;
 use super::stale_entries::StaleMark;
 use crate::clock::{Clock, SystemClock};
 use crate::record::Record;
 use crate::runtime_thread;
 use crate::scope::OperationId;
-use crate::store::Store;
+use crate::store::Maintain;
 use crate::store::redis::RedisOpenError;
 
 /// The queues, and the thread that works them off. Dropped, it ends the thread and waits for it. Entries that wait are still
@@ -34,21 +35,22 @@ pub(super) enum Job {
     /// The record was settled: read it from the authority, and copy it to Redis.
     Settled(OperationId),
     /// The record was read, when the authority was asked at that time of the system's boot clock: copy it to Redis.
-    Read(OperationId, Box<Record>, Duration),
+    Read(EntryId, Box<Record>, Duration),
     /// The record was changed: delete its entry. When Redis has confirmed that, clear the mark and tell who waits.
-    Changed(OperationId, Option<StaleMark>, oneshot::Sender<bool>),
+    Changed(EntryId, Option<StaleMark>, oneshot::Sender<bool>),
 }
 
 impl Job {
     const fn id(&self) -> OperationId {
         match self {
-            Self::Settled(id) | Self::Read(id, ..) | Self::Changed(id, ..) => *id,
+            Self::Settled(id) => *id,
+            Self::Read(entry, ..) | Self::Changed(entry, ..) => entry.id,
         }
     }
 }
 
 impl FilterWrites {
-    pub(super) fn start<S: Store>(inner: &Arc<Inner<S>>) -> Result<Self, RedisOpenError> {
+    pub(super) fn start<S: Maintain>(inner: &Arc<Inner<S>>) -> Result<Self, RedisOpenError> {
         let (queues, jobs): (Vec<_>, Vec<_>) =
             (0..QUEUES).map(|_| mpsc::channel(QUEUE_MAX)).unzip();
         let inner = inner.clone();
@@ -82,7 +84,7 @@ impl Drop for FilterWrites {
     }
 }
 
-async fn work<S: Store>(
+async fn work<S: Maintain>(
     inner: &Inner<S>,
     mut jobs: mpsc::Receiver<Job>,
     dropped: watch::Receiver<()>,
@@ -116,21 +118,22 @@ async fn gone(dropped: &watch::Receiver<()>) {
     while dropped.clone().changed().await.is_ok() {}
 }
 
-impl<S: Store> Inner<S> {
+impl<S: Maintain> Inner<S> {
     async fn keep_settled(&self, id: OperationId) {
         if !self.filter.is_up() {
             return;
         }
-        let read_at = SystemClock.boot();
+        let (read_at, authority) = (SystemClock.boot(), self.authority.identity());
         if let Ok(seen) = self.load_authority(id).await
             && let Some(record) = seen.record
+            && let Some(authority) = self.still(authority)
         {
-            self.keep(id, &record, read_at).await;
+            self.keep(EntryId { authority, id }, &record, read_at).await;
         }
     }
 
     /// Without the authority's time nothing is copied: nobody could say for how long the copy may live.
-    async fn keep(&self, id: OperationId, record: &Record, read_at: Duration) {
+    async fn keep(&self, id: EntryId, record: &Record, read_at: Duration) {
         match self.authority_time.now(self.clock.boot()) {
             Some(now) => self.filter.keep(id, record, read_at, now.latest).await,
             None => count(&self.filter.counters.dropped),

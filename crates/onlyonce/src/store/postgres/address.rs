@@ -12,6 +12,7 @@ use tokio_postgres::{Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::PostgresOpenError;
+use super::identity::LastIdentity;
 use super::tls::connector;
 
 /// A parsed address. It is shown without its password.
@@ -25,6 +26,8 @@ pub(super) struct ServerAddress {
     pub(super) name: String,
     /// The connection is encrypted, and nobody checks who answers.
     pub(super) is_unverified: bool,
+    /// Where the last connection led.
+    pub(super) identity: LastIdentity,
 }
 
 impl ServerAddress {
@@ -52,6 +55,7 @@ impl ServerAddress {
             name: name(&config),
             schema: quoted(schema)?,
             is_unverified: !is_verified,
+            identity: LastIdentity::default(),
             tls: connector(is_verified, root_cert.as_deref().map(Path::new))?,
             config,
         })

@@ -15,6 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, ToStatement};
 use super::address::ServerAddress;
 use super::columns::{Param, given};
 use super::error::PostgresOpenError;
+use super::identity;
 use super::server::{Server, Session};
 use super::sql_error::{Cause, SqlError, cause, unclear};
 use super::statement::Statement;
@@ -175,6 +176,9 @@ impl Reconnecting {
         let address = &self.address;
         let statements = Statement::ALL.iter().map(|statement| statement.sql(&address.schema));
         let connection = Connection::open(address, &statements.collect::<Vec<_>>(), None).await?;
+        let found = timeout(SUCCEED_WAIT_MAX, identity::ask(&connection.client, &address.schema));
+        let found = found.await.map_err(|elapsed| address.silent(elapsed))?;
+        address.identity.set(found.map_err(|error| address.failed(error))?);
         let succeeded = timeout(SUCCEED_WAIT_MAX, self.succeed(&connection.client)).await;
         succeeded
             .map_err(|elapsed| address.silent(elapsed))?

@@ -15,6 +15,9 @@ pub enum PostgresOpenError {
     /// Not an address. Give one like `postgres://user@host/database`.
     #[error("not the address of a Postgres database ({0}): give postgres://user@host/database")]
     BadUrl(String),
+    /// Sessions of other stores are connected. End them first.
+    #[error("{0} is in use by {1} sessions of gateways: stop them first")]
+    InUse(String, i64),
     /// Not the name of a schema. Give another.
     #[error("{0:?} cannot name a schema: give 1 to 63 bytes that do not begin with pg_")]
     BadSchema(String),

@@ -36,6 +36,7 @@ pub(super) struct Workers {
     pub(super) renewals: Arc<Semaphore>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) warnings: Vec<String>,
+    pub(super) address: Arc<ServerAddress>,
 }
 
 impl Workers {
@@ -109,7 +110,7 @@ async fn open(
     let chain = chain(MAINTENANCE_CHAIN);
     let maintenance = Maintenance { connection, schema, swept_until, chain };
     let channel = format!("onlyonce_{id}");
-    tasks.push(tokio::spawn(notify::run(address, channel, notifier.clone(), stop)));
+    tasks.push(tokio::spawn(notify::run(address.clone(), channel, notifier.clone(), stop)));
     let workers = Workers {
         writers,
         reader,
@@ -119,6 +120,7 @@ async fn open(
         renewals: Arc::new(Semaphore::new(CALLS_MAX as usize)),
         notifier,
         warnings,
+        address,
     };
     Ok((workers, tasks))
 }

@@ -11,7 +11,7 @@ use crate::hex;
 use crate::record::codec;
 use crate::record::{Record, Response, Revision, SettledBy, StateKind, StateSet, Token};
 use crate::scope::{IdPrefix, OperationId};
-use crate::store::{Cursor, Draft, Lease, Scan, cas};
+use crate::store::{Cursor, Draft, Lease, Scan, StoreIdentity, cas};
 use crate::velocity::Allowance;
 
 /// Makes the names and the calls of one store.
@@ -29,14 +29,16 @@ impl Keys {
         Err(RedisOpenError::Prefix(prefix.to_owned()))
     }
 
-    /// A completed entry of the filter. No prefix has a `/`, so that it is no record of another store.
-    pub(crate) fn filter_entry(&self, id: OperationId) -> String {
-        self.named(&format!("filter/{id}"))
+    /// A completed entry of the filter in front of this authority. No prefix has a `/`, so that it is no record of another store.
+    pub(crate) fn filter_entry(&self, authority: StoreIdentity, id: OperationId) -> String {
+        self.named(&format!("filter/{}/{id}", hex::encode(authority.as_bytes())))
     }
 
     /// What a limit was used for. No prefix has a `/`, so that it is no record of another store.
-    fn limited(&self, subject: &[u8; 16]) -> String {
-        self.named(&format!("limit/{}", hex::encode(subject)))
+    fn limited(&self, authority: Option<StoreIdentity>, subject: &[u8; 16]) -> String {
+        let of_authority = |authority: StoreIdentity| hex::encode(authority.as_bytes()) + "/";
+        let authority = authority.map(of_authority).unwrap_or_default();
+        self.named(&format!("limit/{authority}{}", hex::encode(subject)))
     }
 
     pub(super) fn load(&self, id: OperationId) -> ScriptCall {
@@ -131,9 +133,13 @@ impl Keys {
         ScriptCall { script: Script::CheckValue, keys, args }
     }
 
-    /// A use of each allowance.
-    pub(crate) fn admit(&self, allowances: &[Allowance]) -> ScriptCall {
-        let keys = allowances.iter().map(|allowance| self.limited(allowance.subject()));
+    /// A use of each allowance; of those who share `authority`, where Redis is the filter in front of one.
+    pub(crate) fn admit(
+        &self,
+        authority: Option<StoreIdentity>,
+        allowances: &[Allowance],
+    ) -> ScriptCall {
+        let keys = allowances.iter().map(|allowance| self.limited(authority, allowance.subject()));
         let micros = |duration: Duration| text(duration.as_micros());
         let args = allowances.iter().flat_map(|a| [micros(a.every()), micros(a.burst())]);
         ScriptCall { script: Script::Admit, keys: keys.collect(), args: args.collect() }
