@@ -36,6 +36,7 @@ mod watch;
 
 pub(crate) use self::auth::Keeper;
 pub(crate) use self::base64::encode as base64;
-pub(crate) use self::desk::{Desk, PolicyInForce, Setting};
+pub(crate) use self::desk::{ADMIN_LISTENER, Desk, PolicyInForce, Setting};
 pub(crate) use self::listen::serve;
 pub(crate) use self::policy::in_force;
+pub(crate) use self::router::GATEWAY;

@@ -44,7 +44,7 @@ impl Keeper {
 
     /// What the caller may do, if it may do what it asks for.
     pub(super) fn admit(&self, head: &Parts, endpoint: Endpoint) -> Result<Role, Problem> {
-        if endpoint.is_health() {
+        if endpoint.is_open() {
             return Ok(Role::Reader);
         }
         let role = match self.operator.is_some() {

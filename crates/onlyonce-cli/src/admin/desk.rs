@@ -111,7 +111,7 @@ impl Desk {
             Err(problem) => return Ok(challenged(problem)),
         };
         // Anybody may ask for health.
-        if !endpoint.is_health() {
+        if !endpoint.is_open() {
             slot.vouch();
         }
         let body = match endpoint.has_body() {
@@ -144,6 +144,7 @@ impl Desk {
         match endpoint {
             Endpoint::Live => Ok(text(StatusCode::OK, "live\n")),
             Endpoint::Ready => Ok(self.readiness().await),
+            Endpoint::Gateway => Ok(json(&self.gateway())),
             Endpoint::Metrics => {
                 let page = metrics::text(&self.once, &self.about);
                 Ok(of_type(METRICS, StatusCode::OK, page))
@@ -170,6 +171,11 @@ impl Desk {
             Endpoint::Sweep => operations::sweep(self, body::object(&head.headers, &body)?).await,
             Endpoint::OpenApi => Ok(of_type("application/json", StatusCode::OK, openapi::TEXT)),
         }
+    }
+
+    /// What listens here, and for which gateway.
+    fn gateway(&self) -> Value {
+        serde_json::json!({ "service": ADMIN_LISTENER, "serves": self.listen })
     }
 
     async fn readiness(&self) -> Answer {
@@ -232,6 +238,8 @@ fn challenged(problem: Problem) -> Answer {
     answer
 }
 
+/// How an admin listener of ours names itself.
+pub(crate) const ADMIN_LISTENER: &str = "onlyonce admin";
 const NOTHING: &str =
     "nothing is here; the page is at /, the API's description at /api/v1/openapi.json";
 /// How old the numbers may be that a page shows. Those of the trail are read chain by chain.

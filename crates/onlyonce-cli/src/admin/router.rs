@@ -7,6 +7,8 @@ use http::Method;
 pub(super) enum Endpoint {
     Live,
     Ready,
+    /// What listens here.
+    Gateway,
     Metrics,
     Summary,
     Operations,
@@ -49,9 +51,10 @@ impl Endpoint {
         self.changes() || self == Self::AuditCompare
     }
 
-    /// Whoever probes health has no secrets, and nothing secret is told.
-    pub(super) fn is_health(self) -> bool {
-        matches!(self, Self::Live | Self::Ready)
+    /// Whether everybody may ask. Whoever probes health has no secrets, and who does not know yet what listens here must not show
+    /// any; nothing secret is told.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::Live | Self::Ready | Self::Gateway)
     }
 }
 
@@ -93,11 +96,14 @@ fn placed<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
 }
 
 const PLACE: &str = "{id}";
+/// Asked by our commands before anything else.
+pub(crate) const GATEWAY: &str = "/api/v1/gateway";
 
 /// A name that is written out here is never taken for an id.
 pub(super) const TABLE: &[(&str, &str, Endpoint)] = &[
     ("GET", "/health/live", Endpoint::Live),
     ("GET", "/health/ready", Endpoint::Ready),
+    ("GET", GATEWAY, Endpoint::Gateway),
     ("GET", "/metrics", Endpoint::Metrics),
     ("GET", "/api/v1/summary", Endpoint::Summary),
     ("GET", "/api/v1/operations", Endpoint::Operations),

@@ -1,8 +1,9 @@
 //! `onlyonce keys`, `tail` and `sweep`, on a gateway and on a store.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -205,6 +206,66 @@ fn tokens_are_given_by_flag_or_variable() {
         .output()
         .unwrap();
     assert_eq!(text(&swept.stdout), "0 expired records deleted\n", "{}", text(&swept.stderr));
+}
+
+// threat K38
+#[test]
+fn a_command_shows_its_token_to_no_other_listener_and_believes_none() {
+    let lab = Lab::with_tokens();
+    // The service behind the data port answers everything with 201; this one says what our API would.
+    let other = listener(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 44\r\nConnection: close\r\n\r\n\
+         {\"operations\":[],\"changed\":0,\"matched\":0}   ",
+    );
+    let commands: [&[&str]; 8] = [
+        &["keys", "list"],
+        &["keys", "show", "order-1"],
+        &["keys", "release", "--all", "--state", "unknown", "--reason", "r"],
+        &["keys", "forget", "order-1", "--reason", "r"],
+        &["sweep"],
+        &["tail"],
+        &["audit"],
+        &["audit", "verify"],
+    ];
+    for base in [format!("http://{}", lab.address), format!("http://{}", other.address)] {
+        for command in commands {
+            let flags = ["--admin", &base, "--token", "operators-token"];
+            let asked = lab.command(&[command, &flags].concat());
+            assert_eq!(asked.status.code(), Some(3), "{command:?}: {}", text(&asked.stdout));
+            assert_eq!(text(&asked.stdout), "", "{command:?}");
+            let said = text(&asked.stderr);
+            let is_named = said.contains("is not the admin listener") && said.contains(&base);
+            assert!(is_named, "{command:?}: {said}");
+        }
+    }
+    let heard = other.heard.lock().unwrap();
+    let asked = heard.lines().filter(|line| line.starts_with("GET /api/v1/gateway "));
+    assert_eq!(asked.count(), commands.len());
+    assert!(!heard.to_ascii_lowercase().contains("authorization"), "{heard}");
+    assert!(!heard.contains("POST"), "{heard}");
+}
+
+struct Other {
+    address: SocketAddr,
+    heard: Arc<Mutex<String>>,
+}
+
+/// Gives each request this answer, and keeps what it hears.
+fn listener(answer: &'static str) -> Other {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::<Mutex<String>>::default();
+    let hears = heard.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for line in lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()) {
+                *hears.lock().unwrap() += &(line + "\n");
+            }
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    Other { address, heard }
 }
 
 #[test]

@@ -1,20 +1,24 @@
 //! The admin listener of a running gateway.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
+use serde_json::Value;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::{Failed, NO_LISTENER, TrustFlags};
+use crate::admin::{ADMIN_LISTENER, GATEWAY};
 
 /// Connections to it. A clone shares them.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Remote {
     base: String,
     token: Option<HeaderValue>,
     answer_wait: Duration,
+    /// Set once an admin listener of ours has answered there.
+    known: Arc<OnceCell<()>>,
 }
 
 impl Remote {
@@ -40,7 +46,7 @@ impl Remote {
         let is_secured = uri.scheme_str() == Some("https");
         let tls = is_secured.then(|| trust.client()).transpose()?;
         let (client, base) = (client(tls), base.trim_end_matches('/').to_owned());
-        Ok(Self { client, base, token, answer_wait: ANSWER_WAIT })
+        Ok(Self { client, base, token, answer_wait: ANSWER_WAIT, known: Arc::default() })
     }
 
     /// Waits so long for a whole answer.
@@ -57,6 +63,7 @@ impl Remote {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), Failed> {
+        self.demand_known().await?;
         let changes = !request.method().is_safe();
         self.in_time(changes, async {
             let (head, body) = self.request(request).await?.into_parts();
@@ -73,6 +80,7 @@ impl Remote {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failed> {
+        self.demand_known().await?;
         let changes = !request.method().is_safe();
         self.in_time(changes, self.request(request)).await
     }
@@ -97,6 +105,35 @@ impl Remote {
         if let Some(token) = &self.token {
             request.headers_mut().insert(header::AUTHORIZATION, token.clone());
         }
+        self.sent(request).await
+    }
+
+    /// Asks what listens there, without the token: at the port of the service, or of anything else, the token would be given away,
+    /// and any answer taken for one.
+    async fn demand_known(&self) -> Result<(), Failed> {
+        let asking =
+            self.known.get_or_try_init(|| self.in_time(false, self.demand_admin_listener()));
+        asking.await.map(|_| ())
+    }
+
+    async fn demand_admin_listener(&self) -> Result<(), Failed> {
+        let request = Request::get(self.address(GATEWAY)).body(Full::default());
+        let answer = self.sent(request.map_err(|error| Failed::usage(&error))?).await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), GREETING_BYTES_MAX).collect().await;
+        let said: Option<Value> =
+            body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+        match said.is_some_and(|said| said["service"] == ADMIN_LISTENER) {
+            true => Ok(()),
+            false => Err(Failed::trouble(&format!(
+                "{} is not the admin listener of a gateway of this version (asked what it is, it answered {status}); \
+                 the token was not sent there, and nothing was changed. {NO_LISTENER}",
+                self.base
+            ))),
+        }
+    }
+
+    async fn sent(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failed> {
         let base = &self.base;
         let sent = self.client.request(request).await;
         sent.map_err(|error| {
@@ -123,6 +160,7 @@ fn client(tls: Option<ClientConfig>) -> Client<HttpsConnector<HttpConnector>, Fu
     Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(connector))
 }
 
+const GREETING_BYTES_MAX: usize = 64 << 10;
 const UNDER_WAY: &str =
     "the change that was asked for may still be under way, so look before you repeat it";
 const NOT_CHANGED: &str = "nothing was changed";
@@ -149,8 +187,11 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let answer_wait = Duration::from_millis(100);
-        let remote =
-            Remote { answer_wait, ..Remote::new(&base, None, &TrustFlags::default()).unwrap() };
+        let remote = Remote {
+            answer_wait,
+            known: Arc::new(OnceCell::new_with(Some(()))),
+            ..Remote::new(&base, None, &TrustFlags::default()).unwrap()
+        };
         let request = Request::builder().method(method).uri(remote.address("/api/v1/summary"));
         let request = request.body(Full::default()).unwrap();
         let failed = remote.ask(request).await.unwrap_err();
