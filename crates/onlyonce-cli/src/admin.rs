@@ -28,6 +28,7 @@ mod page;
 mod policy;
 mod recent;
 mod router;
+mod routes;
 mod samples;
 mod shape;
 mod summary;

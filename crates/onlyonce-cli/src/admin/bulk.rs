@@ -9,7 +9,7 @@ use super::change::Members;
 use super::desk::Desk;
 use super::filter::of_json;
 use super::operations::ended;
-use super::shape;
+use super::{routes, shape};
 
 /// The change is made to its end also if the caller leaves.
 pub(super) async fn run(desk: &Desk, asked: Map<String, Value>) -> Result<Answer, Problem> {
@@ -26,6 +26,7 @@ pub(super) async fn run(desk: &Desk, asked: Map<String, Value>) -> Result<Answer
     if !is_dry && expected.is_nothing() {
         return Err(Problem::bad_request(NO_EXPECTATION));
     }
+    routes::demand_known(desk, filter.route.as_deref()).await?;
     let place = desk.bulks.clone().try_acquire_owned().map_err(|_| busy())?;
     let operations = desk.once.operations();
     let changing = tokio::spawn(async move {

@@ -11,11 +11,12 @@ use serde_json::Value;
 
 use super::answer::{Answer, Problem, streamed};
 use super::desk::Desk;
-use super::{filter, shape};
+use super::{filter, routes, shape};
 
 /// Page by page, as fast as the reader reads. A store that fails in between breaks the answer off.
-pub(super) fn stream(desk: &Desk, query: &str) -> Result<Answer, Problem> {
+pub(super) async fn stream(desk: &Desk, query: &str) -> Result<Answer, Problem> {
     let filter = filter::of_whole_query(query)?;
+    routes::demand_known(desk, filter.route.as_deref()).await?;
     let rows =
         Rows { operations: desk.once.operations(), filter, next: Next::Head, left: ROWS_MAX };
     let frames = stream::try_unfold(rows, |mut rows| async {

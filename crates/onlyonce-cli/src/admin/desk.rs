@@ -151,7 +151,7 @@ impl Desk {
             }
             Endpoint::Summary => Ok(json(&summary::of(self, role).await)),
             Endpoint::Operations => operations::list(self, query).await,
-            Endpoint::OperationsCsv => csv_out::stream(self, query),
+            Endpoint::OperationsCsv => csv_out::stream(self, query).await,
             Endpoint::Operation => operations::show(self, place).await,
             Endpoint::Settle | Endpoint::Release | Endpoint::Forget | Endpoint::Erase => {
                 let change = body::object(&head.headers, &body)?;
@@ -166,7 +166,7 @@ impl Desk {
                 let kept = audit::kept_heads(body::object(&head.headers, &body)?)?;
                 audit::verify(self, query, &kept).await
             }
-            Endpoint::Events => events::stream(self, query),
+            Endpoint::Events => events::stream(self, query).await,
             Endpoint::Policy => Ok(json(&(self.policy.0)())),
             Endpoint::Sweep => operations::sweep(self, body::object(&head.headers, &body)?).await,
             Endpoint::OpenApi => Ok(of_type("application/json", StatusCode::OK, openapi::TEXT)),

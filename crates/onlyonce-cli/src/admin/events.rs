@@ -19,11 +19,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use super::answer::{Answer, Problem, streamed};
 use super::desk::Desk;
 use super::filter::{pairs, state_kind};
-use super::shape;
+use super::{routes, shape};
 
 /// A stream that never ends by itself. What a slow reader misses, and what its rate leaves out, is counted and told.
-pub(super) fn stream(desk: &Desk, query: &str) -> Result<Answer, Problem> {
+pub(super) async fn stream(desk: &Desk, query: &str) -> Result<Answer, Problem> {
     let wanted = Wanted::of_query(query)?;
+    routes::demand_known(desk, wanted.route.as_deref()).await?;
     let place = desk.listeners.clone().try_acquire_owned();
     let place = place.map_err(|_| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "there are too many listeners")

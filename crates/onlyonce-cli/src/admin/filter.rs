@@ -6,7 +6,7 @@ use onlyonce::store::Cursor;
 use serde_json::Value;
 
 use super::answer::Problem;
-use crate::config::units;
+use crate::config::{nearest, units};
 
 /// A filter, and where in a list to begin.
 #[derive(Debug, Default)]
@@ -116,7 +116,12 @@ fn once<T>(name: &str, place: &mut Option<T>, value: T) -> Result<(), Problem> {
 
 pub(super) fn state_kind(text: &str) -> Result<StateKind, Problem> {
     let known = StateKind::ALL.into_iter().find(|kind| kind.name() == text);
-    known.ok_or_else(|| wrong("state", "running, unknown, released or completed"))
+    known.ok_or_else(|| {
+        let names = StateKind::ALL.iter().map(|kind| kind.name());
+        let near = nearest(text, names).map(|name| format!("; did you mean {name:?}?"));
+        let near = near.unwrap_or_default();
+        wrong("state", &format!("running, unknown, released or completed{near}"))
+    })
 }
 
 fn principal(text: &str) -> Result<String, Problem> {

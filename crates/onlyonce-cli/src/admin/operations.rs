@@ -11,11 +11,12 @@ use super::change::Members;
 use super::desk::Desk;
 use super::filter::{cursor_text, of_query};
 use super::router::Endpoint;
-use super::{audit, life, shape, verdict};
+use super::{audit, life, routes, shape, verdict};
 
 /// `GET operations`.
 pub(super) async fn list(desk: &Desk, query: &str) -> Result<Answer, Problem> {
     let asked = of_query(query)?;
+    routes::demand_known(desk, asked.filter.route.as_deref()).await?;
     let limit = asked.limit.unwrap_or(LIMIT);
     let page = desk.once.operations().list(&asked.filter, asked.after, limit).await?;
     let operations: Vec<_> = page.operations.iter().take(limit).map(shape::operation).collect();

@@ -115,9 +115,12 @@ impl Section {
 pub(crate) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text = text.to_ascii_lowercase().replace('-', "_");
     let typos_max = 1 + text.chars().count().min(LETTERS_MAX) / 4;
-    let typos = |word: &str| match is_part(&text, word) || is_part(word, &text) {
-        true => 1,
-        false => strsim::osa_distance(&text, word),
+    let typos = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        match is_part(&text, &word) || is_part(&word, &text) {
+            true => 1,
+            false => strsim::osa_distance(&text, &word),
+        }
     };
     words
         .map(|word| (typos(word), word))

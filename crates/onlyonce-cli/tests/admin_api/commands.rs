@@ -189,6 +189,34 @@ fn keys_under_a_secret_are_looked_up_with_the_configuration() {
 }
 
 #[test]
+fn a_misspelt_route_or_state_is_no_good_news() {
+    let lab = Lab::with("", "[[route]]\nmatch = \"POST /charges\"\n", "");
+    let changes = ["--reason", "r", "--dry-run"];
+    for (command, flags) in [
+        (&["list"][..], &[][..]),
+        (&["list", "--format", "csv"], &[]),
+        (&["release", "--all"], &changes),
+    ] {
+        let ask = |filter: &[&str]| {
+            let output = lab.at_admin(&[&["keys"], command, filter, flags].concat());
+            (output.status.code(), text(&output.stderr))
+        };
+        let (code, said) = ask(&["--route", "POST /chargs"]);
+        assert_eq!(code, Some(1), "{command:?}: {said}");
+        assert!(said.contains("did you mean \"POST /charges\"?"), "{command:?}: {said}");
+        let (code, said) = ask(&["--state", "unkown"]);
+        assert_eq!(code, Some(2), "{command:?}: {said}");
+        assert!(said.contains("did you mean \"unknown\"?"), "{command:?}: {said}");
+        // None yet, or none any more.
+        assert_eq!(ask(&["--route", "POST /charges"]).0, Some(0), "{command:?}");
+        assert_eq!(ask(&["--state", "unknown"]).0, Some(0), "{command:?}");
+        assert_eq!(ask(&["--route", "default"]).0, Some(0), "{command:?}");
+    }
+    let tail = lab.at_admin(&["tail", "--route", "POST /chargs"]);
+    assert_eq!(tail.status.code(), Some(1), "{}", text(&tail.stderr));
+}
+
+#[test]
 fn tokens_are_given_by_flag_or_variable() {
     let lab = Lab::with_tokens();
     let id = lab.unknown("order-1");
